@@ -1,0 +1,73 @@
+# Muster's commands. Every target works on a machine that has only Python 3.11+ and make (conformance: Java 17 and Maven too).
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
+SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
+# what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
+ARGS ?=
+
+.PHONY: help serve venv venv-run test lint format bench conformance conformance-clients conformance-stories lock wheel clean
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Muster needs Python 3.11 or later (with venv); none was found on PATH. Set PYTHON=/path/to/python3." >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+# the small lock only, and this project itself; modules compiled beforehand so that the first start is quick
+$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml | $(BIN)/python
+	@echo "setting up $(VENV) (running)" >&2
+	@$(PIP) install --require-hashes -r requirements/build.txt
+	@$(PIP) install --require-hashes -r requirements/run.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q $(SOURCES)
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt $(VENV)/.run
+	@echo "setting up $(VENV) (tests)" >&2
+	@$(PIP) install --require-hashes -r requirements/test.txt
+	@$(BIN)/python -m compileall -q $(SOURCES)
+	@touch $@
+
+serve: $(VENV)/.run ## run the coordinator with its embedded log (ARGS='...' for muster serve)
+	@exec $(BIN)/muster serve $(ARGS)
+
+venv: $(VENV)/.test ## set up .venv with the muster command and the test tools
+
+venv-run: $(VENV)/.run
+
+test: venv ## run the tests
+	@$(BIN)/python -m pytest -q
+
+lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules up to date
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy -p muster -p tools
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+	PYTHONPATH=. $(BIN)/python -m tools.codec.generate --check
+
+format: venv ## let ruff format and mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
+	$(BIN)/python -m bench.run
+
+conformance: conformance-clients ## everything that is checked against real Kafka or its clients
+
+conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server
+	$(BIN)/python -m pytest -q tests/conformance
+
+lock: ## resolve the requirements anew (needs uv)
+	@for name in build run test spark; do \
+	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
+	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
+
+wheel: venv ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --no-deps --no-build-isolation -q -w dist .
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,119 @@
+"""The one source of time and of timers in the process. Nothing else calls time.*, loop.time, call_later or asyncio.sleep.
+
+`LoopClock` follows the machine's clock and the running event loop; `ManualClock` stands still until it is told to advance, so
+that everything built on a clock can run in virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from muster.coordinator.groups.interface import Now
+
+
+class Timer(Protocol):
+    """One call in the future."""
+
+    def cancel(self) -> None:
+        """The call will not happen; harmless when it already has."""
+
+
+class Clock(Protocol):
+    """What every room above the core asks for the time."""
+
+    def now(self) -> Now:
+        """The present time."""
+
+    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
+        """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past)."""
+
+
+class _LoopTimer:
+    """A timer of the event loop that never rings early by the clock's own count."""
+
+    __slots__ = ("_callback", "_handle", "_loop", "_mono_ms")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, mono_ms: int, callback: Callable[[], object]) -> None:
+        self._loop = loop
+        self._mono_ms = mono_ms
+        self._callback = callback
+        self._handle = self._arm()
+
+    def _arm(self) -> asyncio.TimerHandle:
+        left_ns = self._mono_ms * 1_000_000 - time.monotonic_ns()
+        return self._loop.call_later(max(left_ns, 0) / 1e9, self._ring)
+
+    def _ring(self) -> None:
+        # uvloop counts whole ms from the start of a turn, so it may call early; a deadline found not due would be armed again.
+        if time.monotonic_ns() // 1_000_000 < self._mono_ms:
+            self._handle = self._arm()
+        else:
+            self._callback()
+
+    def cancel(self) -> None:
+        """The call will not happen."""
+        self._handle.cancel()
+
+
+class LoopClock:
+    """The machine's time, with timers of an asyncio event loop."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> Now:
+        """The present time."""
+        return Now(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+
+    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
+        """Call back once, as soon as `now().mono_ms >= mono_ms`."""
+        return _LoopTimer(self._loop, mono_ms, callback)
+
+
+class _ManualTimer:
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualClock:
+    """Time that passes only when `advance` is called: for tests, simulation and virtual time over the wire."""
+
+    def __init__(self, mono_ms: int = 1_000_000, wall_ms: int = 1_700_000_000_000) -> None:
+        self._now = Now(mono_ms, wall_ms)
+        self._timers: list[tuple[int, int, _ManualTimer]] = []
+        self._order = itertools.count()
+
+    def now(self) -> Now:
+        """The present time."""
+        return self._now
+
+    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
+        """Call back once, during the `advance` that reaches `mono_ms`."""
+        timer = _ManualTimer(callback)
+        heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
+        return timer
+
+    def advance(self, ms: int) -> None:
+        """Let `ms` milliseconds pass, ringing each timer at its own time, in order; 0 rings those that are due."""
+        end = self._now.mono_ms + ms
+        while self._timers and self._timers[0][0] <= end:
+            mono_ms, _, timer = heapq.heappop(self._timers)
+            if timer.callback is not None:
+                self._move_to(max(mono_ms, self._now.mono_ms))
+                timer.callback()
+        self._move_to(end)
+
+    def _move_to(self, mono_ms: int) -> None:
+        self._now = Now(mono_ms, self._now.wall_ms + mono_ms - self._now.mono_ms)

@@ -1,0 +1,116 @@
+"""The words that the core and its shell exchange: the time, commands in, outputs out. Holds no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from muster.protocol.message import Message
+
+
+class Now(NamedTuple):
+    """The time, as the one clock of the process tells it."""
+
+    mono_ms: int
+    """Monotonic milliseconds: for deadlines."""
+    wall_ms: int
+    """Milliseconds since 1970: for record timestamps, retention and expiry."""
+
+
+class Client:
+    """Who sends the requests of one connection, as groups remember it (Kafka's clientId and clientHost)."""
+
+    __slots__ = ("client_id", "host")
+
+    def __init__(self, client_id: str, host: str) -> None:
+        """`client_id`: as in the request header, a null one is ""; `host`: "/" and the address without a port."""
+        self.client_id = client_id
+        self.host = host
+
+
+class Command:
+    """One request for the core, in the newest shape of its message.
+
+    `token` is what the shell knows the request by: it stands beside the reply in an `Output`, now or later.
+    """
+
+    __slots__ = ("client", "request", "token")
+
+    def __init__(self, request: Message, token: object, client: Client) -> None:
+        self.request = request
+        self.token = token
+        self.client = client
+
+
+class JoinCommand(Command):
+    """A JoinGroup request, with what its version could say and the random part of an id, should one be needed."""
+
+    __slots__ = ("drawn_id", "requires_known_member_id", "supports_skip_assignment")
+
+    def __init__(
+        self,
+        request: Message,
+        token: object,
+        client: Client,
+        drawn_id: str,
+        requires_known_member_id: bool,
+        supports_skip_assignment: bool,
+    ) -> None:
+        """`drawn_id`: a fresh UUID in text; the flags: JoinGroup v4+ (KIP-394) and v9+ (KIP-814)."""
+        super().__init__(request, token, client)
+        self.drawn_id = drawn_id
+        self.requires_known_member_id = requires_known_member_id
+        self.supports_skip_assignment = supports_skip_assignment
+
+
+class Record(NamedTuple):
+    """One record for the offsets log: messages of `muster.protocol`, not bytes; a value of None is a tombstone."""
+
+    key: Message
+    value: Message | None
+    value_version: int
+    """The version in which Kafka 4.3 writes this value; 0 for a tombstone."""
+
+
+class Event(NamedTuple):
+    """Something worth telling (a rebalance began or ended, a member came, left, expired, was fenced): data, not text."""
+
+    kind: str
+    group_id: str
+    facts: dict[str, object]
+
+
+class Effect(NamedTuple):
+    """Slow work for the shell (a server-side assignor, a regular expression) whose result returns as a command."""
+
+    kind: str
+    facts: dict[str, object]
+
+
+Reply = tuple[object, Message]
+"""A command's token and the response to it, in the newest shape."""
+
+NOTHING: tuple[()] = ()
+
+
+class Output:
+    """All that came of one command or of time passing.
+
+    The records are already part of the core's state (by the same function that replays them): the shell appends them, and if it
+    cannot, throws this core away and builds another from the log. Replies are sent when the log is durable up to the
+    newest position that the core has seen.
+    """
+
+    __slots__ = ("effects", "events", "records", "replies")
+
+    def __init__(
+        self,
+        replies: Sequence[Reply] = NOTHING,
+        records: Sequence[Record] = NOTHING,
+        events: Sequence[Event] = NOTHING,
+        effects: Sequence[Effect] = NOTHING,
+    ) -> None:
+        self.replies = replies
+        self.records = records
+        self.events = events
+        self.effects = effects
