@@ -1,0 +1,136 @@
+"""What a handler knows about the one who asks: the connection, the principal, the client, the API and its version.
+
+May not reach the node, a shard or a socket: a context is what the connection says of itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from muster.coordinator.groups.interface import Client
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's principal of a connection that did not authenticate."""
+
+
+class Endpoint(NamedTuple):
+    """A host and a port that clients can be told."""
+
+    host: str
+    port: int
+
+
+class Operation:
+    """Kafka's AclOperation codes, as `authorize` is asked about them."""
+
+    READ: Final = 3
+    WRITE: Final = 4
+    CREATE: Final = 5
+    DELETE: Final = 6
+    ALTER: Final = 7
+    DESCRIBE: Final = 8
+    CLUSTER_ACTION: Final = 9
+    DESCRIBE_CONFIGS: Final = 10
+    ALTER_CONFIGS: Final = 11
+    IDEMPOTENT_WRITE: Final = 12
+
+
+class Resource(NamedTuple):
+    """What an operation is done to: Kafka's ResourceType code and the name."""
+
+    kind: int
+    name: str
+
+
+TOPIC: Final = 2
+GROUP: Final = 3
+CLUSTER: Final = 4
+TRANSACTIONAL_ID: Final = 5
+"""Kafka's ResourceType codes."""
+
+THE_CLUSTER: Final = Resource(CLUSTER, "kafka-cluster")
+"""Kafka's Resource.CLUSTER."""
+
+
+class Channel:
+    """One connection, as the handlers may know it: where it came in, who is at the other end, and when it ends.
+
+    `listener`: Kafka's listener name; `endpoint`: the address that answers on this connection name for this node;
+    `peer`: the client's address and port as text, for log lines; `host`: Kafka's clientHost, "/" and the address.
+    """
+
+    __slots__ = (
+        "_on_close",
+        "closed",
+        "endpoint",
+        "host",
+        "listener",
+        "peer",
+        "principal",
+        "software_name",
+        "software_version",
+    )
+
+    def __init__(
+        self, listener: str, endpoint: Endpoint, peer: str = "", host: str = "", principal: str = ANONYMOUS
+    ) -> None:
+        self.listener = listener
+        self.endpoint = endpoint
+        self.peer = peer
+        self.host = host
+        self.principal = principal
+        self.closed = False
+        self.software_name = ""
+        self.software_version = ""
+        self._on_close: list[Callable[[], object]] = []
+
+    def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back when the connection has ended (at once if it has); what is returned takes the wish back."""
+        if self.closed:
+            callback()
+            return _nothing
+        self._on_close.append(callback)
+
+        def forget() -> None:
+            if callback in self._on_close:
+                self._on_close.remove(callback)
+
+        return forget
+
+    def close(self) -> None:
+        """The connection has ended: called once, by the connection itself."""
+        self.closed = True
+        callbacks, self._on_close = self._on_close, []
+        for callback in callbacks:
+            callback()
+
+
+def _nothing() -> None:
+    pass
+
+
+class RequestContext:
+    """One kind of request on one connection; shared by all requests of the same API, version and client id.
+
+    Immutable by convention, and kept by the connection, so that a heartbeat makes none.
+    """
+
+    __slots__ = ("api_key", "api_version", "channel", "client", "listener", "peer", "principal")
+
+    def __init__(self, channel: Channel, client: Client, api_key: int, api_version: int) -> None:
+        self.channel = channel
+        self.listener = channel.listener
+        self.principal = channel.principal
+        self.peer = channel.peer
+        self.client = client
+        self.api_key = api_key
+        self.api_version = api_version
+
+
+def authorize(context: RequestContext, operation: int, resource: Resource) -> bool:  # noqa: ARG001 - the seam; nobody is refused yet
+    """Whether the principal of `context` may do `operation` (`Operation`) to `resource`. Every handler asks.
+
+    Allows all for now: there is no authorizer (Kafka's `authorizer.class.name` unset).
+    """
+    return True

@@ -1,0 +1,102 @@
+"""What handlers may reach: the clock, the topics, the shards of the groups, the configuration, who this node is.
+
+A plain holder put together by the composition root (`coordinator.server`); it decides nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from muster.coordinator.api.context import Endpoint, RequestContext
+from muster.coordinator.api.settings import ApiSettings
+from muster.coordinator.clock import Clock
+from muster.protocol.message import Message
+
+if TYPE_CHECKING:
+    from muster.coordinator.routing import Routing
+    from muster.coordinator.topics.topics import Topics
+
+Respond = Callable[[Message | None], None]
+"""Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
+
+
+class ConfigView(Protocol):
+    """The broker's configuration as DescribeConfigs shows it (implemented by `coordinator.config`)."""
+
+    def text(self, name: str) -> str | None:
+        """The value of a broker property, as text; None when it has none."""
+
+    def source(self, name: str) -> str:
+        """Where the value comes from: "default" or "static" (file, environment or option)."""
+
+
+class Node:
+    """This node, as handlers see it."""
+
+    __slots__ = (
+        "clock",
+        "cluster_id",
+        "config",
+        "draw_uuid",
+        "draw_uuid_text",
+        "node_id",
+        "rack",
+        "routing",
+        "settings",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        topics: Topics,
+        routing: Routing,
+        config: ConfigView,
+        settings: ApiSettings | None = None,
+        node_id: int = 1,
+        cluster_id: str = "",
+        rack: str | None = None,
+        draw_uuid: Callable[[], bytes] | None = None,
+        draw_uuid_text: Callable[[], str] | None = None,
+    ) -> None:
+        """`draw_uuid`: a fresh id of a topic or so, 16 bytes; `draw_uuid_text`: the text that member ids end in.
+
+        Both may be given by tests that want known ids.
+        """
+        self.clock = clock
+        self.topics = topics
+        self.routing = routing
+        self.config = config
+        self.settings = settings or ApiSettings()
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.rack = rack
+        self.draw_uuid = draw_uuid or draw_kafka_uuid
+        self.draw_uuid_text = draw_uuid_text or draw_uuid_v4_text
+
+    def endpoint(self, context: RequestContext) -> Endpoint:
+        """The address under which this node is reached on the listener that was asked (Metadata, FindCoordinator …)."""
+        return context.channel.endpoint
+
+
+def draw_kafka_uuid() -> bytes:
+    """A random id as Kafka's Uuid.randomUuid draws it: version 4, never one whose text begins with a dash."""
+    while True:
+        drawn = uuid.UUID(bytes=os.urandom(16), version=4).bytes
+        if not base64.urlsafe_b64encode(drawn).startswith(b"-"):
+            return drawn
+
+
+def draw_uuid_v4_text() -> str:
+    """A random UUID of version 4 as Java's UUID.toString writes it."""
+    drawn = os.urandom(16).hex()
+    # the version and the two variant bits, set in the text: uuid.UUID costs three times as much
+    return f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{_VARIANT[drawn[16]]}{drawn[17:20]}-{drawn[20:]}"
+
+
+_VARIANT: Mapping[str, str] = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

@@ -1,0 +1,85 @@
+"""Which APIs this node serves, in which versions, and where their handlers are.
+
+What is not in the table is not advertised and not served. Version ranges are exactly those of Kafka 4.3.0. A handler's
+module is imported at the first request for it, so that a start-up does not pay for what is seldom asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, Respond
+
+Handler = Callable[[Node, RequestContext, Any, Respond], None]
+"""handle_x(node, context, request, respond): calls `respond` once, now or later, with the newest-shape response."""
+
+
+class ServedApi(NamedTuple):
+    """One API: the versions advertised, the first one really served, and "module:function" of its handler."""
+
+    key: int
+    min_version: int
+    max_version: int
+    handler: str
+    served_from: int
+
+    def serves(self, version: int) -> bool:
+        """Whether requests of this version are answered."""
+        return self.served_from <= version <= self.max_version
+
+
+def _api(key: int, min_version: int, max_version: int, handler: str, served_from: int | None = None) -> ServedApi:
+    where = f"muster.coordinator.api.{handler}"
+    return ServedApi(key, min_version, max_version, where, min_version if served_from is None else served_from)
+
+
+_TABLE = (
+    # Produce 0-2 is advertised without being served, as by Kafka: old clients read it as a sign of compression.
+    _api(0, 0, 13, "produce:handle_produce", served_from=3),
+    _api(1, 4, 18, "fetch:handle_fetch"),
+    _api(2, 1, 11, "list_offsets:handle_list_offsets"),
+    _api(3, 0, 13, "metadata:handle_metadata"),
+    _api(8, 2, 10, "offset_commit:handle_offset_commit"),
+    _api(9, 1, 10, "offset_fetch:handle_offset_fetch"),
+    _api(10, 0, 6, "find_coordinator:handle_find_coordinator"),
+    _api(11, 0, 9, "membership:handle_join_group"),
+    _api(12, 0, 4, "membership:handle_heartbeat"),
+    _api(13, 0, 5, "membership:handle_leave_group"),
+    _api(14, 0, 5, "membership:handle_sync_group"),
+    _api(15, 0, 6, "describe_groups:handle_describe_groups"),
+    _api(16, 0, 5, "list_groups:handle_list_groups"),
+    _api(18, 0, 4, "api_versions:handle_api_versions"),
+    _api(19, 2, 7, "create_topics:handle_create_topics"),
+    _api(20, 1, 6, "delete_topics:handle_delete_topics"),
+    _api(21, 0, 2, "delete_records:handle_delete_records"),
+    _api(22, 0, 5, "init_producer_id:handle_init_producer_id"),
+    _api(23, 2, 4, "offset_for_leader_epoch:handle_offset_for_leader_epoch"),
+    _api(32, 1, 4, "describe_configs:handle_describe_configs"),
+    _api(33, 0, 2, "alter_configs:handle_alter_configs"),
+    _api(35, 1, 5, "describe_log_dirs:handle_describe_log_dirs"),
+    _api(37, 0, 3, "create_partitions:handle_create_partitions"),
+    _api(42, 0, 2, "delete_groups:handle_delete_groups"),
+    _api(44, 0, 1, "alter_configs:handle_incremental_alter_configs"),
+    _api(46, 0, 0, "reassignments:handle_list_partition_reassignments"),
+    _api(47, 0, 0, "offset_delete:handle_offset_delete"),
+    _api(60, 0, 2, "describe_cluster:handle_describe_cluster"),
+    _api(61, 0, 0, "describe_producers:handle_describe_producers"),
+    _api(75, 0, 0, "describe_topic_partitions:handle_describe_topic_partitions"),
+)
+
+SERVED: Mapping[int, ServedApi] = {api.key: api for api in _TABLE}
+"""By API key, in ascending order, as ApiVersions lists them."""
+
+_loaded: dict[int, Handler] = {}
+
+
+def handler(api_key: int) -> Handler:
+    """The handler of a served API; its module is imported at the first call. KeyError when it is not served."""
+    found = _loaded.get(api_key)
+    if found is None:
+        module, name = SERVED[api_key].handler.split(":")
+        found = _loaded[api_key] = getattr(import_module(module), name)
+    return found
