@@ -1,0 +1,275 @@
+"""The table of Kafka's APIs: by key, with the versions and functions of the codec.
+
+Version ranges are known at once; the module of an API is imported when it first decodes or encodes. Which versions a
+server offers is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from struct import error as struct_error
+from typing import Any, Final, NoReturn, TypeVar
+
+from muster.protocol.message import Message, ProtocolError, UnrepresentableField
+from muster.protocol.messages.table import APIS
+from muster.protocol.wire import REFUSALS, Parts
+
+Decode = Callable[[bytes, int, int], Any]
+Encode = Callable[[Any], Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What goes wrong in an encoder when a value does not fit its type: a mistake of the program.
+MISFITS: Final = (struct_error, AttributeError, TypeError, UnicodeEncodeError)
+
+
+class UnknownApi(ProtocolError, KeyError):
+    """No API has this key (or name)."""
+
+    def __str__(self) -> str:
+        return f"unknown API {self.args[0]!r}"
+
+
+class UnsupportedVersion(ProtocolError):
+    """The codec does not know this version of the API."""
+
+    def __init__(self, api: Api, version: int) -> None:
+        super().__init__(f"{api.name} has no version {version} (known: {api.min_version} to {api.max_version})")
+        self.api = api
+        self.version = version
+
+
+class Api:
+    """One API: its key, its name ("JoinGroup"), the versions the codec knows and the functions for them.
+
+    `min_version` to `max_version` are Kafka's valid versions, `max_stable_version` leaves out one still in the making;
+    `first_flexible` is the first version with compact types and tagged fields, None when there is none.
+    """
+
+    __slots__ = (
+        "_module",
+        "_request_decoders",
+        "_request_encoders",
+        "_response_decoders",
+        "_response_encoders",
+        "first_flexible",
+        "key",
+        "max_stable_version",
+        "max_version",
+        "min_version",
+        "name",
+        "request_has_parts",
+        "response_has_parts",
+    )
+
+    def __init__(self, key: int, name: str, module: str, first: int, last: int, flexible: int, stable: int) -> None:
+        self.key = key
+        self.name = name
+        self.min_version = first
+        self.max_version = last
+        self.max_stable_version = stable
+        self.first_flexible = flexible if flexible >= 0 else None
+        self.response_has_parts = False
+        self.request_has_parts = False
+        self._module = module
+        self._request_decoders: dict[int, Decode] = {}
+        self._request_encoders: dict[int, Encode] = {}
+        self._response_decoders: dict[int, Decode] = {}
+        self._response_encoders: dict[int, Encode] = {}
+
+    def __repr__(self) -> str:
+        return f"Api({self.key}, {self.name!r}, {self.min_version}-{self.max_version})"
+
+    def knows(self, version: int) -> bool:
+        """Whether the codec knows this version."""
+        return self.min_version <= version <= self.max_version
+
+    def request_header_version(self, version: int) -> int:
+        """2 for flexible versions, else 1."""
+        return 2 if self.first_flexible is not None and version >= self.first_flexible else 1
+
+    def response_header_version(self, version: int) -> int:
+        """1 for flexible versions, else 0; always 0 for ApiVersions (KIP-511)."""
+        if self.key == ApiKey.API_VERSIONS:
+            return 0
+        return 1 if self.first_flexible is not None and version >= self.first_flexible else 0
+
+    def load(self) -> None:
+        """Import the module of this API now rather than at first use."""
+        module = import_module(f"muster.protocol.messages.{self._module}")
+        name = self._module.upper()
+        self._request_decoders.update(getattr(module, f"DECODE_{name}_REQUEST"))
+        self._request_encoders.update(getattr(module, f"ENCODE_{name}_REQUEST"))
+        self._response_decoders.update(getattr(module, f"DECODE_{name}_RESPONSE"))
+        self._response_encoders.update(getattr(module, f"ENCODE_{name}_RESPONSE"))
+        self.request_has_parts = self.key == ApiKey.PRODUCE
+        self.response_has_parts = self.key in (ApiKey.FETCH, ApiKey.SHARE_FETCH)
+
+    def decode_request(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
+        """Read the request body in data[start:end] into its newest shape.
+
+        Raises MalformedMessage (with the path of the field) and UnsupportedVersion.
+        """
+        try:
+            decode = self._request_decoders[version]
+        except KeyError:
+            decode = self._loaded(self._request_decoders, version)
+        stop = len(data) if end is None else end
+        try:
+            return decode(data, start, stop)
+        except REFUSALS as error:
+            self._explain("Request", version, data, start, stop, error)
+
+    def decode_response(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
+        """Read the response body in data[start:end]; raises as decode_request."""
+        try:
+            decode = self._response_decoders[version]
+        except KeyError:
+            decode = self._loaded(self._response_decoders, version)
+        stop = len(data) if end is None else end
+        try:
+            return decode(data, start, stop)
+        except REFUSALS as error:
+            self._explain("Response", version, data, start, stop, error)
+
+    def encode_request(self, version: int, message: Message) -> bytes:
+        """Write a request body. Raises UnrepresentableField and UnsupportedVersion."""
+        encoded = self._encode(self._request_encoders, version, message)
+        return b"".join(encoded) if self.request_has_parts else encoded
+
+    def encode_response(self, version: int, message: Message) -> bytes:
+        """Write a response body. Raises UnrepresentableField and UnsupportedVersion."""
+        encoded = self._encode(self._response_encoders, version, message)
+        return b"".join(encoded) if self.response_has_parts else encoded
+
+    def encode_response_parts(self, version: int, message: Message) -> Parts:
+        """As encode_response, but record batches stay the objects they are, uncopied."""
+        encoded = self._encode(self._response_encoders, version, message)
+        return encoded if self.response_has_parts else [encoded]
+
+    def _encode(self, encoders: dict[int, Encode], version: int, message: Message) -> Any:
+        try:
+            encode = encoders[version]
+        except KeyError:
+            encode = self._loaded(encoders, version)
+        try:
+            return encode(message)
+        except UnrepresentableField as error:
+            error.version = version
+            raise
+        except MISFITS as error:
+            wrong = UnrepresentableField(type(message).__name__, f"has a value that does not fit its field: {error}")
+            wrong.version = version
+            raise wrong from error
+
+    def _loaded(self, functions: dict[int, F], version: int) -> F:
+        if not functions:
+            self.load()
+        if version not in functions:
+            raise UnsupportedVersion(self, version)
+        return functions[version]
+
+    def _explain(self, kind: str, version: int, data: bytes, start: int, end: int, error: Exception) -> NoReturn:
+        from muster.protocol.trace import explain  # seldom needed: only for malformed bytes
+
+        layouts = import_module(f"muster.protocol.messages.{self._module}").LAYOUTS
+        raise explain(layouts[self.name + kind], version, data, start, end, error) from None
+
+
+_BY_KEY: Final = {row[0]: Api(*row) for row in APIS}
+_BY_NAME: Final = {a.name: a for a in _BY_KEY.values()}
+
+
+def api(key: int) -> Api:
+    """The API with this key; raises UnknownApi."""
+    try:
+        return _BY_KEY[key]
+    except KeyError:
+        raise UnknownApi(key) from None
+
+
+def api_named(name: str) -> Api:
+    """The API with this name in Kafka's spelling ("JoinGroup"); raises UnknownApi."""
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise UnknownApi(name) from None
+
+
+def all_apis() -> list[Api]:
+    """Every API of the codec, by ascending key."""
+    return list(_BY_KEY.values())
+
+
+class ApiKey:
+    """Keys of the APIs by name, as plain ints."""
+
+    PRODUCE: Final = 0
+    FETCH: Final = 1
+    LIST_OFFSETS: Final = 2
+    METADATA: Final = 3
+    OFFSET_COMMIT: Final = 8
+    OFFSET_FETCH: Final = 9
+    FIND_COORDINATOR: Final = 10
+    JOIN_GROUP: Final = 11
+    HEARTBEAT: Final = 12
+    LEAVE_GROUP: Final = 13
+    SYNC_GROUP: Final = 14
+    DESCRIBE_GROUPS: Final = 15
+    LIST_GROUPS: Final = 16
+    SASL_HANDSHAKE: Final = 17
+    API_VERSIONS: Final = 18
+    CREATE_TOPICS: Final = 19
+    DELETE_TOPICS: Final = 20
+    DELETE_RECORDS: Final = 21
+    INIT_PRODUCER_ID: Final = 22
+    OFFSET_FOR_LEADER_EPOCH: Final = 23
+    ADD_PARTITIONS_TO_TXN: Final = 24
+    ADD_OFFSETS_TO_TXN: Final = 25
+    END_TXN: Final = 26
+    TXN_OFFSET_COMMIT: Final = 28
+    DESCRIBE_ACLS: Final = 29
+    CREATE_ACLS: Final = 30
+    DELETE_ACLS: Final = 31
+    DESCRIBE_CONFIGS: Final = 32
+    ALTER_CONFIGS: Final = 33
+    ALTER_REPLICA_LOG_DIRS: Final = 34
+    DESCRIBE_LOG_DIRS: Final = 35
+    SASL_AUTHENTICATE: Final = 36
+    CREATE_PARTITIONS: Final = 37
+    CREATE_DELEGATION_TOKEN: Final = 38
+    RENEW_DELEGATION_TOKEN: Final = 39
+    EXPIRE_DELEGATION_TOKEN: Final = 40
+    DESCRIBE_DELEGATION_TOKEN: Final = 41
+    DELETE_GROUPS: Final = 42
+    ELECT_LEADERS: Final = 43
+    INCREMENTAL_ALTER_CONFIGS: Final = 44
+    ALTER_PARTITION_REASSIGNMENTS: Final = 45
+    LIST_PARTITION_REASSIGNMENTS: Final = 46
+    OFFSET_DELETE: Final = 47
+    DESCRIBE_CLIENT_QUOTAS: Final = 48
+    ALTER_CLIENT_QUOTAS: Final = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+    ALTER_USER_SCRAM_CREDENTIALS: Final = 51
+    DESCRIBE_QUORUM: Final = 55
+    UPDATE_FEATURES: Final = 57
+    DESCRIBE_CLUSTER: Final = 60
+    DESCRIBE_PRODUCERS: Final = 61
+    UNREGISTER_BROKER: Final = 64
+    DESCRIBE_TRANSACTIONS: Final = 65
+    LIST_TRANSACTIONS: Final = 66
+    CONSUMER_GROUP_HEARTBEAT: Final = 68
+    CONSUMER_GROUP_DESCRIBE: Final = 69
+    LIST_CONFIG_RESOURCES: Final = 74
+    DESCRIBE_TOPIC_PARTITIONS: Final = 75
+    SHARE_GROUP_HEARTBEAT: Final = 76
+    SHARE_GROUP_DESCRIBE: Final = 77
+    SHARE_FETCH: Final = 78
+    SHARE_ACKNOWLEDGE: Final = 79
+    ADD_RAFT_VOTER: Final = 80
+    REMOVE_RAFT_VOTER: Final = 81
+    STREAMS_GROUP_HEARTBEAT: Final = 88
+    STREAMS_GROUP_DESCRIBE: Final = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
+    ALTER_SHARE_GROUP_OFFSETS: Final = 91
+    DELETE_SHARE_GROUP_OFFSETS: Final = 92

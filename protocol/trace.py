@@ -1,0 +1,173 @@
+"""Find out why bytes are not a message: reads them slowly along the layout text of the generated module.
+
+Only used when a generated decoder has refused the bytes, so it favours plainness over speed. It names the first field
+that cannot be read.
+"""
+
+from __future__ import annotations
+
+from muster.protocol.message import MalformedMessage
+from muster.protocol.wire import MAX_STRING
+
+FIXED = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
+
+
+class _Field:
+    """One line of a layout."""
+
+    def __init__(self, line: str) -> None:
+        name, kind, versions, *rest = line.split()
+        options = dict(word.split("=") for word in rest)
+        tag, _, tagged = options.get("tag", "").partition(":")
+        self.name = name
+        self.array = kind.startswith("[]")
+        self.kind = kind.removeprefix("[]")
+        self.versions = versions
+        self.nullable = options.get("nullable", "none")
+        self.tag = int(tag) if tag else None
+        self.tagged = tagged or "none"
+        self.fields: list[_Field] = []
+
+
+def explain(layout: str, version: int, data: bytes, start: int, end: int, error: Exception) -> MalformedMessage:
+    """The error that tells why data[start:end] is not a message of this layout and version.
+
+    `error` is what the generated decoder raised; it stands as the reason should this reader find nothing wrong.
+    """
+    head, *lines = layout.strip("\n").split("\n")
+    name, _, flexible = head.split()
+    reader = _Reader(data, start, end, version, _within(version, flexible.removeprefix("flexible=")))
+    try:
+        reader.struct(_fields(lines), name)
+        reader.check(reader.position == end, name, f"{end - reader.position} bytes left over")
+    except MalformedMessage as found:
+        return found
+    return MalformedMessage(name, f"cannot be read ({type(error).__name__}: {error})")
+
+
+def _fields(lines: list[str]) -> list[_Field]:
+    """The fields of a layout, those of structs below them by indentation."""
+    top: list[_Field] = []
+    stack = [top]
+    for line in lines:
+        depth = (len(line) - len(line.lstrip())) // 2
+        del stack[depth:]
+        found = _Field(line)
+        stack[-1].append(found)
+        stack.append(found.fields)
+    return top
+
+
+def _within(version: int, versions: str) -> bool:
+    """Whether a version lies in a range of Kafka's form: "3", "2-5", "4+", "none"."""
+    if versions == "none":
+        return False
+    if versions.endswith("+"):
+        return version >= int(versions[:-1])
+    first, dash, last = versions.partition("-")
+    return int(first) <= version <= int(last if dash else first)
+
+
+class _Reader:
+    """Reads one message; every method takes the path of what it reads."""
+
+    def __init__(self, data: bytes, start: int, end: int, version: int, flexible: bool) -> None:
+        self.data, self.position, self.end = data, start, min(end, len(data))
+        self.version, self.flexible = version, flexible
+
+    def check(self, good: bool, path: str, reason: str) -> None:
+        if not good:
+            raise MalformedMessage(path, reason)
+
+    def take(self, size: int, path: str) -> bytes:
+        left = self.end - self.position
+        self.check(size <= left, path, f"truncated: {size} bytes needed, {left} left")
+        self.position += size
+        return self.data[self.position - size : self.position]
+
+    def uvarint(self, path: str) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1, path)[0]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value & 0xFFFFFFFF
+        raise MalformedMessage(path, "varint longer than 5 bytes")
+
+    def length(self, size: int, path: str) -> int:
+        """A length or count; -1 is null."""
+        return self.uvarint(path) - 1 if self.flexible else int.from_bytes(self.take(size, path), "big", signed=True)
+
+    def struct(self, fields: list[_Field], path: str) -> None:
+        present = [f for f in fields if _within(self.version, f.versions)]
+        tagged = {f.tag: f for f in present if f.tag is not None and _within(self.version, f.tagged)}
+        for f in present:
+            if f.tag is None or tagged.get(f.tag) is not f:
+                self.value(f, f"{path}.{f.name}")
+        if self.flexible:
+            self.tags(tagged, path)
+
+    def tags(self, known: dict[int, _Field], path: str) -> None:
+        where = f"{path}.<tagged fields>"
+        count = self.uvarint(where)
+        left = self.end - self.position
+        self.check(count * 2 <= left, where, f"{count} tagged fields cannot fit in the {left} bytes left")
+        for _ in range(count):
+            tag = self.uvarint(where)
+            size = self.uvarint(where)
+            name = f"{path}.{known[tag].name}" if tag in known else f"{path}.<tag {tag}>"
+            left = self.end - self.position
+            self.check(size <= left, name, f"truncated: {size} bytes needed, {left} left")
+            if tag in known:
+                self.tag(known[tag], name, size)
+            else:
+                self.position += size
+
+    def tag(self, field: _Field, path: str, size: int) -> None:
+        """A tagged field must take exactly the bytes it announces."""
+        outer, self.end = self.end, self.position + size
+        self.value(field, path)
+        self.check(self.position == self.end, path, f"{self.end - self.position} bytes left over")
+        self.end = outer
+
+    def value(self, field: _Field, path: str) -> None:
+        null = _within(self.version, field.nullable)
+        if not field.array:
+            self.one(field, path, null)
+            return
+        count = self.length(4, path)
+        if count == -1:
+            self.check(null, path, "is null")
+            return
+        left = self.end - self.position
+        least = FIXED.get(field.kind, 1)
+        self.check(count >= 0, path, f"negative number of elements {count}")
+        self.check(count * least <= left, path, f"{count} elements cannot fit in the {left} bytes left")
+        for i in range(count):
+            self.one(field, f"{path}[{i}]", False)
+
+    def one(self, field: _Field, path: str, null: bool) -> None:
+        if field.fields:
+            if null and self.take(1, path)[0] > 127:
+                return
+            self.struct(field.fields, path)
+        elif field.kind in FIXED:
+            self.take(FIXED[field.kind], path)
+        else:
+            self.text(field.kind, path, null)
+
+    def text(self, kind: str, path: str, null: bool) -> None:
+        size = self.length(2 if kind == "string" else 4, path)
+        if size == -1:
+            self.check(null, path, "is null")
+            return
+        self.check(size >= 0, path, f"negative length {size}")
+        if kind != "string":
+            self.take(size, path)
+            return
+        self.check(size <= MAX_STRING, path, f"a string of {size} bytes is longer than {MAX_STRING}")
+        value = self.take(size, path)
+        try:
+            value.decode()
+        except UnicodeDecodeError as error:
+            raise MalformedMessage(path, f"not UTF-8: {error.reason} at byte {error.start}") from None

@@ -1,0 +1,182 @@
+"""Primitives that the generated decoders and encoders share. Nothing else should need them.
+
+Decoders trust the layout and check little while they run: a slice that runs past the end leaves the position past the
+end, so the next fixed-size read or the last line of the decoder notices; element counts are bounded by the bytes left
+before anything is allocated. Whatever goes wrong raises one of `REFUSALS`; the caller turns it into MalformedMessage
+with the field's path by reading the bytes again, slowly (`trace`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, NoReturn
+
+from muster.protocol.message import UnrepresentableField
+
+Parts = list[bytes | memoryview]
+
+
+class Refused(ValueError):
+    """The bytes do not fit the layout; where and why is found out by `trace`."""
+
+
+REFUSALS = (Refused, IndexError, struct_error, UnicodeDecodeError)
+
+MAX_STRING = 0x7FFF
+"""Kafka's limit for any string, in bytes."""
+
+
+def refuse() -> NoReturn:
+    """Give up on the bytes."""
+    raise Refused
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def uvarint(b: bytes, p: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 5 bytes at p: (value modulo 2^32, position after it)."""
+    n = shift = 0
+    while True:
+        x = b[p]
+        p += 1
+        n |= (x & 127) << shift
+        if x < 128:
+            return n & 0xFFFFFFFF, p
+        shift += 7
+        if shift > 28:
+            refuse()
+
+
+def long_string(b: bytes, p: int, end: int) -> tuple[str, int]:
+    """Read a compact string whose length does not lie in 1..127 (other lengths are read in line)."""
+    n, p = uvarint(b, p)
+    if not 0 < n <= MAX_STRING + 1 or n - 1 > end - p:
+        refuse()
+    e = p + n - 1
+    return b[p:e].decode(), e
+
+
+def long_string_or_none(b: bytes, p: int, end: int) -> tuple[str | None, int]:
+    """As long_string; a length of 0 is null."""
+    return (None, p + 1) if b[p] == 0 else long_string(b, p, end)
+
+
+def long_bytes(b: bytes, p: int, end: int) -> tuple[bytes, int]:
+    """Read compact bytes whose length does not lie in 1..127."""
+    n, p = uvarint(b, p)
+    if n == 0 or n - 1 > end - p:
+        refuse()
+    e = p + n - 1
+    return b[p:e], e
+
+
+def long_bytes_or_none(b: bytes, p: int, end: int) -> tuple[bytes | None, int]:
+    """As long_bytes; a length of 0 is null."""
+    return (None, p + 1) if b[p] == 0 else long_bytes(b, p, end)
+
+
+Reader = Callable[[bytes, int, int], Any]
+
+
+def skip_tags(b: bytes, p: int, end: int) -> int:
+    """Skip the tagged fields whose count stands at p; the position after them."""
+    n, p = uvarint(b, p)
+    if n * 2 > end - p:
+        refuse()
+    for _ in range(n):
+        _, p = uvarint(b, p)
+        size, p = uvarint(b, p)
+        p += size
+        if p > end:
+            refuse()
+    return p
+
+
+def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[dict[int, Any], int]:
+    """Read the tagged fields in `known` (tag -> reader of exactly its bytes), skip the others."""
+    n, p = uvarint(b, p)
+    if n * 2 > end - p:
+        refuse()
+    got: dict[int, Any] = {}
+    for _ in range(n):
+        tag, p = uvarint(b, p)
+        size, p = uvarint(b, p)
+        e = p + size
+        if e > end:
+            refuse()
+        reader = known.get(tag)
+        if reader is not None:
+            got[tag] = reader(b, p, e)
+        p = e
+    return got, p
+
+
+_GET: dict[tuple[str, int], Callable[..., tuple[Any, ...]]] = {}
+_PUT: dict[tuple[str, int], Callable[..., bytes]] = {}
+
+
+def get_many(code: str, n: int) -> Callable[..., tuple[Any, ...]]:
+    """unpack_from for n elements of one struct code; short ones are kept."""
+    get = _GET.get((code, n))
+    if get is None:
+        get = Struct(f">{n}{code}").unpack_from
+        if n < 64:
+            _GET[code, n] = get
+    return get
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------------
+
+
+def long_uvarint(n: int) -> bytes:
+    """An unsigned varint of any size, as bytes."""
+    out = bytearray()
+    while n > 127:
+        out.append(n & 127 | 128)
+        n >>= 7
+    out.append(n)
+    return bytes(out)
+
+
+UVARINTS = [bytes((n,)) for n in range(128)] + [bytes((n & 127 | 128, n >> 7)) for n in range(128, 1024)]
+"""The first 1,024 unsigned varints, as bytes."""
+
+
+def uv(n: int) -> bytes:
+    """An unsigned varint, as bytes."""
+    return UVARINTS[n] if n < 1024 else long_uvarint(n)
+
+
+def uvs(n: int) -> bytes:
+    """The compact length of a string that stands for n - 1 bytes."""
+    if n > MAX_STRING + 1:
+        raise UnrepresentableField("a string", f"of {n - 1} bytes is longer than {MAX_STRING}")
+    return UVARINTS[n] if n < 1024 else long_uvarint(n)
+
+
+def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
+    """The tagged fields of a struct, given as (tag, bytes) by ascending tag."""
+    return b"".join([uv(len(tags)), *[x for tag, value in tags for x in (uv(tag), uv(len(value)), value)]])
+
+
+def put_many(code: str, n: int) -> Callable[..., bytes]:
+    """pack for n elements of one struct code; short ones are kept."""
+    put = _PUT.get((code, n))
+    if put is None:
+        put = Struct(f">{n}{code}").pack
+        if n < 64:
+            _PUT[code, n] = put
+    return put
+
+
+def not_in_version(path: str) -> NoReturn:
+    """A field that has a value is neither in the version asked for nor ignorable."""
+    raise UnrepresentableField(path)
+
+
+def is_none(name: str) -> NoReturn:
+    """An attribute is None that cannot be null in the version asked for."""
+    raise UnrepresentableField(name, "is None, which cannot be said")

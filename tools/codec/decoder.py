@@ -1,0 +1,221 @@
+"""Emits decoders: straight-line reads of one message in one version.
+
+A generated decoder has the signature (b, p, end): bytes, first position, position after the message. Adjacent
+fixed-size fields become one struct read. Strings, bytes and arrays inside loops are read in line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tools.codec.schema import CODES, SIZES, Field, Message, Struct
+from tools.codec.source import Packers, Source
+
+# Takes a helper's suggested name, its result type and its body; returns the name it got.
+Helper = Callable[[str, str, str], str]
+
+
+class Decoder(Source):
+    """Builds the body of one decoder."""
+
+    def __init__(self, message: Message, version: int, packers: Packers, helper: Helper) -> None:
+        super().__init__()
+        self._message, self._version, self._packers, self._helper = message, version, packers, helper
+        self._run: list[tuple[str, str]] = []
+        self._flexible = version in message.flexible
+
+    def body(self) -> str:
+        """The whole function body."""
+        value = self._struct(self._message.root)
+        return self._finish(value)
+
+    def _finish(self, value: str) -> str:
+        self._flush()
+        self("if p != end:")
+        self("    refuse()")
+        self(f"return {value}")
+        return self.text()
+
+    # ---- fixed-size runs
+
+    def _fixed(self, code: str) -> str:
+        name = self.fresh("v")
+        self._run.append((code, name))
+        return name
+
+    def _flush(self) -> None:
+        run, self._run = self._run, []
+        if not run:
+            return
+        get = self._packers.use([code for code, _ in run], "get")
+        names = ", ".join(name for _, name in run)
+        self(f"({names},) = {get}(b, p)" if len(run) == 1 else f"{names} = {get}(b, p)")
+        self(f"p += {sum(SIZES[code] for code, _ in run)}")
+
+    # ---- values
+
+    def _value(self, f: Field, array: bool) -> str:
+        """Emit the read of a field (or of one element, when not `array`); an expression for its value."""
+        null = self._version in f.nullable and array == f.array
+        if array:
+            return self._array(f, null)
+        if f.struct:
+            return self._nullable_struct(f.struct) if null else self._struct(f.struct)
+        if f.kind in CODES:
+            return self._fixed(CODES[f.kind])
+        return self._compact(f.kind, null) if self._flexible else self._classic(f.kind, null)
+
+    def _compact(self, kind: str, null: bool) -> str:
+        """A string or bytes with a varint length one too high; lengths of one byte are read in line."""
+        self._flush()
+        n, x = self.fresh("n"), self.fresh("s")
+        text = kind == "string"
+        helper = ("long_string" if text else "long_bytes") + ("_or_none" if null else "")
+        self(f"{n} = b[p]")
+        self(f"if 0 < {n} < 128:")
+        self(f"    e = p + {n}")
+        if null:
+            self(f"    {x}: {'str' if text else 'bytes'} | None = b[p + 1 : e]{'.decode()' if text else ''}")
+        else:
+            self(f"    {x} = b[p + 1 : e]{'.decode()' if text else ''}")
+        self("    p = e")
+        self("else:")
+        self(f"    {x}, p = {helper}(b, p, end)")
+        return x
+
+    def _classic(self, kind: str, null: bool) -> str:
+        """A string with a 16-bit length, or bytes with a 32-bit length; -1 is null."""
+        n = self._fixed("h" if kind == "string" else "i")
+        self._flush()
+        x = self.fresh("s")
+        text = kind == "string"
+        self(f"if {n} >= 0:")
+        self(f"    e = p + {n}")
+        annotation = f": {'str' if text else 'bytes'} | None" if null else ""
+        self(f"    {x}{annotation} = b[p:e]{'.decode()' if text else ''}")
+        self("    p = e")
+        if null:
+            self(f"elif {n} == -1:")
+            self(f"    {x} = None")
+        self("else:")
+        self("    refuse()")
+        return x
+
+    def _array(self, f: Field, null: bool) -> str:
+        if self._flexible:
+            self._flush()
+            n = self.fresh("n")
+            self(f"{n} = b[p]")
+            self("p += 1")
+            self(f"if {n} > 127:")
+            self(f"    {n}, p = uvarint(b, p - 1)")
+            self(f"{n} -= 1")
+        else:
+            n = self._fixed("i")
+            self._flush()
+        x = self.fresh("a")
+        element = f.struct.name if f.struct else {"string": "str", "uuid": "bytes"}.get(f.kind, "int")
+        optional = " | None" if null else ""
+        least = self._least(f)
+        size = f"{n} * {least}" if least > 1 else n
+        self(f"{x}: list[{element}]{optional} = []")
+        self(f"if {n} < 0 or {size} > end - p:")
+        if null:
+            self(f"    if {n} != -1:")
+            self("        refuse()")
+            self(f"    {x} = None")
+            self("else:")
+        else:
+            self("    refuse()")
+            self(f"if {n}:")
+        self.indent += 1
+        self._elements(f, x, n, null)
+        self.indent -= 1
+        return x
+
+    def _elements(self, f: Field, x: str, n: str, null: bool) -> None:
+        if f.code and f.kind != "uuid":
+            self(f'{x} = [*get_many("{f.code}", {n})(b, p)]')
+            self(f"p += {n} * {SIZES[f.code]}")
+            return
+        into = x
+        if null:
+            into = self.fresh("items")
+            element = f.struct.name if f.struct else {"string": "str", "uuid": "bytes"}[f.kind]
+            self(f"{into}: list[{element}] = []")
+            self(f"{x} = {into}")
+        self(f"for _ in range({n}):")
+        self.indent += 1
+        one = self._value(f, array=False)
+        self._flush()
+        self(f"{into}.append({one})")
+        self.indent -= 1
+
+    def _least(self, f: Field) -> int:
+        """The least number of bytes that one element takes; never 0, so that counts are bounded by the bytes left."""
+        least = self._least_of_struct(f.struct) if f.struct else self._least_of(f, array=False)
+        if least == 0:
+            raise ValueError(f"elements of {f.name} may be empty in version {self._version} of {self._message.name}")
+        return least
+
+    def _least_of_struct(self, struct: Struct) -> int:
+        plain, _ = struct.at(self._version)
+        return sum(self._least_of(f, f.array) for f in plain) + self._flexible
+
+    def _least_of(self, f: Field, array: bool) -> int:
+        if array:
+            return 1 if self._flexible else 4
+        if f.struct:
+            return 1 if self._version in f.nullable else self._least_of_struct(f.struct)
+        if f.kind in CODES:
+            return SIZES[CODES[f.kind]]
+        return 1 if self._flexible else 2 if f.kind == "string" else 4
+
+    # ---- structs
+
+    def _nullable_struct(self, struct: Struct) -> str:
+        marker = self._fixed("b")
+        self._flush()
+        x = self.fresh("o")
+        self(f"{x}: {struct.name} | None = None")
+        self(f"if {marker} >= 0:")
+        self.indent += 1
+        value = self._struct(struct)
+        self._flush()
+        self(f"{x} = {value}")
+        self.indent -= 1
+        return x
+
+    def _struct(self, struct: Struct) -> str:
+        plain, tagged = struct.at(self._version)
+        values = {f.name: self._value(f, f.array) for f in plain}
+        if self._flexible:
+            self._flush()
+            self._tags(struct, tagged, values)
+        return f"{struct.name}({', '.join(values.get(f.name, f.zero) for f in struct.fields)})"
+
+    def _tags(self, struct: Struct, tagged: list[Field], values: dict[str, str]) -> None:
+        self("if b[p]:")
+        if not tagged:
+            self("    p = skip_tags(b, p, end)")
+            self("else:")
+            self("    p += 1")
+            return
+        readers = ", ".join(f"{f.tag}: {self._tag_reader(struct, f)}" for f in tagged)
+        got = self.fresh("t")
+        self(f"    {got}, p = read_tags(b, p, end, {{{readers}}})")
+        for f in tagged:
+            values[f.name] = self.fresh("g")
+            self(f"    {values[f.name]}: {f.python_type} = {got}.get({f.tag}, {f.zero})")
+        self("else:")
+        self("    p += 1")
+        for f in tagged:
+            self(f"    {values[f.name]} = {f.zero}")
+
+    def _tag_reader(self, struct: Struct, f: Field) -> str:
+        reader = Decoder(self._message, self._version, self._packers, self._helper)
+        value = reader._value(f, f.array)
+        reader._flush()
+        reader(f"value: {f.python_type} = {value}")
+        body = reader._finish("value")
+        return self._helper(f"_get_{struct.name}_{f.name}", f.python_type, body)

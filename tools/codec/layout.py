@@ -1,0 +1,32 @@
+"""The layout of messages as text, put into each generated module: for readers, and for muster.protocol.trace."""
+
+from __future__ import annotations
+
+from tools.codec.schema import Field, Message, Struct
+
+
+def layout(message: Message) -> str:
+    """One line for the message, one for each field, fields of structs indented below it.
+
+    A field line is `name type versions`, with `nullable=RANGE` and `tag=NUMBER:RANGE` where they apply.
+    """
+    lines = [f"{message.name} {message.versions} flexible={message.flexible}"]
+    _fields(message.root, 1, lines)
+    return "\n".join(lines)
+
+
+def _fields(struct: Struct, depth: int, lines: list[str]) -> None:
+    for f in struct.fields:
+        lines.append("  " * depth + _line(f))
+        if f.struct:
+            _fields(f.struct, depth + 1, lines)
+
+
+def _line(f: Field) -> str:
+    kind = ("[]" if f.array else "") + (f.struct.name if f.struct else f.kind)
+    words = [f.name, kind, str(f.versions)]
+    if f.nullable:
+        words.append(f"nullable={f.nullable}")
+    if f.tag is not None:
+        words.append(f"tag={f.tag}:{f.tagged}")
+    return " ".join(words)
