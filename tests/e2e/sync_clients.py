@@ -1,0 +1,233 @@
+"""confluent-kafka and kafka-python clients as the tests use them: each is closed when its block ends."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+
+from tests.e2e.ledger import PATIENCE_S, Ledger
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas in a way that Python 3.11 deprecates, and later ones allow again
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+    from kafka.admin import KafkaAdminClient
+    from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
+
+CONFLUENT_CONSUMER = {
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "heartbeat.interval.ms": 50,
+    "session.timeout.ms": 10000,
+    "fetch.wait.max.ms": 100,
+    "log_level": 3,
+}
+KAFKA_PYTHON_CONSUMER = {
+    "auto_offset_reset": "earliest",
+    "enable_auto_commit": False,
+    "heartbeat_interval_ms": 50,
+    "session_timeout_ms": 10000,
+    "retry_backoff_ms": 20,
+    "fetch_max_wait_ms": 100,
+}
+
+
+@contextmanager
+def confluent_consumer(bootstrap: str, **settings: Any) -> Iterator[confluent_kafka.Consumer]:
+    """Keyword names have "_" where librdkafka's properties have "."."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, **CONFLUENT_CONSUMER, **dotted(settings)}, logger=None
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def kafka_python_consumer(bootstrap: str, *topics: str, **settings: Any) -> Iterator[kafka.KafkaConsumer]:
+    consumer = kafka.KafkaConsumer(*topics, bootstrap_servers=bootstrap, **{**KAFKA_PYTHON_CONSUMER, **settings})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+@contextmanager
+def kafka_python_producer(bootstrap: str, **settings: Any) -> Iterator[kafka.KafkaProducer]:
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, **settings)
+    try:
+        yield producer
+    finally:
+        producer.close()
+
+
+@contextmanager
+def kafka_python_admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
+    admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def confluent_admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+
+
+def confluent_produce(
+    bootstrap: str, topic: str, records: list[tuple[bytes | None, bytes | None]], *, partition: int = -1, **settings: Any
+) -> list[confluent_kafka.Message]:
+    """Produce keys and values; return what the server said of each."""
+    delivered: list[confluent_kafka.Message] = []
+
+    def note(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        assert error is None, error
+        delivered.append(message)
+
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "log_level": 3, **dotted(settings)})
+    for key, value in records:
+        producer.produce(topic, value, key, partition, on_delivery=note)
+    assert producer.flush(30) == 0
+    return delivered
+
+
+def confluent_read(consumer: confluent_kafka.Consumer, count: int) -> list[confluent_kafka.Message]:
+    """The next `count` records."""
+    messages: list[confluent_kafka.Message] = []
+    while len(messages) < count:
+        batch = consumer.consume(count - len(messages), timeout=20)
+        assert batch, f"only {len(messages)} of {count} records came"
+        for message in batch:
+            assert message.error() is None, message.error()
+            messages.append(message)
+    return messages
+
+
+def kafka_python_read(consumer: kafka.KafkaConsumer, count: int) -> list[Any]:
+    """The next `count` records."""
+    records: list[Any] = []
+    while len(records) < count:
+        batches = consumer.poll(timeout_ms=20000, max_records=count - len(records))
+        assert batches, f"only {len(records)} of {count} records came"
+        for batch in batches.values():
+            records.extend(batch)
+    return records
+
+
+def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
+class ThreadMember:
+    """A group member in a thread of its own, of either client; commits what it processed before it gives partitions up.
+
+    `assignment`: its present partitions as (topic, partition).
+    """
+
+    def __init__(self, name: str, ledger: Ledger, work: Callable[[ThreadMember], None]) -> None:
+        self.name, self.ledger = name, ledger
+        self.assignment: set[tuple[str, int]] = set()
+        self.stopping = threading.Event()
+        self.failure: BaseException | None = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run, name=name)
+
+    def _run(self) -> None:
+        try:
+            self._work(self)
+        except BaseException as failure:  # noqa: BLE001  # handed to the test's own thread by stop()
+            self.failure = failure
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let it commit and leave."""
+        self.stopping.set()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), f"{self.name} did not end"
+        if self.failure is not None:
+            raise self.failure
+
+
+@contextmanager
+def thread_members(*members: ThreadMember) -> Iterator[None]:
+    for member in members:
+        member.start()
+    try:
+        yield
+    finally:
+        for member in members:
+            member.stopping.set()
+        for member in members:
+            member.stop()
+
+
+def confluent_member(
+    name: str, ledger: Ledger, bootstrap: str, topic: str, group: str, **settings: Any
+) -> ThreadMember:
+    """A member whose client is librdkafka."""
+
+    def work(member: ThreadMember) -> None:
+        processed: dict[tuple[str, int], int] = {}
+        incremental = settings.get("partition_assignment_strategy") == "cooperative-sticky"
+
+        def commit(consumer: confluent_kafka.Consumer) -> None:
+            if processed:
+                offsets = [confluent_kafka.TopicPartition(t, p, offset) for (t, p), offset in processed.items()]
+                for answer in consumer.commit(offsets=offsets, asynchronous=False):
+                    assert answer.error is None, answer.error
+                processed.clear()
+
+        def revoked(consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            member.assignment -= {(partition.topic, partition.partition) for partition in partitions}
+            commit(consumer)
+
+        def assigned(consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            kept = member.assignment if incremental else set()
+            member.assignment = kept | {(partition.topic, partition.partition) for partition in partitions}
+
+        with confluent_consumer(bootstrap, client_id=name, group_id=group, **settings) as consumer:
+            consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked)
+            while not member.stopping.is_set():
+                message = consumer.poll(0.05)
+                if message is None:
+                    continue
+                assert message.error() is None, message.error()
+                ledger.add(name, message.topic(), message.partition(), message.offset())
+                processed[message.topic(), message.partition()] = message.offset() + 1
+            commit(consumer)
+
+    return ThreadMember(name, ledger, work)
+
+
+def kafka_python_member(
+    name: str, ledger: Ledger, bootstrap: str, topic: str, group: str, **settings: Any
+) -> ThreadMember:
+    """A member whose client is kafka-python; its own auto-commit commits before partitions are given up."""
+
+    def work(member: ThreadMember) -> None:
+        class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # not typed
+            def on_partitions_revoked(self, revoked: Any) -> None:
+                member.assignment = set()
+
+            def on_partitions_assigned(self, assigned: Any) -> None:
+                member.assignment = {(partition.topic, partition.partition) for partition in assigned}
+
+        with kafka_python_consumer(
+            bootstrap, client_id=name, group_id=group, enable_auto_commit=True, **settings
+        ) as consumer:
+            consumer.subscribe([topic], listener=Listener())
+            while not member.stopping.is_set():
+                for records in consumer.poll(timeout_ms=50).values():
+                    for record in records:
+                        ledger.add(name, record.topic, record.partition, record.offset)
+
+    return ThreadMember(name, ledger, work)

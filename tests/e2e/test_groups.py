@@ -1,0 +1,154 @@
+"""The story of the walking skeleton: consumers share a topic, come, go and die, and no committed record is seen twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from tests.e2e.aio import Member, administering, consuming, members, send_numbered, shared_out
+from tests.e2e.ledger import Ledger, eventually
+from tests.support.servers import REPOSITORY, ServerProcess
+
+PARTITIONS = 8
+NewTopic = Callable[[int], str]
+
+
+async def test_three_members_read_every_record_once(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic, ledger = new_topic(PARTITIONS), Ledger()
+    trio = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b", "c")]
+    async with members(*trio):
+        await shared_out(trio, PARTITIONS)
+        assert sorted(len(member.assignment) for member in trio) == [2, 3, 3]
+        await send_numbered(server.bootstrap, topic, PARTITIONS, 400)
+        await eventually(lambda: len(ledger) == 400, "400 records")
+    assert ledger.offsets(topic) == {partition: list(range(50)) for partition in range(PARTITIONS)}
+    assert not ledger.twice
+    assert all(ledger.by(member.name) for member in trio)
+
+
+async def test_a_member_joins_and_one_leaves_and_nothing_is_read_twice(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic, ledger, stop = new_topic(PARTITIONS), Ledger(), asyncio.Event()
+
+    async def keep_sending() -> int:
+        sent = 0
+        while not stop.is_set():
+            await send_numbered(server.bootstrap, topic, PARTITIONS, 40, first=sent)
+            sent += 40
+        return sent
+
+    trio = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b", "c")]
+    late = Member("late", ledger, server.bootstrap, [topic], group)
+    async with members(*trio):
+        await shared_out(trio, PARTITIONS)
+        sending = asyncio.create_task(keep_sending())
+        await eventually(lambda: all(ledger.by(member.name) for member in trio), "each to read")
+        async with members(late):
+            await shared_out([*trio, late], PARTITIONS)
+            await eventually(lambda: ledger.by("late"), "the late one to read")
+            await trio[0].stop()
+            await shared_out([*trio[1:], late], PARTITIONS)
+            seen = len(ledger)
+            await eventually(lambda: len(ledger) > seen + 200, "the others to go on")
+            stop.set()
+            sent = await sending
+            await eventually(lambda: len(ledger) == sent, f"all {sent} records")
+    assert not ledger.twice
+    assert ledger.offsets(topic) == {partition: list(range(sent // PARTITIONS)) for partition in range(PARTITIONS)}
+
+
+async def test_a_killed_member_is_missed_after_its_session_and_its_partitions_go_to_the_others(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic, ledger = new_topic(PARTITIONS), Ledger()
+    victim = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.e2e.victim", server.bootstrap, topic, group),
+        stdout=subprocess.PIPE,
+        cwd=REPOSITORY,
+    )
+    assert victim.stdout is not None
+    try:
+        assert await asyncio.wait_for(victim.stdout.readline(), 30) == b"assigned 8\n"
+        pair = [Member(name, ledger, server.bootstrap, [topic], group, session_timeout_ms=1000) for name in ("a", "b")]
+        async with members(*pair):
+            await eventually(lambda: all(member.assignment for member in pair), "two to join the victim")
+            assert sum(len(member.assignment) for member in pair) < PARTITIONS
+            victim.send_signal(signal.SIGKILL)
+            await shared_out(pair, PARTITIONS)
+            await send_numbered(server.bootstrap, topic, PARTITIONS, 80)
+            await eventually(lambda: len(ledger) == 80, "80 records")
+        assert not ledger.twice
+    finally:
+        if victim.returncode is None and victim.pid:
+            victim.kill()
+        await victim.wait()
+
+
+async def test_a_group_resumes_where_it_committed(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic, ledger = new_topic(PARTITIONS), Ledger()
+    for generation in range(3):
+        await send_numbered(server.bootstrap, topic, PARTITIONS, 80)
+        pair = [Member(f"{name}{generation}", ledger, server.bootstrap, [topic], group) for name in ("a", "b")]
+        async with members(*pair):
+            await eventually(lambda: len(ledger) == 80 * (generation + 1), "the new records")  # noqa: B023  # awaited here
+    assert not ledger.twice
+
+
+async def test_more_members_than_partitions(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic, ledger = new_topic(2), Ledger()
+    trio = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b", "c")]
+    async with members(*trio):
+        await eventually(
+            lambda: all(member.assignments for member in trio) and sum(len(m.assignment) for m in trio) == 2, "one to idle"
+        )
+        await send_numbered(server.bootstrap, topic, 2, 20)
+        await eventually(lambda: len(ledger) == 20, "20 records")
+    assert not ledger.twice
+
+
+async def test_partitions_that_are_added_are_shared_out(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic, ledger = new_topic(2), Ledger()
+    pair = [Member(name, ledger, server.bootstrap, [topic], group, metadata_max_age_ms=200) for name in ("a", "b")]
+    async with members(*pair), administering(server.bootstrap) as admin:
+        await shared_out(pair, 2)
+        await grow(admin, topic, 6)
+        await shared_out(pair, 6)
+        await send_numbered(server.bootstrap, topic, 6, 60)
+        await eventually(lambda: len(ledger) == 60, "60 records")
+    assert not ledger.twice
+
+
+async def test_two_topics_and_a_changed_subscription(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    one, two, ledger = new_topic(2), new_topic(2), Ledger()
+    both = Member("both", ledger, server.bootstrap, [one, two], group)
+    async with members(both):
+        await shared_out([both], 4)
+        async with consuming(server.bootstrap, one, group_id=group) as consumer:
+            await eventually(lambda: len(consumer.assignment()) + len(both.assignment) == 4, "the four shared")
+            assert {partition.topic for partition in consumer.assignment()} <= {one}
+            consumer.subscribe([two])
+            await eventually(
+                lambda: {partition.topic for partition in consumer.assignment()} == {two}, "the other topic's partitions"
+            )
+        await shared_out([both], 4)
+
+
+async def grow(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
+    from aiokafka.admin import NewPartitions
+
+    answer = await admin.create_partitions({topic: NewPartitions(partitions)})
+    assert all(row[1] == 0 for row in answer.topic_errors), answer
+
+
+async def test_group_offsets_of_a_partition_nobody_committed(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic = new_topic(1)
+    async with consuming(server.bootstrap, group_id=group) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert await consumer.committed(TopicPartition(topic, 0)) is None

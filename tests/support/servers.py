@@ -1,0 +1,238 @@
+"""Servers under test as subprocesses: Muster, and a real Apache Kafka that the same tests run against.
+
+Each has `start()`, `stop()` (SIGTERM; the exit status is checked), `kill()` (SIGKILL) and, in between, `bootstrap`
+(host:port) and `pid`. A server that is started again listens where it listened before, on the same data.
+May not import the product: here a server is its command line.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support import wire
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+KAFKA_SCRIPTS = REPOSITORY / "tests" / "kafka"
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "10",
+}
+"""Settings under which groups settle at once and members may be declared dead soon."""
+
+
+class ServerError(Exception):
+    """The server did not start, or did not end, as it should; the text carries the end of its log."""
+
+
+class ServerProcess:
+    """A server as a subprocess, its log in a file of `workdir`."""
+
+    name = "server"
+    start_timeout_s = 30.0
+    stop_timeout_s = 30.0
+    expected_exit_status = 0
+
+    def __init__(self, workdir: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.workdir = workdir
+        self.properties = dict(properties or {})
+        self.bootstrap = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        workdir.mkdir(parents=True, exist_ok=True)
+        self.log_path = workdir / f"{self.name}.log"
+
+    @property
+    def pid(self) -> int:
+        """The process id of the running server."""
+        assert self._process is not None, "the server does not run"
+        return self._process.pid
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        host, port = self.bootstrap.rsplit(":", 1)
+        return host, int(port)
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def command(self) -> Sequence[str | Path]:
+        """What is run."""
+        raise NotImplementedError
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
+        """The address the server can be reached at, once it can be."""
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Run the server; return when it is ready.
+
+        Raises `ServerError` when it ends or is silent for too long.
+        """
+        assert self._process is None, "the server runs already"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.workdir)
+        try:
+            self.bootstrap = self.wait_until_ready(self._process)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, signal_number: int = signal.SIGTERM) -> bytes:
+        """End the server as an operator would; return what it had written to stdout since it was ready.
+
+        Raises `ServerError` when it does not end in time or ends with another status than it should.
+        """
+        process = self._take()
+        process.send_signal(signal_number)
+        try:
+            out, _ = process.communicate(timeout=self.stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise ServerError(
+                f"{self.name} still ran {self.stop_timeout_s:.0f} s after the signal\n{self.log_tail()}"
+            ) from None
+        if process.returncode != self.expected_exit_status:
+            raise self._error(f"ended with status {process.returncode}")
+        return out
+
+    def kill(self) -> None:
+        """End the server as a power cut of the process would (SIGKILL)."""
+        process = self._take()
+        process.kill()
+        process.communicate()
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The end of the server's log."""
+        return "\n".join(self.log().splitlines()[-lines:])
+
+    def log(self) -> str:
+        """All of the server's log."""
+        return self.log_path.read_text(errors="replace")
+
+    def _error(self, what: str) -> ServerError:
+        return ServerError(f"{self.name} {what}; the end of its log:\n{self.log_tail()}")
+
+    def _take(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the server does not run"
+        process, self._process = self._process, None
+        return process
+
+
+class MusterServer(ServerProcess):
+    """`muster serve` of the interpreter's own environment.
+
+    `listen` None: 127.0.0.1, a free port; kept over restarts. `in_memory` False: the data lie in `workdir`/data.
+    """
+
+    name = "muster"
+
+    def __init__(
+        self,
+        workdir: Path,
+        properties: Mapping[str, str] | None = None,
+        *,
+        in_memory: bool = False,
+        arguments: Sequence[str] = (),
+        executable: Path | None = None,
+    ) -> None:
+        super().__init__(workdir, properties)
+        self.in_memory = in_memory
+        self.arguments = list(arguments)
+        self.executable = executable or Path(sys.executable).parent / "muster"
+
+    def command(self) -> Sequence[str | Path]:
+        """`muster serve` with the settings as --override."""
+        storage = ["--in-memory"] if self.in_memory else ["--data-dir", str(self.workdir / "data")]
+        listen = [] if "listeners" in self.properties else ["--listen", self.bootstrap or "127.0.0.1:0"]
+        overrides = [word for name, value in self.properties.items() for word in ("--override", f"{name}={value}")]
+        return [self.executable, "serve", *listen, *storage, *overrides, *self.arguments]
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
+        """Read the one line `muster ready HOST:PORT`."""
+        line = self._first_line(process)
+        words = line.split()
+        if len(words) != 3 or words[:2] != ["muster", "ready"]:
+            raise self._error(f"said {line!r} instead of being ready")
+        return words[2]
+
+    def _first_line(self, process: subprocess.Popen[bytes]) -> str:
+        assert process.stdout is not None
+        deadline, line = time.monotonic() + self.start_timeout_s, b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(deadline - time.monotonic()):
+                    raise self._error(f"was not ready after {self.start_timeout_s:.0f} s")
+                # one byte at a time: what follows the line belongs to stop()
+                byte = os.read(process.stdout.fileno(), 1)
+                if not byte:
+                    raise ServerError(
+                        f"muster ended with status {process.wait()} before it was ready\n{self.log_tail()}"
+                    )
+                line += byte
+        return line.decode()
+
+
+class KafkaServer(ServerProcess):
+    """One node of Apache Kafka 4.3 (KRaft), by the scripts of tests/kafka; it needs Java 17+ and Maven."""
+
+    name = "kafka"
+    start_timeout_s = 90.0
+    expected_exit_status = 143  # a JVM that SIGTERM ended
+
+    def command(self) -> Sequence[str | Path]:
+        """The start script on a free pair of ports."""
+        port = int(self.bootstrap.rsplit(":", 1)[1]) if self.bootstrap else free_port_pair()
+        self.bootstrap = f"127.0.0.1:{port}"
+        properties = [f"{name}={value}" for name, value in self.properties.items()]
+        return [KAFKA_SCRIPTS / "run-kafka.sh", str(port), self.workdir / "data", *properties]
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
+        """Wait until groups are served: a port that answers is no coordinator yet."""
+        deadline = time.monotonic() + self.start_timeout_s
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise self._error(f"ended with status {process.returncode}")
+            if self._serves_groups():
+                return self.bootstrap
+            time.sleep(0.05)
+        raise self._error(f"was not ready after {self.start_timeout_s:.0f} s")
+
+    def _serves_groups(self) -> bool:
+        try:
+            with socket.create_connection(self.address, timeout=10) as connection:
+                return wire.coordinator_is_ready(connection, "ready?")
+        except (OSError, EOFError):
+            return False
+
+
+def kafka_available() -> bool:
+    """Whether a real Kafka can be run here."""
+    return shutil.which("java") is not None and shutil.which("mvn") is not None
+
+
+def free_port_pair() -> int:
+    """A port P of 127.0.0.1 such that P and P+1 are free at this moment (Kafka's scripts take both)."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except (OSError, OverflowError):
+                continue
+            return port

@@ -1,0 +1,250 @@
+"""Requests and answers of Kafka's protocol by hand, for tests and loads that must know nothing of the product.
+
+All are in old, non-flexible versions. A request is `(api key, version, body)`; `frame` makes the bytes of it, `Reader`
+takes an answer apart, `call` does one exchange on a socket.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+CLIENT_ID = b"load"
+
+
+class Request(NamedTuple):
+    """One request before it is framed."""
+
+    api_key: int
+    version: int
+    body: bytes
+
+
+def string(value: str | None) -> bytes:
+    """A (nullable) string: int16 length and UTF-8."""
+    if value is None:
+        return struct.pack(">h", -1)
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def data(value: bytes) -> bytes:
+    """Bytes: int32 length and the bytes."""
+    return struct.pack(">i", len(value)) + value
+
+
+def array(items: Iterable[bytes]) -> bytes:
+    """An array: int32 count and the items."""
+    rows = list(items)
+    return struct.pack(">i", len(rows)) + b"".join(rows)
+
+
+def frame(request: Request, correlation_id: int = 1) -> bytes:
+    """The request with its header (version 1) and its size before it."""
+    payload = (
+        struct.pack(">hhih", request.api_key, request.version, correlation_id, len(CLIENT_ID))
+        + CLIENT_ID
+        + request.body
+    )
+    return struct.pack(">i", len(payload)) + payload
+
+
+class Reader:
+    """Takes an answer of a non-flexible version apart; null strings and bytes come as empty ones."""
+
+    def __init__(self, payload: bytes, position: int = 0) -> None:
+        self.payload, self.position = payload, position
+
+    def number(self, code: str) -> int:
+        """One number, by its `struct` letter: b h i q."""
+        value: int = struct.unpack_from(">" + code, self.payload, self.position)[0]
+        self.position += struct.calcsize(">" + code)
+        return value
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes (none when negative)."""
+        value = self.payload[self.position : self.position + max(count, 0)]
+        self.position += max(count, 0)
+        return value
+
+    def string(self) -> str:
+        """A (nullable) string."""
+        return self.take(self.number("h")).decode()
+
+    def data(self) -> bytes:
+        """(Nullable) bytes."""
+        return self.take(self.number("i"))
+
+    @property
+    def left(self) -> int:
+        """How many bytes are not read yet."""
+        return len(self.payload) - self.position
+
+
+def receive_exactly(connection: socket.socket, count: int) -> bytes:
+    """`count` bytes of a blocking socket.
+
+    Raises EOFError when the peer closes before.
+    """
+    parts = []
+    while count:
+        part = connection.recv(min(count, 1 << 20))
+        if not part:
+            raise EOFError("the server closed the connection")
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def receive(connection: socket.socket) -> Reader:
+    """The next answer, read up to behind its correlation id."""
+    (size,) = struct.unpack(">i", receive_exactly(connection, 4))
+    return Reader(receive_exactly(connection, size), 4)
+
+
+def call(connection: socket.socket, request: Request, correlation_id: int = 1) -> Reader:
+    """Send one request, wait for its answer."""
+    connection.sendall(frame(request, correlation_id))
+    return receive(connection)
+
+
+# the requests; each in one old version whose shape needs no explanation
+
+
+def api_versions(version: int = 0) -> Request:
+    """ApiVersions."""
+    return Request(18, version, b"")
+
+
+def create_topic(topic: str, partitions: int) -> Request:
+    """CreateTopics v2 of one topic."""
+    return Request(
+        19, 2, array([string(topic) + struct.pack(">ihii", partitions, 1, 0, 0)]) + struct.pack(">i?", 10000, False)
+    )
+
+
+def find_coordinator(group: str) -> Request:
+    """FindCoordinator v1 of a group."""
+    return Request(10, 1, string(group) + b"\0")
+
+
+def join_group(
+    group: str,
+    member: str,
+    *,
+    session_timeout_ms: int = 30000,
+    rebalance_timeout_ms: int = 60000,
+    instance: str | None = None,
+    metadata: bytes = b"",
+) -> Request:
+    """JoinGroup v5 with protocol type `consumer` and the one protocol `range`."""
+    return Request(
+        11,
+        5,
+        string(group)
+        + struct.pack(">ii", session_timeout_ms, rebalance_timeout_ms)
+        + string(member)
+        + string(instance)
+        + string("consumer")
+        + array([string("range") + data(metadata)]),
+    )
+
+
+def sync_group(group: str, generation: int, member: str, assignments: Sequence[tuple[str, bytes]] = ()) -> Request:
+    """SyncGroup v3."""
+    rows = (string(name) + data(assignment) for name, assignment in assignments)
+    return Request(14, 3, string(group) + struct.pack(">i", generation) + string(member) + string(None) + array(rows))
+
+
+def heartbeat(group: str, generation: int, member: str) -> Request:
+    """Heartbeat v3."""
+    return Request(12, 3, string(group) + struct.pack(">i", generation) + string(member) + string(None))
+
+
+def leave_group(group: str, member: str) -> Request:
+    """LeaveGroup v1."""
+    return Request(13, 1, string(group) + string(member))
+
+
+def offset_commit(group: str, generation: int, member: str, topic: str, partition: int, offset: int) -> Request:
+    """OffsetCommit v7 of one partition."""
+    row = struct.pack(">iqi", partition, offset, -1) + string("")
+    topics = array([string(topic) + array([row])])
+    return Request(8, 7, string(group) + struct.pack(">i", generation) + string(member) + string(None) + topics)
+
+
+def fetch(
+    topic: str, partition: int, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20
+) -> Request:
+    """Fetch v10 of one partition, outside any fetch session."""
+    row = struct.pack(">iiqqi", partition, -1, offset, -1, max_bytes)
+    head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, 0, 0, -1)
+    return Request(1, 10, head + array([string(topic) + array([row])]) + array([]))
+
+
+def produce(topic: str, partition: int, batch: bytes, *, acks: int = -1) -> Request:
+    """Produce v7 of one record batch."""
+    rows = array([string(topic) + array([struct.pack(">i", partition) + data(batch)])])
+    return Request(0, 7, string(None) + struct.pack(">hi", acks, 10000) + rows)
+
+
+def init_producer_id() -> Request:
+    """InitProducerId v1 without a transactional id."""
+    return Request(22, 1, string(None) + struct.pack(">i", 60000))
+
+
+class JoinAnswer(NamedTuple):
+    """A JoinGroup v5 answer."""
+
+    error_code: int
+    generation: int
+    leader: str
+    member: str
+    members: list[str]
+
+
+def read_join_group(answer: Reader) -> JoinAnswer:
+    """Take a JoinGroup v5 answer apart."""
+    answer.number("i")
+    error_code, generation = answer.number("h"), answer.number("i")
+    answer.string()
+    leader, member, members = answer.string(), answer.string(), []
+    for _ in range(answer.number("i")):
+        members.append(answer.string())
+        answer.string()
+        answer.data()
+    return JoinAnswer(error_code, generation, leader, member, members)
+
+
+def read_error(answer: Reader) -> int:
+    """The error code of an answer that starts with throttle time and error code.
+
+    Those of Heartbeat, SyncGroup, LeaveGroup and FindCoordinator do.
+    """
+    answer.number("i")
+    return answer.number("h")
+
+
+def read_topic_errors(answer: Reader) -> list[int]:
+    """The error codes of an OffsetCommit v3-7 answer, row by row."""
+    answer.number("i")
+    codes = []
+    for _ in range(answer.number("i")):
+        answer.string()
+        for _ in range(answer.number("i")):
+            answer.number("i")
+            codes.append(answer.number("h"))
+    return codes
+
+
+def coordinator_is_ready(connection: socket.socket, group: str) -> bool:
+    """Whether the coordinator of `group` is found, and serves it.
+
+    Kafka first answers NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+    """
+    if read_error(call(connection, find_coordinator(group))) != 0:
+        return False
+    answer = call(connection, leave_group(group, "nobody"))
+    return read_error(answer) not in (14, 15, 16)
