@@ -1,0 +1,249 @@
+"""Frames: the 4-byte size, request and response headers. Sans-IO: bytes in, bytes out.
+
+May not know what a message means; versions a server offers are not decided here.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from muster.protocol import wire
+from muster.protocol.api import Api, all_apis
+from muster.protocol.message import MalformedMessage, Message, ProtocolError
+from muster.protocol.wire import REFUSALS, Parts
+
+Frame = tuple[bytes, int, int]
+"""A buffer, and where in it a frame's content starts and ends (without the size)."""
+
+LARGE_PART = 4096
+"""Parts of at least this many bytes are passed on as they are; smaller ones are joined."""
+
+JOIN_BELOW = 65536
+"""A response of fewer bytes is one part, header included; copying a larger one costs more than a second part."""
+
+_size = Struct(">i").unpack_from
+_header = Struct(">hhih").unpack_from
+_put_size_and_id = Struct(">ii").pack
+_put_flexible = Struct(">iib").pack
+_put_request = Struct(">ihhih").pack
+
+
+class RequestHeader:
+    """Kafka's RequestHeader: what precedes each request (v1; v2 adds tagged fields, which are skipped)."""
+
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+
+    def __repr__(self) -> str:
+        return (
+            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
+        )
+
+
+class UnknownRequest(ProtocolError):
+    """A request that the codec cannot read, though its header could be: `header` has the fields."""
+
+    def __init__(self, header: RequestHeader, text: str) -> None:
+        super().__init__(text)
+        self.header = header
+
+
+class UnknownApiKey(UnknownRequest):
+    """No API has this key."""
+
+
+class UnknownApiVersion(UnknownRequest):
+    """The API has no such version. For ApiVersions a server answers version 0 with UNSUPPORTED_VERSION (35)."""
+
+
+# The header version of every (API, version): key << 16 | version -> 1 or 2.
+_HEADER_VERSIONS = {
+    a.key << 16 | version: a.request_header_version(version)
+    for a in all_apis()
+    for version in range(a.min_version, a.max_version + 1)
+}
+_NAMES = {a.key: a for a in all_apis()}
+
+
+def decode_request_header(data: bytes, start: int, end: int) -> tuple[RequestHeader, int]:
+    """Read a request's header: (header, position of the body).
+
+    Raises MalformedMessage, UnknownApiKey and UnknownApiVersion; the latter two carry the header.
+    """
+    if end - start < 10:
+        raise MalformedMessage("RequestHeader", f"truncated: at least 10 bytes needed, {end - start} left")
+    key, version, correlation_id, size = _header(data, start)
+    p = start + 10
+    if size >= 0:
+        start = p
+        p += size
+        if p > end:
+            raise MalformedMessage("RequestHeader.client_id", f"truncated: {size} bytes needed, {end - start} left")
+        try:
+            client_id: str | None = data[start:p].decode()
+        except UnicodeDecodeError:
+            raise MalformedMessage("RequestHeader.client_id", "not UTF-8") from None
+    elif size == -1:
+        client_id = None
+    else:
+        raise MalformedMessage("RequestHeader.client_id", f"negative length {size}")
+    header = RequestHeader(key, version, correlation_id, client_id)
+    header_version = _HEADER_VERSIONS.get(key << 16 | version) if version >= 0 else None
+    if header_version == 1:
+        return header, p
+    if header_version is None:
+        raise _unknown(header)
+    if p < end and data[p] == 0:
+        return header, p + 1
+    return header, _skip_header_tags(data, p, end)
+
+
+def _skip_header_tags(data: bytes, p: int, end: int) -> int:
+    try:
+        p = wire.skip_tags(data, p, end)
+    except REFUSALS:
+        raise MalformedMessage("RequestHeader.<tagged fields>", "cannot be read") from None
+    if p > end:
+        raise MalformedMessage("RequestHeader.<tagged fields>", "truncated")
+    return p
+
+
+def _unknown(header: RequestHeader) -> UnknownRequest:
+    known = _NAMES.get(header.api_key)
+    if known is None:
+        return UnknownApiKey(header, f"unknown API key {header.api_key}")
+    return UnknownApiVersion(
+        header,
+        f"{known.name} has no version {header.api_version} (known: {known.min_version} to {known.max_version})",
+    )
+
+
+def response_frame(api: Api, version: int, correlation_id: int, message: Message) -> Parts:
+    """A whole response, size and header included, in as few parts as is cheap; record batches are not copied.
+
+    Raises UnrepresentableField and UnsupportedVersion.
+    """
+    head = 5 if api.response_header_version(version) else 4
+    if api.response_has_parts:
+        parts = api.encode_response_parts(version, message)
+        return _joined(_start(sum(map(len, parts)) + head, head, correlation_id), parts)
+    body = api.encode_response(version, message)
+    size = len(body) + head
+    start = _start(size, head, correlation_id)
+    return [start + body] if size < JOIN_BELOW else [start, body]
+
+
+def _start(size: int, head: int, correlation_id: int) -> bytes:
+    """Size and response header; a header of 5 bytes ends in an empty set of tagged fields."""
+    return _put_size_and_id(size, correlation_id) if head == 4 else _put_flexible(size, correlation_id, 0)
+
+
+def _joined(start: bytes, parts: Parts) -> Parts:
+    """The parts with runs of small ones joined."""
+    out: Parts = []
+    run: Parts = [start]
+    for part in parts:
+        if len(part) < LARGE_PART:
+            run.append(part)
+        else:
+            out += (b"".join(run), part)
+            run = []
+    if run:
+        out.append(b"".join(run))
+    return out
+
+
+def request_frame(
+    api: Api, version: int, correlation_id: int, message: Message, client_id: str | None = None
+) -> bytes:
+    """A whole request, size and header included, as a client sends it."""
+    name = b"" if client_id is None else client_id.encode()
+    body = api.encode_request(version, message)
+    tags = b"\0" if api.request_header_version(version) == 2 else b""
+    size = 10 + len(name) + len(tags) + len(body)
+    length = -1 if client_id is None else len(name)
+    return _put_request(size, api.key, version, correlation_id, length) + name + tags + body
+
+
+def decode_response_header(api: Api, version: int, data: bytes, start: int, end: int) -> tuple[int, int]:
+    """Read a response's header: (correlation id, position of the body). Raises MalformedMessage."""
+    if end - start < 4:
+        raise MalformedMessage("ResponseHeader", f"truncated: at least 4 bytes needed, {end - start} left")
+    p = start + 4
+    if api.response_header_version(version):
+        p = _skip_header_tags(data, p, end)
+    return _size(data, start)[0], p
+
+
+class InvalidFrameSize(ProtocolError):
+    """A frame announces a negative size or one above the limit; nothing after it can be read.
+
+    `size` is what was announced, `frames` are the whole frames that came before it in the same feed.
+    """
+
+    def __init__(self, size: int, limit: int, frames: list[Frame]) -> None:
+        what = "is negative" if size < 0 else f"is larger than {limit}"
+        super().__init__(f"frame size {size} {what}")
+        self.size = size
+        self.frames = frames
+
+
+class FrameSplitter:
+    """Cuts a stream into frames without copying those that lie in one chunk.
+
+    `limit` is the largest size accepted, in bytes (Kafka's socket.request.max.bytes). After InvalidFrameSize the
+    splitter is of no more use.
+    """
+
+    __slots__ = ("_chunks", "_have", "_limit", "_need")
+
+    def __init__(self, limit: int = 104_857_600) -> None:
+        self._limit = limit
+        self._chunks: list[bytes] = []
+        self._have = 0
+        self._need = 0
+
+    @property
+    def buffered(self) -> int:
+        """Bytes held of a frame that is not whole yet."""
+        return self._have
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the next chunk of the stream; the frames that are now whole, in order.
+
+        Raises InvalidFrameSize as soon as the size is known, before its content is awaited.
+        """
+        if self._have:
+            self._chunks.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return []
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._have = 0
+        frames: list[Frame] = []
+        p, n = 0, len(data)
+        while n - p >= 4:
+            size: int = _size(data, p)[0]
+            if not 0 <= size <= self._limit:
+                raise InvalidFrameSize(size, self._limit, frames)
+            end = p + 4 + size
+            if end > n:
+                self._hold(data, p, 4 + size)
+                return frames
+            frames.append((data, p + 4, end))
+            p = end
+        if p < n:
+            self._hold(data, p, 4)
+        return frames
+
+    def _hold(self, data: bytes, p: int, need: int) -> None:
+        self._chunks.append(data[p:])
+        self._have = len(data) - p
+        self._need = need

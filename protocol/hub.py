@@ -1,0 +1,30 @@
+"""The door of the codec for servers: handlers see only the newest shape of each message.
+
+Ties together frames, the table of APIs and the converters in `shapes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.protocol import frames, shapes
+from muster.protocol.api import Api, api
+from muster.protocol.frames import RequestHeader
+from muster.protocol.message import Message
+from muster.protocol.wire import Parts
+
+
+def decode_request(header: RequestHeader, data: bytes, start: int, end: int) -> Any:
+    """Read the body of a request in data[start:end] and raise it to the newest shape. Raises MalformedMessage."""
+    request = api(header.api_key).decode_request(header.api_version, data, start, end)
+    return shapes.raise_request(header.api_key, header.api_version, request)
+
+
+def encode_response(header: RequestHeader, response: Message) -> Parts:
+    """Lower a response in the newest shape to the version of the request; the whole frame, size included.
+
+    `response` may be changed by the lowering and belongs to the caller no more. Raises UnrepresentableField.
+    """
+    served: Api = api(header.api_key)
+    lowered = shapes.lower_response(header.api_key, header.api_version, response)
+    return frames.response_frame(served, header.api_version, header.correlation_id, lowered)

@@ -1,0 +1,185 @@
+"""Keys and values of Kafka's internal logs, with their prefixes.
+
+* __consumer_offsets, __share_group_state, __transaction_state: a key is the record type (int16) and the key message;
+  a value is its version (int16) and the value message; no value is a tombstone.
+* __cluster_metadata: no key; a value is frame version, record type and version (unsigned varints) and the message.
+
+Types this codec does not know are told by `UnknownRecord`, so that callers can keep such records as they are.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from struct import Struct
+from typing import Any, Final
+
+from muster.protocol.api import MISFITS
+from muster.protocol.message import MalformedMessage, Message, ProtocolError, UnrepresentableField
+from muster.protocol.messages import records_table
+from muster.protocol.trace import explain
+from muster.protocol.wire import REFUSALS, refuse, uv, uvarint
+
+_prefix = Struct(">h")
+
+METADATA_FRAME: Final = 1
+"""The frame version of metadata records (Kafka's MetadataRecordSerde)."""
+
+
+class UnknownRecord(ProtocolError):
+    """A record of a type or version that this codec does not know: `type` and `version` (None when not reached)."""
+
+    def __init__(self, log: str, record_type: int, version: int | None) -> None:
+        what = f"type {record_type}" if version is None else f"version {version} of type {record_type}"
+        super().__init__(f"{log}: unknown record {what}")
+        self.type = record_type
+        self.version = version
+
+
+class _Codec:
+    """Decoders and encoders of one message, by version."""
+
+    __slots__ = ("decoders", "encoders", "layout", "name")
+
+    def __init__(self, module: str, name: str) -> None:
+        loaded = import_module(f"muster.protocol.messages.{module}")
+        self.name = name
+        self.layout: str = loaded.LAYOUTS[name]
+        constant = _constant(name)
+        self.decoders: dict[int, Any] = getattr(loaded, f"DECODE_{constant}")
+        self.encoders: dict[int, Any] = getattr(loaded, f"ENCODE_{constant}")
+
+    def decode(self, version: int, data: bytes, start: int) -> Any:
+        """Read data[start:] as this version."""
+        try:
+            return self.decoders[version](data, start, len(data))
+        except REFUSALS as error:
+            raise explain(self.layout, version, data, start, len(data), error) from None
+
+    def encode(self, version: int, message: Message) -> bytes:
+        """Write a message in this version."""
+        encode = self.encoders.get(version)
+        if encode is None:
+            raise UnrepresentableField(self.name, f"has no version {version}")
+        try:
+            return encode(message)  # type: ignore[no-any-return]  # encoders of records return bytes
+        except UnrepresentableField as error:
+            error.version = version
+            raise
+        except MISFITS as error:
+            raise UnrepresentableField(self.name, f"has a value that does not fit its field: {error}") from error
+
+
+def _constant(name: str) -> str:
+    """`OffsetCommitKey` -> `OFFSET_COMMIT_KEY`, as in the generated tables."""
+    out = name[0]
+    for before, char in zip(name, name[1:], strict=False):
+        out += f"_{char}" if char.isupper() and not before.isupper() else char
+    return out.upper()
+
+
+class KeyedRecords:
+    """The records of one log whose keys carry the record type."""
+
+    def __init__(self, log: str, table: dict[int, tuple[str, str, int, int]]) -> None:
+        self._log = log
+        self._table = table
+        self._keys: dict[int, _Codec] = {}
+        self._values: dict[int, _Codec] = {}
+        self._types: dict[str, int] = {}
+        for record_type, (name, _, _, _) in table.items():
+            self._types[f"{name}Key"] = self._types[f"{name}Value"] = record_type
+
+    def decode_key(self, data: bytes) -> tuple[int, Any]:
+        """Read a key: (record type, key message). Raises UnknownRecord and MalformedMessage."""
+        if len(data) < 2:
+            raise MalformedMessage("record key", f"truncated: 2 bytes needed, {len(data)} left")
+        record_type: int = _prefix.unpack_from(data)[0]
+        codec = self._keys.get(record_type) or self._load(record_type, self._keys, "Key")
+        # The key's version is the record type; its layout has one version only.
+        return record_type, codec.decode(next(iter(codec.decoders)), data, 2)
+
+    def decode_value(self, record_type: int, data: bytes) -> tuple[int, Any]:
+        """Read a value of a record type: (version, value message). Raises UnknownRecord and MalformedMessage."""
+        codec = self._values.get(record_type) or self._load(record_type, self._values, "Value")
+        if len(data) < 2:
+            raise MalformedMessage(codec.name, f"truncated: 2 bytes needed, {len(data)} left")
+        version: int = _prefix.unpack_from(data)[0]
+        if version not in codec.decoders:
+            raise UnknownRecord(self._log, record_type, version)
+        return version, codec.decode(version, data, 2)
+
+    def encode_key(self, message: Message) -> bytes:
+        """Write a key with its record type. Raises UnrepresentableField."""
+        record_type = self._type_of(message)
+        codec = self._keys.get(record_type) or self._load(record_type, self._keys, "Key")
+        return _prefix.pack(record_type) + codec.encode(next(iter(codec.encoders)), message)
+
+    def encode_value(self, message: Message, version: int) -> bytes:
+        """Write a value in a version. Raises UnrepresentableField."""
+        record_type = self._type_of(message)
+        codec = self._values.get(record_type) or self._load(record_type, self._values, "Value")
+        return _prefix.pack(version) + codec.encode(version, message)
+
+    def type_name(self, record_type: int) -> str | None:
+        """The name of a record type ("OffsetCommit"), None when unknown."""
+        row = self._table.get(record_type)
+        return None if row is None else row[0]
+
+    def _type_of(self, message: Message) -> int:
+        try:
+            return self._types[type(message).__name__]
+        except KeyError:
+            raise UnrepresentableField(type(message).__name__, f"is no record of {self._log}") from None
+
+    def _load(self, record_type: int, into: dict[int, _Codec], part: str) -> _Codec:
+        row = self._table.get(record_type)
+        if row is None:
+            raise UnknownRecord(self._log, record_type, None)
+        codec = into[record_type] = _Codec(row[1], row[0] + part)
+        return codec
+
+
+OFFSETS: Final = KeyedRecords("__consumer_offsets", records_table.GROUP)
+SHARE_STATE: Final = KeyedRecords("__share_group_state", records_table.SHARE)
+TRANSACTION_STATE: Final = KeyedRecords("__transaction_state", records_table.TRANSACTION)
+
+_metadata_types: Final = {row[0]: key for key, row in records_table.METADATA.items()}
+_metadata: Final[dict[int, _Codec]] = {}
+
+
+def _metadata_codec(record_type: int) -> _Codec:
+    codec = _metadata.get(record_type)
+    if codec is None:
+        name, module, _, _ = records_table.METADATA[record_type]
+        codec = _metadata[record_type] = _Codec(module, name)
+    return codec
+
+
+def decode_metadata(data: bytes) -> tuple[int, int, Any]:
+    """Read a record of __cluster_metadata: (record type, version, message). Raises UnknownRecord, MalformedMessage."""
+    try:
+        frame, p = uvarint(data, 0)
+        if frame != METADATA_FRAME:
+            refuse()
+        record_type, p = uvarint(data, p)
+        version, p = uvarint(data, p)
+    except REFUSALS:
+        raise MalformedMessage("metadata record", f"no frame of version {METADATA_FRAME}") from None
+    if record_type not in records_table.METADATA:
+        raise UnknownRecord("__cluster_metadata", record_type, None)
+    codec = _metadata_codec(record_type)
+    if version not in codec.decoders:
+        raise UnknownRecord("__cluster_metadata", record_type, version)
+    return record_type, version, codec.decode(version, data, p)
+
+
+def encode_metadata(message: Message, version: int | None = None) -> bytes:
+    """Write a record of __cluster_metadata in a version (default: the newest). Raises UnrepresentableField."""
+    name = type(message).__name__
+    if name not in _metadata_types:
+        raise UnrepresentableField(name, "is no record of __cluster_metadata")
+    record_type = _metadata_types[name]
+    codec = _metadata_codec(record_type)
+    if version is None:
+        version = max(codec.encoders)
+    return b"".join((uv(METADATA_FRAME), uv(record_type), uv(version), codec.encode(version, message)))

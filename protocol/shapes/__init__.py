@@ -1,0 +1,49 @@
+"""Where Kafka changed the shape of a message: older requests raised to the newest shape, newest responses lowered.
+
+The generated codec fills what an older version lacks with Kafka's defaults; only what defaults cannot say is converted
+here, one small module for each API. Handlers never ask for a version; where a version stands for a capability of the
+client, `capabilities` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from muster.protocol.api import ApiKey
+from muster.protocol.message import Message
+
+Convert = Callable[[int, Any], Any]
+
+# API key -> (first version that needs no raising, first version that needs no lowering, module)
+_CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
+    ApiKey.FIND_COORDINATOR: (4, 4, "find_coordinator"),
+    ApiKey.JOIN_GROUP: (1, 7, "join_group"),
+    ApiKey.LEAVE_GROUP: (3, 3, "leave_group"),
+    ApiKey.OFFSET_COMMIT: (0, 9, "offset_commit"),
+    ApiKey.OFFSET_FETCH: (8, 8, "offset_fetch"),
+    ApiKey.DESCRIBE_GROUPS: (0, 6, "describe_groups"),
+}
+_loaded: Final[dict[int, Any]] = {}
+
+
+def raise_request(key: int, version: int, request: Message) -> Any:
+    """The request in its newest shape; `request` itself, perhaps changed, or a new message."""
+    row = _CONVERTERS.get(key)
+    if row is None or version >= row[0]:
+        return request
+    return (_loaded.get(key) or _load(key, row[2])).raise_request(version, request)
+
+
+def lower_response(key: int, version: int, response: Message) -> Any:
+    """The response as `version` can say it; `response` itself, perhaps changed, or a new message."""
+    row = _CONVERTERS.get(key)
+    if row is None or version >= row[1]:
+        return response
+    return (_loaded.get(key) or _load(key, row[2])).lower_response(version, response)
+
+
+def _load(key: int, module: str) -> Any:
+    _loaded[key] = import_module(f"muster.protocol.shapes.{module}")
+    return _loaded[key]
