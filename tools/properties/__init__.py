@@ -1,0 +1,1 @@
+"""Kafka's property definitions, distilled from its jars."""
