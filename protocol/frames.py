@@ -101,10 +101,11 @@ def decode_request_header(data: bytes, start: int, end: int) -> tuple[RequestHea
         raise _unknown(header)
     if p < end and data[p] == 0:
         return header, p + 1
-    return header, _skip_header_tags(data, p, end)
+    return header, skip_header_tags(data, p, end)
 
 
-def _skip_header_tags(data: bytes, p: int, end: int) -> int:
+def skip_header_tags(data: bytes, p: int, end: int) -> int:
+    """The position behind the tagged fields of a header. Raises MalformedMessage."""
     try:
         p = wire.skip_tags(data, p, end)
     except REFUSALS:
@@ -159,9 +160,7 @@ def _joined(start: bytes, parts: Parts) -> Parts:
     return out
 
 
-def request_frame(
-    api: Api, version: int, correlation_id: int, message: Message, client_id: str | None = None
-) -> bytes:
+def request_frame(api: Api, version: int, correlation_id: int, message: Message, client_id: str | None = None) -> bytes:
     """A whole request, size and header included, as a client sends it."""
     name = b"" if client_id is None else client_id.encode()
     body = api.encode_request(version, message)
@@ -177,7 +176,7 @@ def decode_response_header(api: Api, version: int, data: bytes, start: int, end:
         raise MalformedMessage("ResponseHeader", f"truncated: at least 4 bytes needed, {end - start} left")
     p = start + 4
     if api.response_header_version(version):
-        p = _skip_header_tags(data, p, end)
+        p = skip_header_tags(data, p, end)
     return _size(data, start)[0], p
 
 
@@ -213,6 +212,11 @@ class FrameSplitter:
     def buffered(self) -> int:
         """Bytes held of a frame that is not whole yet."""
         return self._have
+
+    @property
+    def awaited(self) -> int:
+        """Size of the frame that is not whole yet, its 4 bytes included; 0 when none was begun or its size is unknown."""
+        return self._need if self._have >= 4 else 0
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take the next chunk of the stream; the frames that are now whole, in order.

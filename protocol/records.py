@@ -10,6 +10,7 @@ Types this codec does not know are told by `UnknownRecord`, so that callers can 
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import pairwise
 from struct import Struct
 from typing import Any, Final
 
@@ -72,7 +73,7 @@ class _Codec:
 def _constant(name: str) -> str:
     """`OffsetCommitKey` -> `OFFSET_COMMIT_KEY`, as in the generated tables."""
     out = name[0]
-    for before, char in zip(name, name[1:], strict=False):
+    for before, char in pairwise(name):
         out += f"_{char}" if char.isupper() and not before.isupper() else char
     return out.upper()
 

@@ -16,14 +16,27 @@ from muster.protocol.message import Message
 
 Convert = Callable[[int, Any], Any]
 
+NEVER: Final = 32767
+"""A version that none reaches: every version is converted."""
+
 # API key -> (first version that needs no raising, first version that needs no lowering, module)
 _CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
-    ApiKey.FIND_COORDINATOR: (4, 4, "find_coordinator"),
-    ApiKey.JOIN_GROUP: (1, 7, "join_group"),
-    ApiKey.LEAVE_GROUP: (3, 3, "leave_group"),
+    ApiKey.PRODUCE: (0, 10, "produce"),
+    ApiKey.FETCH: (15, 16, "fetch"),
+    ApiKey.LIST_OFFSETS: (0, 4, "list_offsets"),
+    ApiKey.METADATA: (1, 12, "metadata"),
     ApiKey.OFFSET_COMMIT: (0, 9, "offset_commit"),
-    ApiKey.OFFSET_FETCH: (8, 8, "offset_fetch"),
+    ApiKey.OFFSET_FETCH: (8, NEVER, "offset_fetch"),
+    ApiKey.FIND_COORDINATOR: (4, 4, "find_coordinator"),
+    ApiKey.JOIN_GROUP: (1, 9, "join_group"),
+    ApiKey.LEAVE_GROUP: (3, 3, "leave_group"),
     ApiKey.DESCRIBE_GROUPS: (0, 6, "describe_groups"),
+    ApiKey.DELETE_TOPICS: (6, 0, "delete_topics"),
+    ApiKey.INIT_PRODUCER_ID: (0, 4, "producer_fenced"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (4, 4, "add_partitions_to_txn"),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 2, "producer_fenced"),
+    ApiKey.END_TXN: (0, 2, "producer_fenced"),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 2, "txn_offset_commit"),
 }
 _loaded: Final[dict[int, Any]] = {}
 
@@ -42,6 +55,12 @@ def lower_response(key: int, version: int, response: Message) -> Any:
     if row is None or version >= row[1]:
         return response
     return (_loaded.get(key) or _load(key, row[2])).lower_response(version, response)
+
+
+def converted(key: int, version: int) -> tuple[bool, bool]:
+    """Whether requests of this version are raised, and responses lowered, by more than Kafka's defaults."""
+    row = _CONVERTERS.get(key)
+    return (False, False) if row is None else (version < row[0], version < row[1])
 
 
 def _load(key: int, module: str) -> Any:

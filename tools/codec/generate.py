@@ -8,6 +8,7 @@ With --check nothing is written; the names of stale modules are printed and the 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tools.codec.emit import HEADER, module
 from tools.codec.schema import Message, snake
 
 OUT = Path(__file__).parents[2] / "protocol" / "messages"
+ERRORS = Path(__file__).with_name("errors.tsv")
 
 PACKAGES = {
     "group": "group_records",
@@ -55,6 +57,7 @@ def generated() -> dict[str, str]:
         files[f"{package}/__init__.py".lstrip("/")] = f'{HEADER}\n"""{doc}"""\n'
     files["table.py"] = api_table(by_module)
     files["records_table.py"] = records_table(by_module)
+    files["error_codes.py"] = error_codes()
     return files
 
 
@@ -104,6 +107,19 @@ def records_table(by_module: dict[str, list[Message]]) -> str:
         lines += [f"    {key}: {quoted(rows[key])}," for key in sorted(rows)]
         lines.append("}")
     return "\n".join([*lines, ""])
+
+
+def error_codes() -> str:
+    """The class of error codes and the table code -> (name, retriable, default message)."""
+    rows = [line.split("\t") for line in ERRORS.read_text().splitlines()]
+    lines = [HEADER, '"""Kafka\'s error codes: by name, and code -> (name, retriable, default message)."""', ""]
+    lines += ["from __future__ import annotations", "", "from typing import Final", "", ""]
+    lines += ["class ErrorCode:", '    """Kafka\'s error codes by name, as plain ints."""', ""]
+    lines += [f"    {name}: Final = {code}" for code, name, _, _ in rows]
+    lines += ["", "", "ERRORS: Final[dict[int, tuple[str, bool, str]]] = {"]
+    for code, name, retriable, message in rows:
+        lines.append(f"    {code}: ({json.dumps(name)}, {retriable.capitalize()}, {json.dumps(message)}),")
+    return "\n".join([*lines, "}", ""])
 
 
 def record_type(messages: list[Message]) -> tuple[int, Message | None]:

@@ -1,4 +1,4 @@
-"""The message definitions as objects: messages, structs and fields with their version ranges, and their Python names."""
+"""The message definitions as objects: messages, structs, fields, version ranges and Python names."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ class Source:
         self._count = 0
 
     def __call__(self, line: str) -> None:
+        """Add a line."""
         self.lines.append("    " * self.indent + line)
 
     def fresh(self, base: str) -> str:

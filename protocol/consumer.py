@@ -1,0 +1,74 @@
+"""The consumer protocol embedded in JoinGroup metadata and SyncGroup assignments (protocol type "consumer").
+
+Bytes start with a version (int16). A version above the highest known is read as the highest known and trailing bytes
+are ignored, as Kafka's ConsumerProtocol does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Any, Final
+
+from muster.protocol.api import MISFITS
+from muster.protocol.message import MalformedMessage, Message, UnrepresentableField
+from muster.protocol.messages import consumer_protocol as messages
+from muster.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from muster.protocol.trace import explain, length_of
+from muster.protocol.wire import REFUSALS
+
+PROTOCOL_TYPE: Final = "consumer"
+NEWEST: Final = 3
+"""The highest version of subscription and assignment."""
+
+_version = Struct(">h")
+
+
+def decode_subscription(data: bytes) -> tuple[int, ConsumerProtocolSubscription]:
+    """Read a subscription: (version it claims, message). Raises MalformedMessage."""
+    version, message = _decode("ConsumerProtocolSubscription", messages.DECODE_CONSUMER_PROTOCOL_SUBSCRIPTION, data)
+    return version, message
+
+
+def decode_assignment(data: bytes) -> tuple[int, ConsumerProtocolAssignment]:
+    """Read an assignment: (version it claims, message). Raises MalformedMessage."""
+    version, message = _decode("ConsumerProtocolAssignment", messages.DECODE_CONSUMER_PROTOCOL_ASSIGNMENT, data)
+    return version, message
+
+
+def encode_subscription(message: ConsumerProtocolSubscription, version: int = NEWEST) -> bytes:
+    """Write a subscription; fields that the version lacks are left out. Raises UnrepresentableField."""
+    return _encode(messages.ENCODE_CONSUMER_PROTOCOL_SUBSCRIPTION, message, version)
+
+
+def encode_assignment(message: ConsumerProtocolAssignment, version: int = NEWEST) -> bytes:
+    """Write an assignment. Raises UnrepresentableField."""
+    return _encode(messages.ENCODE_CONSUMER_PROTOCOL_ASSIGNMENT, message, version)
+
+
+def _decode(name: str, decoders: Mapping[int, Callable[[bytes, int, int], Any]], data: bytes) -> tuple[int, Any]:
+    if len(data) < 2:
+        raise MalformedMessage(name, f"truncated: 2 bytes needed, {len(data)} left")
+    claimed: int = _version.unpack_from(data)[0]
+    if claimed < 0:
+        raise MalformedMessage(name, f"negative version {claimed}")
+    version = min(claimed, NEWEST)
+    try:
+        return claimed, decoders[version](data, 2, len(data))
+    except REFUSALS as error:
+        # Not the plain layout: perhaps only followed by more bytes, which is allowed.
+        end = length_of(messages.LAYOUTS[name], version, data, 2, len(data))
+        if end is None or end == len(data):
+            raise explain(messages.LAYOUTS[name], version, data, 2, len(data), error) from None
+        return claimed, decoders[version](data, 2, end)
+
+
+def _encode(encoders: Mapping[int, Callable[[Any], bytes]], message: Message, version: int) -> bytes:
+    try:
+        return _version.pack(version) + encoders[version](message)
+    except KeyError:
+        raise UnrepresentableField(type(message).__name__, f"has no version {version}") from None
+    except MISFITS as error:
+        raise UnrepresentableField(
+            type(message).__name__, f"has a value that does not fit its field: {error}"
+        ) from error

@@ -1,0 +1,25 @@
+"""Kafka's error codes: `ErrorCode.UNKNOWN_MEMBER_ID`, and what Kafka says of each."""
+
+from __future__ import annotations
+
+from muster.protocol.messages.error_codes import ERRORS, ErrorCode
+
+__all__ = ["ErrorCode", "error_message", "error_name", "is_retriable"]
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of a code ("UNKNOWN_MEMBER_ID"); "UNKNOWN(n)" for one that Kafka 4.3 does not have."""
+    row = ERRORS.get(code)
+    return f"UNKNOWN({code})" if row is None else row[0]
+
+
+def error_message(code: int) -> str:
+    """Kafka's default message of a code, "NONE" for 0; "" for one that Kafka 4.3 does not have."""
+    row = ERRORS.get(code)
+    return "" if row is None else row[2]
+
+
+def is_retriable(code: int) -> bool:
+    """Whether Kafka's clients try again after this code."""
+    row = ERRORS.get(code)
+    return row is not None and row[1]

@@ -1,0 +1,51 @@
+"""Kafka's hashes: which partition a key is produced to, and which offsets partition a group belongs to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_M: Final = 0x5BD1E995
+_SEED: Final = 0x9747B28C
+_MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's Utils.murmur2: a signed 32-bit hash."""
+    length = len(data)
+    h = _SEED ^ length
+    whole = length & ~3
+    for i in range(0, whole, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if length > whole:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return _signed(h ^ h >> 15)
+
+
+def key_partition(key: bytes, partitions: int) -> int:
+    """The partition of a record with this key (Kafka's BuiltInPartitioner.partitionForKey)."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode: signed 32 bits over UTF-16 code units."""
+    h = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        h = (31 * h + (units[i] << 8 | units[i + 1])) & _MASK
+    return _signed(h)
+
+
+def group_partition(group_id: str, partitions: int) -> int:
+    """The partition of __consumer_offsets that a group belongs to; of __transaction_state for a transactional id.
+
+    As Kafka's Utils.abs, the hash -2147483648 counts as 0.
+    """
+    h = java_string_hash(group_id)
+    return 0 if h == -0x80000000 else abs(h) % partitions
+
+
+def _signed(h: int) -> int:
+    return h - 0x100000000 if h & 0x80000000 else h

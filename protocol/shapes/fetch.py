@@ -1,0 +1,29 @@
+"""Fetch: the replica id moved into `replica_state` in version 15; older answers cannot tell where the leader is."""
+
+from __future__ import annotations
+
+from muster.protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
+
+FIRST_WITH_LEADERS = 12
+FIRST_WITH_PREFERRED_REPLICA = 11
+
+
+def raise_request(_version: int, request: FetchRequest) -> FetchRequest:
+    """Below 15: a replica's id (consumers send -1) goes into `replica_state`."""
+    if request.replica_id != -1:
+        request.replica_state = ReplicaState(replica_id=request.replica_id)
+        request.replica_id = -1
+    return request
+
+
+def lower_response(version: int, response: FetchResponse) -> FetchResponse:
+    """Below 16: no endpoints. Below 12: no leader, diverging epoch or snapshot. Below 11: no preferred replica."""
+    response.node_endpoints = ()
+    if version >= FIRST_WITH_LEADERS:
+        return response
+    for topic in response.responses:
+        for partition in topic.partitions:
+            partition.current_leader = partition.diverging_epoch = partition.snapshot_id = None
+            if version < FIRST_WITH_PREFERRED_REPLICA:
+                partition.preferred_read_replica = -1
+    return response

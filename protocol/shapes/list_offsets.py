@@ -1,0 +1,18 @@
+"""ListOffsets below 4: answers have no leader epoch (KIP-320)."""
+
+from __future__ import annotations
+
+from muster.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+
+def raise_request(_version: int, request: ListOffsetsRequest) -> ListOffsetsRequest:
+    """Nothing to do: Kafka's defaults say it."""
+    return request
+
+
+def lower_response(_version: int, response: ListOffsetsResponse) -> ListOffsetsResponse:
+    """The leader epoch is left out."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            partition.leader_epoch = -1
+    return response

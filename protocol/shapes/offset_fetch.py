@@ -1,0 +1,81 @@
+"""OffsetFetch 1-7: one group at the top instead of `groups` (KIP-709).
+
+How the failure of a whole group is said differs by version. `failed_group` builds the newest-shape answer that can be
+lowered to each of them:
+* 8 and up: in the group's row, without topics, as Kafka does;
+* 2-7: at the top, and on each partition that was asked for, because some old clients only look there;
+* 1: on each partition that was asked for; there is nothing else.
+"""
+
+from __future__ import annotations
+
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+FIRST_WITH_GROUPS = 8
+FIRST_WITH_GROUP_ERROR = 2
+
+
+def raise_request(_version: int, request: OffsetFetchRequest) -> OffsetFetchRequest:
+    """The group at the top becomes the only row; topics None: all of the group's."""
+    topics = request.topics
+    rows = (
+        None
+        if topics is None
+        else [OffsetFetchRequestTopics(t.name, partition_indexes=t.partition_indexes) for t in topics]
+    )
+    group = OffsetFetchRequestGroup(group_id=request.group_id, topics=rows)
+    return OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
+
+
+def failed_group(group: OffsetFetchRequestGroup, error_code: int) -> OffsetFetchResponseGroup:
+    """The answer to a group that failed as a whole: its error, and a row with it for each partition asked for."""
+    topics = [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=index, committed_offset=-1, committed_leader_epoch=-1, error_code=error_code
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in group.topics or ()
+    ]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics, error_code=error_code)
+
+
+def lower_response(version: int, response: OffsetFetchResponse) -> OffsetFetchResponse:
+    """From 8: failed groups lose their topics. Below: the only group goes to the top."""
+    if version >= FIRST_WITH_GROUPS:
+        for failed in response.groups:
+            if failed.error_code:
+                failed.topics = []
+        return response
+    group = response.groups[0] if response.groups else OffsetFetchResponseGroup()
+    topics = [
+        OffsetFetchResponseTopic(topic.name, [_older(p, group.error_code) for p in topic.partitions])
+        for topic in group.topics
+    ]
+    error_code = group.error_code if version >= FIRST_WITH_GROUP_ERROR else 0
+    return OffsetFetchResponse(throttle_time_ms=response.throttle_time_ms, topics=topics, error_code=error_code)
+
+
+def _older(row: OffsetFetchResponsePartitions, group_error_code: int) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=row.partition_index,
+        committed_offset=row.committed_offset,
+        committed_leader_epoch=row.committed_leader_epoch,
+        metadata=row.metadata,
+        error_code=row.error_code or group_error_code,
+    )

@@ -1,0 +1,19 @@
+"""Produce below 10: answers cannot tell where the leader is (KIP-951)."""
+
+from __future__ import annotations
+
+from muster.protocol.messages.produce import ProduceRequest, ProduceResponse
+
+
+def raise_request(_version: int, request: ProduceRequest) -> ProduceRequest:
+    """Nothing to do: Kafka's defaults say it."""
+    return request
+
+
+def lower_response(_version: int, response: ProduceResponse) -> ProduceResponse:
+    """Below 10: leader and endpoints are left out."""
+    response.node_endpoints = ()
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            partition.current_leader = None
+    return response
