@@ -1,8 +1,9 @@
-"""Every property that Apache Kafka 4.3.0 knows: distilled from its jars by tools/properties; do not edit by hand.
+"""Every property that Apache Kafka 4.3.0 knows, distilled from its jars by tools/properties; not edited by hand.
 
-A row is (name, type, default, valid, importance, update mode, internal). Types are those of Kafka's ConfigDef. The default is text
-as in a properties file, None when Kafka's is null. `valid` is None, a range "[min,...,max]", "one of a|b", "any case of a|b", "some of a|b", or a
-word for a rule of its own. The update mode is that of broker properties ("read-only", "per-broker", "cluster-wide"), else "".
+A row is (name, type, default, valid, importance, update mode, internal). Types are those of Kafka's ConfigDef. The
+default is text as in a properties file, None when Kafka's is null. `valid` is None, a range "[min,...,max]",
+"one of a|b", "any case of a|b", "some of a|b" (a list), "no twice" (a list of any words), or a word for a rule of its
+own. The update mode is that of broker properties ("read-only", "per-broker", "cluster-wide"), else "".
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ BROKER: tuple[Row, ...] = (
     ("controller.quorum.fetch.timeout.ms", "INT", "2000", "[0,...]", "HIGH", "read-only", False),
     ("controller.quorum.request.timeout.ms", "INT", "2000", "[0,...]", "MEDIUM", "read-only", False),
     ("controller.quorum.retry.backoff.ms", "INT", "20", "[0,...]", "LOW", "read-only", False),
-    ("controller.quorum.voters", "LIST", "", None, "HIGH", "read-only", False),
+    ("controller.quorum.voters", "LIST", "", "quorum voters", "HIGH", "read-only", False),
     ("controller.quota.window.num", "INT", "11", "[1,...]", "LOW", "read-only", False),
     ("controller.quota.window.size.seconds", "INT", "1", "[1,...]", "LOW", "read-only", False),
     ("controller.socket.timeout.ms", "INT", "30000", None, "MEDIUM", "read-only", False),
@@ -651,7 +652,10 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
     "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
     "flush.messages": (("log.flush.interval.messages", 1),),
-    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "flush.ms": (
+        ("log.flush.interval.ms", 1),
+        ("log.flush.scheduler.interval.ms", 1),
+    ),
     "index.interval.bytes": (("log.index.interval.bytes", 1),),
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
     "local.retention.ms": (("log.local.retention.ms", 1),),
@@ -665,11 +669,21 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "min.insync.replicas": (("min.insync.replicas", 1),),
     "preallocate": (("log.preallocate", 1),),
     "retention.bytes": (("log.retention.bytes", 1),),
-    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", 60000), ("log.retention.hours", 3600000)),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", 60000),
+        ("log.retention.hours", 3600000),
+    ),
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.index.bytes": (("log.index.size.max.bytes", 1),),
-    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3600000)),
-    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", 3600000)),
+    "segment.jitter.ms": (
+        ("log.roll.jitter.ms", 1),
+        ("log.roll.jitter.hours", 3600000),
+    ),
+    "segment.ms": (
+        ("log.roll.ms", 1),
+        ("log.roll.hours", 3600000),
+    ),
     "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
 }
 

@@ -1,7 +1,9 @@
 """Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/table.py.
 
-Run `KAFKA_JARS=directory python -m tools.properties.distil` (Java 17 and Kafka's jars are needed; the table is committed, so only a
-new Kafka version asks for it). Only names, types, defaults, ranges, importances and update modes are kept: facts, no prose.
+Run `KAFKA_JARS=directory python -m tools.properties.distil` (Java 17 and Kafka's jars are needed; the table is
+committed, so only a new Kafka version asks for it). Only names, types, defaults, ranges, importances and update modes
+are kept: facts, no prose. ProbeValues.java, run the same way, prints what Kafka makes of odd values: the oracle that
+tests/coordinator/properties/kafka_answers.json holds.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 TABLE = HERE.parent.parent / "coordinator" / "properties" / "table.py"
 
-HEAD = '''"""Every property that Apache Kafka {version} knows: distilled from its jars by tools/properties; do not edit by hand.
+HEAD = '''"""Every property that Apache Kafka {version} knows, distilled from its jars by tools/properties; not edited by hand.
 
-A row is (name, type, default, valid, importance, update mode, internal). Types are those of Kafka's ConfigDef. The default is text
-as in a properties file, None when Kafka's is null. `valid` is None, a range "[min,...,max]", "one of a|b", "any case of a|b", "some of a|b", or a
-word for a rule of its own. The update mode is that of broker properties ("read-only", "per-broker", "cluster-wide"), else "".
+A row is (name, type, default, valid, importance, update mode, internal). Types are those of Kafka's ConfigDef. The
+default is text as in a properties file, None when Kafka's is null. `valid` is None, a range "[min,...,max]",
+"one of a|b", "any case of a|b", "some of a|b" (a list), "no twice" (a list of any words), or a word for a rule of its
+own. The update mode is that of broker properties ("read-only", "per-broker", "cluster-wide"), else "".
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ def valid(validator: dict[str, Any] | None) -> str | None:
     words = {
         "NonNullValidator": None,
         "NonEmptyString": "non-empty string",
-        "ControllerQuorumVotersValidator": None,
+        "ControllerQuorumVotersValidator": "quorum voters",
         "ControllerQuorumBootstrapServersValidator": None,
         "ThrottledReplicaListValidator": "throttled replicas",
         "Validator": str(validator["text"]),
@@ -69,7 +72,15 @@ def rows(keys: list[dict[str, Any]], modes: dict[str, str] | None = None) -> lis
     lines = []
     for key in keys:
         mode = "" if modes is None else modes.get(key["name"], "read-only")
-        row = (key["name"], key["type"], key["default"], valid(key["validator"]), key["importance"], mode, key["internal"])
+        row = (
+            key["name"],
+            key["type"],
+            key["default"],
+            valid(key["validator"]),
+            key["importance"],
+            mode,
+            key["internal"],
+        )
         lines.append("    (" + ", ".join(quoted(value) for value in row) + "),")
     return lines
 
@@ -81,27 +92,37 @@ def quoted(value: object) -> str:
 
 def render(found: dict[str, Any]) -> str:
     """The whole module's text."""
-    dynamic_only = [key for key in found["brokerDynamicOnly"] if key["name"] not in {k["name"] for k in found["broker"]}]
+    dynamic_only = [
+        key for key in found["brokerDynamicOnly"] if key["name"] not in {k["name"] for k in found["broker"]}
+    ]
     lines = [HEAD.format(version=found["version"])]
     for name, about, body in (
         ("BROKER", "AbstractKafkaConfig.CONFIG_DEF", rows(found["broker"], found["updateModes"])),
-        ("BROKER_DYNAMIC_ONLY", "DynamicConfig.Broker, less BROKER: never in a file", rows(dynamic_only, found["updateModes"])),
+        (
+            "BROKER_DYNAMIC_ONLY",
+            "DynamicConfig.Broker, less BROKER: never in a file",
+            rows(dynamic_only, found["updateModes"]),
+        ),
         ("TOPIC", "LogConfig", rows(found["topic"])),
         ("GROUP", "GroupConfig", rows(found["group"])),
         ("CLIENT_METRICS", "ClientMetricsConfigs", rows(found["clientMetrics"])),
     ):
         lines += [f"# {about}", f"{name}: tuple[Row, ...] = (", *body, ")", ""]
-    lines += ["# ServerTopicConfigSynonyms: topic property -> broker properties, the first given counts, times a factor", ""]
+    lines += [
+        "# ServerTopicConfigSynonyms: topic property -> broker properties, the first given counts, times a factor",
+        "",
+    ]
     lines.append("TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {")
     for name, synonyms in found["topicSynonyms"].items():
-        body = " ".join(f"({quoted(broker)}, {int(of_seven) // 7})," for broker, of_seven, _ in synonyms)
-        lines.append(f"    {quoted(name)}: ({body}),".replace(",),", "),") if len(synonyms) > 1 else f"    {quoted(name)}: ({body}),")
+        pairs = " ".join(f"({quoted(broker)}, {int(of_seven) // 7})," for broker, of_seven, _ in synonyms)
+        lines.append(f"    {quoted(name)}: ({pairs}),")
     lines += ["}", "", "# GroupConfig.ALL_GROUP_CONFIG_SYNONYMS: group property -> broker property", ""]
     lines.append("GROUP_SYNONYMS: dict[str, str | None] = {")
     lines += [f"    {quoted(name)}: {quoted(broker)}," for name, broker in found["groupSynonyms"].items()]
     lines += ["}", "", "# DynamicBrokerConfig.brokerConfigSynonyms, where a property has others than itself", ""]
     lines.append("BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {")
-    lines += [f"    {quoted(name)}: ({', '.join(quoted(one) for one in all_)})," for name, all_ in found["brokerSynonyms"].items()]
+    for name, names in found["brokerSynonyms"].items():
+        lines.append(f"    {quoted(name)}: ({', '.join(map(quoted, names))}),")
     lines += ["}", "", "# DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS", ""]
     lines.append("DYNAMIC_SECURITY: tuple[str, ...] = (")
     lines += [f"    {quoted(name)}," for name in found["dynamicSecurity"]] + [")", ""]

@@ -1,0 +1,56 @@
+"""The properties by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from muster.coordinator.properties.definition import Property, Value
+from muster.coordinator.properties.own import OWN
+from muster.coordinator.properties.table import (
+    BROKER as BROKER_ROWS,
+)
+from muster.coordinator.properties.table import (
+    BROKER_SYNONYMS,
+    GROUP_SYNONYMS,
+    OUTSIDE,
+    TOPIC_SYNONYMS,
+    Row,
+)
+from muster.coordinator.properties.table import (
+    GROUP as GROUP_ROWS,
+)
+from muster.coordinator.properties.table import (
+    TOPIC as TOPIC_ROWS,
+)
+
+__all__ = [
+    "BROKER",
+    "BROKER_SYNONYMS",
+    "GROUP",
+    "GROUP_SYNONYMS",
+    "MUSTER",
+    "OUTSIDE",
+    "TOPIC",
+    "TOPIC_SYNONYMS",
+    "default_value",
+]
+
+
+def _by_name(rows: Iterable[Row]) -> Mapping[str, Property]:
+    return MappingProxyType({row[0]: Property(*row) for row in rows})
+
+
+BROKER: Mapping[str, Property] = _by_name(BROKER_ROWS)
+"""Kafka's broker properties, by name, in the order of names."""
+TOPIC: Mapping[str, Property] = _by_name(TOPIC_ROWS)
+"""Kafka's topic properties."""
+GROUP: Mapping[str, Property] = _by_name(GROUP_ROWS)
+"""Kafka's group properties (KIP-848's dynamic group configuration)."""
+MUSTER: Mapping[str, Property] = _by_name(OWN)
+"""Muster's own."""
+
+
+def default_value(name: str) -> Value:
+    """Kafka's default of a broker property. Raises KeyError when there is no such property."""
+    return BROKER[name].default_value

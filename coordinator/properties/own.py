@@ -1,0 +1,10 @@
+"""Muster's own properties, which Kafka does not have. Their names start with `muster.`; rows are those of `table`."""
+
+from __future__ import annotations
+
+from muster.coordinator.properties.table import Row
+
+OWN: tuple[Row, ...] = (
+    # the id of the cluster this node says it is; without it, the one kept in the data directory, else a fresh one
+    ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),
+)

@@ -1,0 +1,88 @@
+"""What a topic may be told: the checks of Kafka's LogConfig, and a topic's properties over the broker's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from muster.coordinator.properties.definition import InvalidProperty, Value
+from muster.coordinator.properties.lookup import BROKER, TOPIC, TOPIC_SYNONYMS
+
+
+def validate(configs: Mapping[str, str | None]) -> dict[str, Value]:
+    """A topic's own configuration, read. Raises InvalidProperty with the text Kafka puts into INVALID_CONFIG.
+
+    As on Kafka: null values first, then unknown names, then each value by type and range, then what must fit together.
+    """
+    nulls = [name for name, text in configs.items() if text is None]
+    if nulls:
+        raise InvalidProperty(nulls[0], None, f"Null value not supported for topic configs: {','.join(nulls)}")
+    for name in configs:
+        if name not in TOPIC:
+            raise InvalidProperty(name, None, f"Unknown topic config name: {name}")
+    values = {name: prop.parse(text) for name, prop in TOPIC.items() if (text := configs.get(name)) is not None}
+    _fit_together(values)
+    return values
+
+
+def _fit_together(values: Mapping[str, Value]) -> None:
+    """LogConfig.validateValues, and what it says of tiered storage, which is not to be had here."""
+    least, greatest = (
+        values.get(name, TOPIC[name].default_value) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if isinstance(least, int) and isinstance(greatest, int) and least > greatest:
+        raise InvalidProperty(
+            "min.compaction.lag.ms",
+            str(least),
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({greatest})",
+        )
+    if values.get("remote.storage.enable") is True:
+        raise InvalidProperty(
+            "remote.storage.enable",
+            "true",
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        )
+
+
+def effective(configs: Mapping[str, str], broker: Callable[[str], Value]) -> dict[str, Value]:
+    """Every topic property with the value that counts: the topic's own, else the broker's, else the default.
+
+    `configs` has passed `validate`; `broker` gives the value of a broker property, None when it has none.
+    """
+    return {
+        name: prop.parse(configs[name]) if name in configs else broker_default(name, broker)
+        for name, prop in TOPIC.items()
+    }
+
+
+def broker_default(name: str, broker: Callable[[str], Value]) -> Value:
+    """The value of a topic property for topics that say nothing (KafkaConfig.extractLogConfigMap)."""
+    for synonym, factor in TOPIC_SYNONYMS.get(name, ()):
+        value = broker(synonym)
+        if value is None:
+            continue
+        if name == "retention.ms" and isinstance(value, int) and value < 0:
+            return -1  # KafkaConfig.logRetentionTimeMillis: any negative number is for ever
+        return value * factor if factor != 1 and isinstance(value, int) else value
+    return TOPIC[name].default_value
+
+
+def list_append(name: str, current: str, change: str) -> str:
+    """The text of a LIST property after IncrementalAlterConfigs' APPEND (KIP-339). InvalidProperty for other types."""
+    held = _words(name, current)
+    return ",".join([*held, *(word for word in _words(name, change) if word not in held)])
+
+
+def list_subtract(name: str, current: str, change: str) -> str:
+    """The text of a LIST property after IncrementalAlterConfigs' SUBTRACT. Raises InvalidProperty for other types."""
+    gone = _words(name, change)
+    return ",".join(word for word in _words(name, current) if word not in gone)
+
+
+def _words(name: str, text: str) -> list[str]:
+    prop = TOPIC.get(name) or BROKER.get(name)
+    if prop is None or prop.type != "LIST":
+        raise InvalidProperty(
+            name, text, f"Can't append or subtract to config key {name} because its type is not LIST."
+        )
+    return [word.strip() for word in text.split(",") if word.strip()]
