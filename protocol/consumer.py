@@ -14,7 +14,7 @@ from muster.protocol.api import MISFITS
 from muster.protocol.message import MalformedMessage, Message, UnrepresentableField
 from muster.protocol.messages import consumer_protocol as messages
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from muster.protocol.trace import explain, length_of
+from muster.protocol.trace import explain
 from muster.protocol.wire import REFUSALS
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -56,11 +56,7 @@ def _decode(name: str, decoders: Mapping[int, Callable[[bytes, int, int], Any]],
     try:
         return claimed, decoders[version](data, 2, len(data))
     except REFUSALS as error:
-        # Not the plain layout: perhaps only followed by more bytes, which is allowed.
-        end = length_of(messages.LAYOUTS[name], version, data, 2, len(data))
-        if end is None or end == len(data):
-            raise explain(messages.LAYOUTS[name], version, data, 2, len(data), error) from None
-        return claimed, decoders[version](data, 2, end)
+        raise explain(messages.LAYOUTS[name], version, data, 2, len(data), error) from None
 
 
 def _encode(encoders: Mapping[int, Callable[[Any], bytes]], message: Message, version: int) -> bytes:

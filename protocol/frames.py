@@ -215,7 +215,7 @@ class FrameSplitter:
 
     @property
     def awaited(self) -> int:
-        """Size of the frame that is not whole yet, its 4 bytes included; 0 when none was begun or its size is unknown."""
+        """Size of the frame that is not whole yet, with its 4 bytes; 0 when none was begun or its size is not known."""
         return self._need if self._have >= 4 else 0
 
     def feed(self, data: bytes) -> list[Frame]:

@@ -34,30 +34,14 @@ def explain(layout: str, version: int, data: bytes, start: int, end: int, error:
 
     `error` is what the generated decoder raised; it stands as the reason should this reader find nothing wrong.
     """
-    name, fields, reader = _parsed(layout, version, data, start, end)
-    try:
-        reader.struct(fields, name)
-        reader.check(reader.position == end, name, f"{end - reader.position} bytes left over")
-    except MalformedMessage as found:
-        return found
-    return MalformedMessage(name, f"cannot be read ({type(error).__name__}: {error})")
-
-
-def length_of(layout: str, version: int, data: bytes, start: int, end: int) -> int | None:
-    """Where a message that starts at `start` ends, when bytes may follow it; None when it is malformed."""
-    name, fields, reader = _parsed(layout, version, data, start, end)
-    try:
-        reader.struct(fields, name)
-    except MalformedMessage:
-        return None
-    return reader.position
-
-
-def _parsed(layout: str, version: int, data: bytes, start: int, end: int) -> tuple[str, list[_Field], _Reader]:
     head, *lines = layout.strip("\n").split("\n")
     name, _, flexible = head.split()
     reader = _Reader(data, start, end, version, _within(version, flexible.removeprefix("flexible=")))
-    return name, _fields(lines), reader
+    try:
+        reader.struct(_fields(lines), name)
+    except MalformedMessage as found:
+        return found
+    return MalformedMessage(name, f"cannot be read ({type(error).__name__}: {error})")
 
 
 def _fields(lines: list[str]) -> list[_Field]:

@@ -64,7 +64,7 @@ def decode_add_offsets_to_txn_request_v0(b: bytes, p: int, end: int) -> AddOffse
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return AddOffsetsToTxnRequest(s2, v3, v4, s6)
 
@@ -90,7 +90,7 @@ def decode_add_offsets_to_txn_request_v3(b: bytes, p: int, end: int) -> AddOffse
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddOffsetsToTxnRequest(s2, v3, v4, s6)
 
@@ -126,7 +126,7 @@ ENCODE_ADD_OFFSETS_TO_TXN_REQUEST = {
 def decode_add_offsets_to_txn_response_v0(b: bytes, p: int, end: int) -> AddOffsetsToTxnResponse:
     v1, v2 = _get_ih(b, p)
     p += 6
-    if p != end:
+    if p > end:
         refuse()
     return AddOffsetsToTxnResponse(v1, v2)
 
@@ -138,7 +138,7 @@ def decode_add_offsets_to_txn_response_v3(b: bytes, p: int, end: int) -> AddOffs
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddOffsetsToTxnResponse(v1, v2)
 

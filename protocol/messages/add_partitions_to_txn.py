@@ -174,7 +174,7 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
                 a10 = [*get_many("i", v9)(b, p)]
                 p += v9 * 4
             a6.append(AddPartitionsToTxnTopic(s8, a10))
-    if p != end:
+    if p > end:
         refuse()
     return AddPartitionsToTxnRequest((), s2, v3, v4, a6)
 
@@ -226,7 +226,7 @@ def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPa
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddPartitionsToTxnRequest((), s2, v3, v4, a6)
 
@@ -293,7 +293,7 @@ def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPa
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddPartitionsToTxnRequest(a2, "", 0, 0, ())
 
@@ -397,7 +397,7 @@ def decode_add_partitions_to_txn_response_v0(b: bytes, p: int, end: int) -> AddP
                     p += 6
                     a7.append(AddPartitionsToTxnPartitionResult(v8, v9))
             a3.append(AddPartitionsToTxnTopicResult(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return AddPartitionsToTxnResponse(v1, 0, (), a3)
 
@@ -448,7 +448,7 @@ def decode_add_partitions_to_txn_response_v3(b: bytes, p: int, end: int) -> AddP
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddPartitionsToTxnResponse(v1, 0, (), a3)
 
@@ -521,7 +521,7 @@ def decode_add_partitions_to_txn_response_v4(b: bytes, p: int, end: int) -> AddP
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddPartitionsToTxnResponse(v1, v2, a4, ())
 

@@ -118,7 +118,7 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddRaftVoterRequest(s2, v3, v4, v5, a7, True)
 
@@ -170,7 +170,7 @@ def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoter
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddRaftVoterRequest(s2, v3, v4, v5, a7, v13)
 
@@ -239,7 +239,7 @@ def decode_add_raft_voter_response_v0(b: bytes, p: int, end: int) -> AddRaftVote
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AddRaftVoterResponse(v1, v2, s4)
 

@@ -157,7 +157,7 @@ def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterCl
             a2.append(AlterClientQuotasRequestEntryData(a4, a10))
     (v15,) = _get_z(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterClientQuotasRequest(a2, v15)
 
@@ -237,7 +237,7 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterClientQuotasRequest(a2, v15)
 
@@ -350,7 +350,7 @@ def decode_alter_client_quotas_response_v0(b: bytes, p: int, end: int) -> AlterC
                         refuse()
                     a8.append(AlterClientQuotasResponseEntityData(s10, s12))
             a3.append(AlterClientQuotasResponseEntryData(v4, s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return AlterClientQuotasResponse(v1, a3)
 
@@ -415,7 +415,7 @@ def decode_alter_client_quotas_response_v1(b: bytes, p: int, end: int) -> AlterC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterClientQuotasResponse(v1, a3)
 

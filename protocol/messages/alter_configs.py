@@ -135,7 +135,7 @@ def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsR
             a2.append(AlterConfigsResource(v3, s5, a7))
     (v12,) = _get_z(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterConfigsRequest(a2, v12)
 
@@ -200,7 +200,7 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterConfigsRequest(a2, v12)
 
@@ -289,7 +289,7 @@ def decode_alter_configs_response_v0(b: bytes, p: int, end: int) -> AlterConfigs
             else:
                 refuse()
             a3.append(AlterConfigsResourceResponse(v4, s6, v7, s9))
-    if p != end:
+    if p > end:
         refuse()
     return AlterConfigsResponse(v1, a3)
 
@@ -334,7 +334,7 @@ def decode_alter_configs_response_v2(b: bytes, p: int, end: int) -> AlterConfigs
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterConfigsResponse(v1, a3)
 

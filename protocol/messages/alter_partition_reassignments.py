@@ -167,7 +167,7 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterPartitionReassignmentsRequest(v1, True, a3)
 
@@ -231,7 +231,7 @@ def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterPartitionReassignmentsRequest(v1, v2, a4)
 
@@ -350,7 +350,7 @@ def decode_alter_partition_reassignments_response_v0(b: bytes, p: int, end: int)
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterPartitionReassignmentsResponse(v1, True, v2, s4, a6)
 
@@ -415,7 +415,7 @@ def decode_alter_partition_reassignments_response_v1(b: bytes, p: int, end: int)
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterPartitionReassignmentsResponse(v1, v2, v3, s5, a7)
 

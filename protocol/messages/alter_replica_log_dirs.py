@@ -120,7 +120,7 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
                         p += v9 * 4
                     a6.append(AlterReplicaLogDirTopic(s8, a10))
             a2.append(AlterReplicaLogDir(s4, a6))
-    if p != end:
+    if p > end:
         refuse()
     return AlterReplicaLogDirsRequest(a2)
 
@@ -185,7 +185,7 @@ def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> Alte
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterReplicaLogDirsRequest(a2)
 
@@ -259,7 +259,7 @@ def decode_alter_replica_log_dirs_response_v1(b: bytes, p: int, end: int) -> Alt
                     p += 6
                     a7.append(AlterReplicaLogDirPartitionResult(v8, v9))
             a3.append(AlterReplicaLogDirTopicResult(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return AlterReplicaLogDirsResponse(v1, a3)
 
@@ -310,7 +310,7 @@ def decode_alter_replica_log_dirs_response_v2(b: bytes, p: int, end: int) -> Alt
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterReplicaLogDirsResponse(v1, a3)
 

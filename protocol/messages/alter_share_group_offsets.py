@@ -143,7 +143,7 @@ def decode_alter_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> A
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterShareGroupOffsetsRequest(s2, a4)
 
@@ -234,7 +234,7 @@ def decode_alter_share_group_offsets_response_v0(b: bytes, p: int, end: int) -> 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterShareGroupOffsetsResponse(v1, v2, s4, a6)
 

@@ -161,7 +161,7 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterUserScramCredentialsRequest(a2, a7)
 
@@ -230,7 +230,7 @@ def decode_alter_user_scram_credentials_response_v0(b: bytes, p: int, end: int) 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AlterUserScramCredentialsResponse(v1, a3)
 

@@ -102,7 +102,7 @@ class ApiVersionsResponse(Message):
 
 
 def decode_api_versions_request_v0(b: bytes, p: int, end: int) -> ApiVersionsRequest:
-    if p != end:
+    if p > end:
         refuse()
     return ApiVersionsRequest("", "")
 
@@ -126,7 +126,7 @@ def decode_api_versions_request_v3(b: bytes, p: int, end: int) -> ApiVersionsReq
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ApiVersionsRequest(s2, s4)
 
@@ -168,7 +168,7 @@ def decode_api_versions_response_v0(b: bytes, p: int, end: int) -> ApiVersionsRe
             v4, v5, v6 = _get_hhh(b, p)
             p += 6
             a3.append(ApiVersion(v4, v5, v6))
-    if p != end:
+    if p > end:
         refuse()
     return ApiVersionsResponse(v1, a3, 0, (), -1, (), False)
 
@@ -186,7 +186,7 @@ def decode_api_versions_response_v1(b: bytes, p: int, end: int) -> ApiVersionsRe
             a3.append(ApiVersion(v4, v5, v6))
     (v7,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return ApiVersionsResponse(v1, a3, v7, (), -1, (), False)
 
@@ -305,7 +305,7 @@ def decode_api_versions_response_v3(b: bytes, p: int, end: int) -> ApiVersionsRe
         g10 = -1
         g11 = ()
         g12 = False
-    if p != end:
+    if p > end:
         refuse()
     return ApiVersionsResponse(v1, a3, v7, g9, g10, g11, g12)
 

@@ -182,7 +182,7 @@ def decode_consumer_group_describe_request_v0(b: bytes, p: int, end: int) -> Con
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupDescribeRequest(a2, v5)
 
@@ -419,7 +419,7 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupDescribeResponse(v1, a3)
 
@@ -637,7 +637,7 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupDescribeResponse(v1, a3)
 

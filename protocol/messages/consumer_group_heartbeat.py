@@ -232,7 +232,7 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupHeartbeatRequest(s2, s4, v5, s7, s9, v10, a12, None, s17, a19)
 
@@ -342,7 +342,7 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupHeartbeatRequest(s2, s4, v5, s7, s9, v10, a12, s17, s19, a21)
 
@@ -518,7 +518,7 @@ def decode_consumer_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> C
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o10)
 

@@ -106,7 +106,7 @@ def decode_consumer_protocol_assignment_v0(b: bytes, p: int, end: int) -> Consum
         s8 = None
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerProtocolAssignment(a2, s8)
 
@@ -171,7 +171,7 @@ def decode_consumer_protocol_subscription_v0(b: bytes, p: int, end: int) -> Cons
         s6 = None
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerProtocolSubscription(a2, s6, (), -1, None)
 
@@ -227,7 +227,7 @@ def decode_consumer_protocol_subscription_v1(b: bytes, p: int, end: int) -> Cons
                 a12 = [*get_many("i", v11)(b, p)]
                 p += v11 * 4
             a8.append(ConsumerProtocolSubscriptionTopicPartition(s10, a12))
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerProtocolSubscription(a2, s6, a8, -1, None)
 
@@ -285,7 +285,7 @@ def decode_consumer_protocol_subscription_v2(b: bytes, p: int, end: int) -> Cons
             a8.append(ConsumerProtocolSubscriptionTopicPartition(s10, a12))
     (v13,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerProtocolSubscription(a2, s6, a8, v13, None)
 
@@ -351,7 +351,7 @@ def decode_consumer_protocol_subscription_v3(b: bytes, p: int, end: int) -> Cons
         s15 = None
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerProtocolSubscription(a2, s6, a8, v13, s15)
 

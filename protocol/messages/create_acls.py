@@ -122,7 +122,7 @@ def decode_create_acls_request_v1(b: bytes, p: int, end: int) -> CreateAclsReque
             v11, v12 = _get_bb(b, p)
             p += 2
             a2.append(AclCreation(v3, s5, v6, s8, s10, v11, v12))
-    if p != end:
+    if p > end:
         refuse()
     return CreateAclsRequest(a2)
 
@@ -174,7 +174,7 @@ def decode_create_acls_request_v2(b: bytes, p: int, end: int) -> CreateAclsReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateAclsRequest(a2)
 
@@ -235,7 +235,7 @@ def decode_create_acls_response_v1(b: bytes, p: int, end: int) -> CreateAclsResp
             else:
                 refuse()
             a3.append(AclCreationResult(v4, s6))
-    if p != end:
+    if p > end:
         refuse()
     return CreateAclsResponse(v1, a3)
 
@@ -271,7 +271,7 @@ def decode_create_acls_response_v2(b: bytes, p: int, end: int) -> CreateAclsResp
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateAclsResponse(v1, a3)
 

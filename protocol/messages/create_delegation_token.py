@@ -135,7 +135,7 @@ def decode_create_delegation_token_request_v1(b: bytes, p: int, end: int) -> Cre
             a2.append(CreatableRenewers(s4, s6))
     (v7,) = _get_q(b, p)
     p += 8
-    if p != end:
+    if p > end:
         refuse()
     return CreateDelegationTokenRequest("", "", a2, v7)
 
@@ -176,7 +176,7 @@ def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> Cre
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateDelegationTokenRequest("", "", a2, v7)
 
@@ -231,7 +231,7 @@ def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> Cre
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateDelegationTokenRequest(s2, s4, a6, v11)
 
@@ -341,7 +341,7 @@ def decode_create_delegation_token_response_v1(b: bytes, p: int, end: int) -> Cr
         refuse()
     (v13,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return CreateDelegationTokenResponse(v1, s3, s5, "", "", v6, v7, v8, s10, s12, v13)
 
@@ -385,7 +385,7 @@ def decode_create_delegation_token_response_v2(b: bytes, p: int, end: int) -> Cr
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateDelegationTokenResponse(v1, s3, s5, "", "", v6, v7, v8, s10, s12, v13)
 
@@ -443,7 +443,7 @@ def decode_create_delegation_token_response_v3(b: bytes, p: int, end: int) -> Cr
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateDelegationTokenResponse(v1, s3, s5, s7, s9, v10, v11, v12, s14, s16, v17)
 

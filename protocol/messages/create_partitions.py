@@ -134,7 +134,7 @@ def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePar
             a2.append(CreatePartitionsTopic(s4, v5, a7))
     v11, v12 = _get_iz(b, p)
     p += 5
-    if p != end:
+    if p > end:
         refuse()
     return CreatePartitionsRequest(a2, v11, v12)
 
@@ -200,7 +200,7 @@ def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePar
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreatePartitionsRequest(a2, v11, v12)
 
@@ -285,7 +285,7 @@ def decode_create_partitions_response_v0(b: bytes, p: int, end: int) -> CreatePa
             else:
                 refuse()
             a3.append(CreatePartitionsTopicResult(s5, v6, s8))
-    if p != end:
+    if p > end:
         refuse()
     return CreatePartitionsResponse(v1, a3)
 
@@ -328,7 +328,7 @@ def decode_create_partitions_response_v2(b: bytes, p: int, end: int) -> CreatePa
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreatePartitionsResponse(v1, a3)
 

@@ -225,7 +225,7 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
             a2.append(CreatableTopic(s4, v5, v6, a8, a13))
     v18, v19 = _get_iz(b, p)
     p += 5
-    if p != end:
+    if p > end:
         refuse()
     return CreateTopicsRequest(a2, v18, v19)
 
@@ -318,7 +318,7 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateTopicsRequest(a2, v18, v19)
 
@@ -423,7 +423,7 @@ def decode_create_topics_response_v2(b: bytes, p: int, end: int) -> CreateTopics
             else:
                 refuse()
             a3.append(CreatableTopicResult(s5, ZERO_UUID, v6, s8, 0, -1, -1, ()))
-    if p != end:
+    if p > end:
         refuse()
     return CreateTopicsResponse(v1, a3)
 
@@ -514,7 +514,7 @@ def decode_create_topics_response_v5(b: bytes, p: int, end: int) -> CreateTopics
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateTopicsResponse(v1, a3)
 
@@ -596,7 +596,7 @@ def decode_create_topics_response_v7(b: bytes, p: int, end: int) -> CreateTopics
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return CreateTopicsResponse(v1, a3)
 

@@ -172,7 +172,7 @@ def decode_delete_acls_request_v1(b: bytes, p: int, end: int) -> DeleteAclsReque
             v11, v12 = _get_bb(b, p)
             p += 2
             a2.append(DeleteAclsFilter(v3, s5, v6, s8, s10, v11, v12))
-    if p != end:
+    if p > end:
         refuse()
     return DeleteAclsRequest(a2)
 
@@ -224,7 +224,7 @@ def decode_delete_acls_request_v2(b: bytes, p: int, end: int) -> DeleteAclsReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteAclsRequest(a2)
 
@@ -365,7 +365,7 @@ def decode_delete_acls_response_v1(b: bytes, p: int, end: int) -> DeleteAclsResp
                     p += 2
                     a8.append(DeleteAclsMatchingAcl(v9, s11, v12, s14, v15, s17, s19, v20, v21))
             a3.append(DeleteAclsFilterResult(v4, s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return DeleteAclsResponse(v1, a3)
 
@@ -452,7 +452,7 @@ def decode_delete_acls_response_v2(b: bytes, p: int, end: int) -> DeleteAclsResp
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteAclsResponse(v1, a3)
 

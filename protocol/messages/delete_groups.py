@@ -64,7 +64,7 @@ def decode_delete_groups_request_v0(b: bytes, p: int, end: int) -> DeleteGroupsR
             else:
                 refuse()
             a2.append(s4)
-    if p != end:
+    if p > end:
         refuse()
     return DeleteGroupsRequest(a2)
 
@@ -92,7 +92,7 @@ def decode_delete_groups_request_v2(b: bytes, p: int, end: int) -> DeleteGroupsR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteGroupsRequest(a2)
 
@@ -149,7 +149,7 @@ def decode_delete_groups_response_v0(b: bytes, p: int, end: int) -> DeleteGroups
             (v6,) = _get_h(b, p)
             p += 2
             a3.append(DeletableGroupResult(s5, v6))
-    if p != end:
+    if p > end:
         refuse()
     return DeleteGroupsResponse(v1, a3)
 
@@ -185,7 +185,7 @@ def decode_delete_groups_response_v2(b: bytes, p: int, end: int) -> DeleteGroups
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteGroupsResponse(v1, a3)
 

@@ -114,7 +114,7 @@ def decode_delete_records_request_v0(b: bytes, p: int, end: int) -> DeleteRecord
             a2.append(DeleteRecordsTopic(s4, a6))
     (v9,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return DeleteRecordsRequest(a2, v9)
 
@@ -165,7 +165,7 @@ def decode_delete_records_request_v2(b: bytes, p: int, end: int) -> DeleteRecord
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteRecordsRequest(a2, v9)
 
@@ -238,7 +238,7 @@ def decode_delete_records_response_v0(b: bytes, p: int, end: int) -> DeleteRecor
                     p += 14
                     a7.append(DeleteRecordsPartitionResult(v8, v9, v10))
             a3.append(DeleteRecordsTopicResult(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return DeleteRecordsResponse(v1, a3)
 
@@ -289,7 +289,7 @@ def decode_delete_records_response_v2(b: bytes, p: int, end: int) -> DeleteRecor
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteRecordsResponse(v1, a3)
 

@@ -104,7 +104,7 @@ def decode_delete_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteShareGroupOffsetsRequest(s2, a4)
 
@@ -174,7 +174,7 @@ def decode_delete_share_group_offsets_response_v0(b: bytes, p: int, end: int) ->
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteShareGroupOffsetsResponse(v1, v2, s4, a6)
 

@@ -107,7 +107,7 @@ def decode_delete_topics_request_v1(b: bytes, p: int, end: int) -> DeleteTopicsR
             a2.append(s4)
     (v5,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return DeleteTopicsRequest((), a2, v5)
 
@@ -137,7 +137,7 @@ def decode_delete_topics_request_v4(b: bytes, p: int, end: int) -> DeleteTopicsR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteTopicsRequest((), a2, v5)
 
@@ -173,7 +173,7 @@ def decode_delete_topics_request_v6(b: bytes, p: int, end: int) -> DeleteTopicsR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteTopicsRequest(a2, (), v6)
 
@@ -258,7 +258,7 @@ def decode_delete_topics_response_v1(b: bytes, p: int, end: int) -> DeleteTopics
             (v6,) = _get_h(b, p)
             p += 2
             a3.append(DeletableTopicResult(s5, ZERO_UUID, v6, None))
-    if p != end:
+    if p > end:
         refuse()
     return DeleteTopicsResponse(v1, a3)
 
@@ -294,7 +294,7 @@ def decode_delete_topics_response_v4(b: bytes, p: int, end: int) -> DeleteTopics
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteTopicsResponse(v1, a3)
 
@@ -337,7 +337,7 @@ def decode_delete_topics_response_v5(b: bytes, p: int, end: int) -> DeleteTopics
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteTopicsResponse(v1, a3)
 
@@ -380,7 +380,7 @@ def decode_delete_topics_response_v6(b: bytes, p: int, end: int) -> DeleteTopics
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DeleteTopicsResponse(v1, a3)
 

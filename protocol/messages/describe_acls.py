@@ -141,7 +141,7 @@ def decode_describe_acls_request_v1(b: bytes, p: int, end: int) -> DescribeAclsR
         refuse()
     v9, v10 = _get_bb(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return DescribeAclsRequest(v1, s3, v4, s6, s8, v9, v10)
 
@@ -178,7 +178,7 @@ def decode_describe_acls_request_v2(b: bytes, p: int, end: int) -> DescribeAclsR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeAclsRequest(v1, s3, v4, s6, s8, v9, v10)
 
@@ -298,7 +298,7 @@ def decode_describe_acls_response_v1(b: bytes, p: int, end: int) -> DescribeAcls
                     p += 2
                     a12.append(AclDescription(s14, s16, v17, v18))
             a6.append(DescribeAclsResource(v7, s9, v10, a12))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeAclsResponse(v1, v2, s4, a6)
 
@@ -374,7 +374,7 @@ def decode_describe_acls_response_v2(b: bytes, p: int, end: int) -> DescribeAcls
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeAclsResponse(v1, v2, s4, a6)
 

@@ -127,7 +127,7 @@ def decode_describe_client_quotas_request_v0(b: bytes, p: int, end: int) -> Desc
             a2.append(ComponentData(s4, v5, s7))
     (v8,) = _get_z(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClientQuotasRequest(a2, v8)
 
@@ -170,7 +170,7 @@ def decode_describe_client_quotas_request_v1(b: bytes, p: int, end: int) -> Desc
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClientQuotasRequest(a2, v8)
 
@@ -288,7 +288,7 @@ def decode_describe_client_quotas_response_v0(b: bytes, p: int, end: int) -> Des
                     p += 8
                     a15.append(ValueData(s17, v18))
             items7.append(EntryData(a9, a15))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClientQuotasResponse(v1, v2, s4, a6)
 
@@ -379,7 +379,7 @@ def decode_describe_client_quotas_response_v1(b: bytes, p: int, end: int) -> Des
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClientQuotasResponse(v1, v2, s4, a6)
 

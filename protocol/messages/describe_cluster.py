@@ -112,7 +112,7 @@ def decode_describe_cluster_request_v0(b: bytes, p: int, end: int) -> DescribeCl
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClusterRequest(v1, 1, False)
 
@@ -124,7 +124,7 @@ def decode_describe_cluster_request_v1(b: bytes, p: int, end: int) -> DescribeCl
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClusterRequest(v1, v2, False)
 
@@ -136,7 +136,7 @@ def decode_describe_cluster_request_v2(b: bytes, p: int, end: int) -> DescribeCl
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClusterRequest(v1, v2, v3)
 
@@ -229,7 +229,7 @@ def decode_describe_cluster_response_v0(b: bytes, p: int, end: int) -> DescribeC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClusterResponse(v1, v2, s4, 1, s6, v7, a9, v16)
 
@@ -294,7 +294,7 @@ def decode_describe_cluster_response_v1(b: bytes, p: int, end: int) -> DescribeC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClusterResponse(v1, v2, s4, v5, s7, v8, a10, v17)
 
@@ -361,7 +361,7 @@ def decode_describe_cluster_response_v2(b: bytes, p: int, end: int) -> DescribeC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeClusterResponse(v1, v2, s4, v5, s7, v8, a10, v18)
 

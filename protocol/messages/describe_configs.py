@@ -190,7 +190,7 @@ def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeCo
             a2.append(DescribeConfigsResource(v3, s5, a7))
     (v11,) = _get_z(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeConfigsRequest(a2, v11, False)
 
@@ -234,7 +234,7 @@ def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeCo
             a2.append(DescribeConfigsResource(v3, s5, a7))
     v11, v12 = _get_zz(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return DescribeConfigsRequest(a2, v11, v12)
 
@@ -292,7 +292,7 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeConfigsRequest(a2, v11, v12)
 
@@ -452,7 +452,7 @@ def decode_describe_configs_response_v1(b: bytes, p: int, end: int) -> DescribeC
                             a20.append(DescribeConfigsSynonym(s22, s24, v25))
                     a11.append(DescribeConfigsResourceResult(s13, s15, v16, v17, v18, a20, 0, ""))
             a3.append(DescribeConfigsResult(v4, s6, v7, s9, a11))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeConfigsResponse(v1, a3)
 
@@ -548,7 +548,7 @@ def decode_describe_configs_response_v3(b: bytes, p: int, end: int) -> DescribeC
                         refuse()
                     a11.append(DescribeConfigsResourceResult(s13, s15, v16, v17, v18, a20, v26, s28))
             a3.append(DescribeConfigsResult(v4, s6, v7, s9, a11))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeConfigsResponse(v1, a3)
 
@@ -664,7 +664,7 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeConfigsResponse(v1, a3)
 

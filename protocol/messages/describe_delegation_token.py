@@ -137,7 +137,7 @@ def decode_describe_delegation_token_request_v1(b: bytes, p: int, end: int) -> D
             else:
                 refuse()
             items3.append(DescribeDelegationTokenOwner(s5, s7))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeDelegationTokenRequest(a2)
 
@@ -180,7 +180,7 @@ def decode_describe_delegation_token_request_v2(b: bytes, p: int, end: int) -> D
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeDelegationTokenRequest(a2)
 
@@ -293,7 +293,7 @@ def decode_describe_delegation_token_response_v1(b: bytes, p: int, end: int) -> 
             a3.append(DescribedDelegationToken(s5, s7, "", "", v8, v9, v10, s12, s14, a16))
     (v21,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return DescribeDelegationTokenResponse(v1, a3, v21)
 
@@ -381,7 +381,7 @@ def decode_describe_delegation_token_response_v2(b: bytes, p: int, end: int) -> 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeDelegationTokenResponse(v1, a3, v21)
 
@@ -483,7 +483,7 @@ def decode_describe_delegation_token_response_v3(b: bytes, p: int, end: int) -> 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeDelegationTokenResponse(v1, a3, v25)
 

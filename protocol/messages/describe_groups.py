@@ -128,7 +128,7 @@ def decode_describe_groups_request_v0(b: bytes, p: int, end: int) -> DescribeGro
             else:
                 refuse()
             a2.append(s4)
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsRequest(a2, False)
 
@@ -152,7 +152,7 @@ def decode_describe_groups_request_v3(b: bytes, p: int, end: int) -> DescribeGro
             a2.append(s4)
     (v5,) = _get_z(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsRequest(a2, v5)
 
@@ -182,7 +182,7 @@ def decode_describe_groups_request_v5(b: bytes, p: int, end: int) -> DescribeGro
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsRequest(a2, v5)
 
@@ -330,7 +330,7 @@ def decode_describe_groups_response_v0(b: bytes, p: int, end: int) -> DescribeGr
                         refuse()
                     a13.append(DescribedGroupMember(s15, None, s17, s19, s21, s23))
             a2.append(DescribedGroup(v3, None, s5, s7, s9, s11, a13, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsResponse(0, a2)
 
@@ -424,7 +424,7 @@ def decode_describe_groups_response_v1(b: bytes, p: int, end: int) -> DescribeGr
                         refuse()
                     a14.append(DescribedGroupMember(s16, None, s18, s20, s22, s24))
             a3.append(DescribedGroup(v4, None, s6, s8, s10, s12, a14, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsResponse(v1, a3)
 
@@ -520,7 +520,7 @@ def decode_describe_groups_response_v3(b: bytes, p: int, end: int) -> DescribeGr
             (v25,) = _get_i(b, p)
             p += 4
             a3.append(DescribedGroup(v4, None, s6, s8, s10, s12, a14, v25))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsResponse(v1, a3)
 
@@ -626,7 +626,7 @@ def decode_describe_groups_response_v4(b: bytes, p: int, end: int) -> DescribeGr
             (v27,) = _get_i(b, p)
             p += 4
             a3.append(DescribedGroup(v4, None, s6, s8, s10, s12, a14, v27))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsResponse(v1, a3)
 
@@ -742,7 +742,7 @@ def decode_describe_groups_response_v5(b: bytes, p: int, end: int) -> DescribeGr
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsResponse(v1, a3)
 
@@ -865,7 +865,7 @@ def decode_describe_groups_response_v6(b: bytes, p: int, end: int) -> DescribeGr
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeGroupsResponse(v1, a3)
 

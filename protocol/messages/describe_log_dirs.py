@@ -142,7 +142,7 @@ def decode_describe_log_dirs_request_v1(b: bytes, p: int, end: int) -> DescribeL
                 a7 = [*get_many("i", v6)(b, p)]
                 p += v6 * 4
             items3.append(DescribableLogDirTopic(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeLogDirsRequest(a2)
 
@@ -189,7 +189,7 @@ def decode_describe_log_dirs_request_v2(b: bytes, p: int, end: int) -> DescribeL
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeLogDirsRequest(a2)
 
@@ -282,7 +282,7 @@ def decode_describe_log_dirs_response_v1(b: bytes, p: int, end: int) -> Describe
                             a12.append(DescribeLogDirsPartition(v13, v14, v15, v16))
                     a8.append(DescribeLogDirsTopic(s10, a12))
             a3.append(DescribeLogDirsResult(v4, s6, a8, -1, -1, False))
-    if p != end:
+    if p > end:
         refuse()
     return DescribeLogDirsResponse(v1, 0, a3)
 
@@ -357,7 +357,7 @@ def decode_describe_log_dirs_response_v2(b: bytes, p: int, end: int) -> Describe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeLogDirsResponse(v1, 0, a3)
 
@@ -432,7 +432,7 @@ def decode_describe_log_dirs_response_v3(b: bytes, p: int, end: int) -> Describe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeLogDirsResponse(v1, v2, a4)
 
@@ -509,7 +509,7 @@ def decode_describe_log_dirs_response_v4(b: bytes, p: int, end: int) -> Describe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeLogDirsResponse(v1, v2, a4)
 
@@ -586,7 +586,7 @@ def decode_describe_log_dirs_response_v5(b: bytes, p: int, end: int) -> Describe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeLogDirsResponse(v1, v2, a4)
 

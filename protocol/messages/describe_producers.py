@@ -152,7 +152,7 @@ def decode_describe_producers_request_v0(b: bytes, p: int, end: int) -> Describe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeProducersRequest(a2)
 
@@ -247,7 +247,7 @@ def decode_describe_producers_response_v0(b: bytes, p: int, end: int) -> Describ
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeProducersResponse(v1, a3)
 

@@ -222,7 +222,7 @@ def decode_describe_quorum_request_v0(b: bytes, p: int, end: int) -> DescribeQuo
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeQuorumRequest(a2)
 
@@ -334,7 +334,7 @@ def decode_describe_quorum_response_v0(b: bytes, p: int, end: int) -> DescribeQu
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeQuorumResponse(v1, "", a3, ())
 
@@ -419,7 +419,7 @@ def decode_describe_quorum_response_v1(b: bytes, p: int, end: int) -> DescribeQu
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeQuorumResponse(v1, "", a3, ())
 
@@ -568,7 +568,7 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeQuorumResponse(v1, s3, a5, a32)
 

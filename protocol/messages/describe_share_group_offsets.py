@@ -195,7 +195,7 @@ def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeShareGroupOffsetsRequest(a2)
 
@@ -317,7 +317,7 @@ def decode_describe_share_group_offsets_response_v0(b: bytes, p: int, end: int) 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeShareGroupOffsetsResponse(v1, a3)
 
@@ -408,7 +408,7 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeShareGroupOffsetsResponse(v1, a3)
 

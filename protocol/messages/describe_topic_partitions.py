@@ -200,7 +200,7 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeTopicPartitionsRequest(a2, v5, o7)
 
@@ -360,7 +360,7 @@ def decode_describe_topic_partitions_response_v0(b: bytes, p: int, end: int) -> 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeTopicPartitionsResponse(v1, a3, o27)
 

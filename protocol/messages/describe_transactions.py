@@ -104,7 +104,7 @@ def decode_describe_transactions_request_v0(b: bytes, p: int, end: int) -> Descr
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeTransactionsRequest(a2)
 
@@ -201,7 +201,7 @@ def decode_describe_transactions_response_v0(b: bytes, p: int, end: int) -> Desc
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeTransactionsResponse(v1, a3)
 

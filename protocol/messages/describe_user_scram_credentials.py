@@ -112,7 +112,7 @@ def decode_describe_user_scram_credentials_request_v0(b: bytes, p: int, end: int
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeUserScramCredentialsRequest(a2)
 
@@ -201,7 +201,7 @@ def decode_describe_user_scram_credentials_response_v0(b: bytes, p: int, end: in
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DescribeUserScramCredentialsResponse(v1, v2, s4, a6)
 

@@ -133,7 +133,7 @@ def decode_elect_leaders_request_v0(b: bytes, p: int, end: int) -> ElectLeadersR
             items3.append(TopicPartitions(s5, a7))
     (v8,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return ElectLeadersRequest(0, a2, v8)
 
@@ -169,7 +169,7 @@ def decode_elect_leaders_request_v1(b: bytes, p: int, end: int) -> ElectLeadersR
             items4.append(TopicPartitions(s6, a8))
     (v9,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return ElectLeadersRequest(v1, a3, v9)
 
@@ -220,7 +220,7 @@ def decode_elect_leaders_request_v2(b: bytes, p: int, end: int) -> ElectLeadersR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ElectLeadersRequest(v1, a3, v9)
 
@@ -321,7 +321,7 @@ def decode_elect_leaders_response_v0(b: bytes, p: int, end: int) -> ElectLeaders
                         refuse()
                     a7.append(PartitionResult(v8, v9, s11))
             a3.append(ReplicaElectionResult(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return ElectLeadersResponse(v1, 0, a3)
 
@@ -361,7 +361,7 @@ def decode_elect_leaders_response_v1(b: bytes, p: int, end: int) -> ElectLeaders
                         refuse()
                     a8.append(PartitionResult(v9, v10, s12))
             a4.append(ReplicaElectionResult(s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return ElectLeadersResponse(v1, v2, a4)
 
@@ -419,7 +419,7 @@ def decode_elect_leaders_response_v2(b: bytes, p: int, end: int) -> ElectLeaders
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ElectLeadersResponse(v1, v2, a4)
 

@@ -67,7 +67,7 @@ def decode_end_txn_request_v0(b: bytes, p: int, end: int) -> EndTxnRequest:
         refuse()
     v3, v4, v5 = _get_qhz(b, p)
     p += 11
-    if p != end:
+    if p > end:
         refuse()
     return EndTxnRequest(s2, v3, v4, v5)
 
@@ -86,7 +86,7 @@ def decode_end_txn_request_v3(b: bytes, p: int, end: int) -> EndTxnRequest:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return EndTxnRequest(s2, v3, v4, v5)
 
@@ -122,7 +122,7 @@ ENCODE_END_TXN_REQUEST = {
 def decode_end_txn_response_v0(b: bytes, p: int, end: int) -> EndTxnResponse:
     v1, v2 = _get_ih(b, p)
     p += 6
-    if p != end:
+    if p > end:
         refuse()
     return EndTxnResponse(v1, v2, -1, -1)
 
@@ -134,7 +134,7 @@ def decode_end_txn_response_v3(b: bytes, p: int, end: int) -> EndTxnResponse:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return EndTxnResponse(v1, v2, -1, -1)
 
@@ -146,7 +146,7 @@ def decode_end_txn_response_v5(b: bytes, p: int, end: int) -> EndTxnResponse:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return EndTxnResponse(v1, v2, v3, v4)
 

@@ -339,7 +339,7 @@ def decode_fetch_request_v4(b: bytes, p: int, end: int) -> FetchRequest:
                     p += 16
                     a11.append(FetchPartition(v12, -1, v13, -1, -1, v14, ZERO_UUID, 9223372036854775807))
             a7.append(FetchTopic(s9, ZERO_UUID, a11))
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(None, v1, None, v2, v3, v4, v5, 0, -1, a7, (), "")
 
@@ -371,7 +371,7 @@ def decode_fetch_request_v5(b: bytes, p: int, end: int) -> FetchRequest:
                     p += 24
                     a11.append(FetchPartition(v12, -1, v13, -1, v14, v15, ZERO_UUID, 9223372036854775807))
             a7.append(FetchTopic(s9, ZERO_UUID, a11))
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(None, v1, None, v2, v3, v4, v5, 0, -1, a7, (), "")
 
@@ -427,7 +427,7 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
                 a23 = [*get_many("i", v22)(b, p)]
                 p += v22 * 4
             a19.append(ForgottenTopic(s21, ZERO_UUID, a23))
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(None, v1, None, v2, v3, v4, v5, v6, v7, a9, a19, "")
 
@@ -483,7 +483,7 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
                 a24 = [*get_many("i", v23)(b, p)]
                 p += v23 * 4
             a20.append(ForgottenTopic(s22, ZERO_UUID, a24))
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(None, v1, None, v2, v3, v4, v5, v6, v7, a9, a20, "")
 
@@ -547,7 +547,7 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(None, v1, None, v2, v3, v4, v5, v6, v7, a9, a20, s26)
 
@@ -654,7 +654,7 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
     else:
         p += 1
         g29 = None
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(g29, v1, None, v2, v3, v4, v5, v6, v7, a9, a21, s27)
 
@@ -737,7 +737,7 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
     else:
         p += 1
         g27 = None
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(g27, v1, None, v2, v3, v4, v5, v6, v7, a9, a20, s25)
 
@@ -835,7 +835,7 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
         p += 1
         g26 = None
         g27 = None
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(g26, -1, g27, v1, v2, v3, v4, v5, v6, a8, a19, s24)
 
@@ -931,7 +931,7 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
         p += 1
         g28 = None
         g29 = None
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(g28, -1, g29, v1, v2, v3, v4, v5, v6, a8, a21, s26)
 
@@ -1029,7 +1029,7 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
         p += 1
         g29 = None
         g30 = None
-    if p != end:
+    if p > end:
         refuse()
     return FetchRequest(g29, -1, g30, v1, v2, v3, v4, v5, v6, a8, a22, s27)
 
@@ -1420,7 +1420,7 @@ def decode_fetch_response_v4(b: bytes, p: int, end: int) -> FetchResponse:
                         refuse()
                     a7.append(PartitionData(v8, v9, v10, v11, -1, None, None, None, a13, -1, s18))
             a3.append(FetchableTopicResponse(s5, ZERO_UUID, a7))
-    if p != end:
+    if p > end:
         refuse()
     return FetchResponse(v1, 0, 0, a3, ())
 
@@ -1474,7 +1474,7 @@ def decode_fetch_response_v5(b: bytes, p: int, end: int) -> FetchResponse:
                         refuse()
                     a7.append(PartitionData(v8, v9, v10, v11, v12, None, None, None, a14, -1, s19))
             a3.append(FetchableTopicResponse(s5, ZERO_UUID, a7))
-    if p != end:
+    if p > end:
         refuse()
     return FetchResponse(v1, 0, 0, a3, ())
 
@@ -1528,7 +1528,7 @@ def decode_fetch_response_v7(b: bytes, p: int, end: int) -> FetchResponse:
                         refuse()
                     a9.append(PartitionData(v10, v11, v12, v13, v14, None, None, None, a16, -1, s21))
             a5.append(FetchableTopicResponse(s7, ZERO_UUID, a9))
-    if p != end:
+    if p > end:
         refuse()
     return FetchResponse(v1, v2, v3, a5, ())
 
@@ -1582,7 +1582,7 @@ def decode_fetch_response_v11(b: bytes, p: int, end: int) -> FetchResponse:
                         refuse()
                     a9.append(PartitionData(v10, v11, v12, v13, v14, None, None, None, a16, v20, s22))
             a5.append(FetchableTopicResponse(s7, ZERO_UUID, a9))
-    if p != end:
+    if p > end:
         refuse()
     return FetchResponse(v1, v2, v3, a5, ())
 
@@ -1708,7 +1708,7 @@ def decode_fetch_response_v12(b: bytes, p: int, end: int) -> FetchResponse:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FetchResponse(v1, v2, v3, a5, ())
 
@@ -1790,7 +1790,7 @@ def decode_fetch_response_v13(b: bytes, p: int, end: int) -> FetchResponse:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FetchResponse(v1, v2, v3, a5, ())
 
@@ -1914,7 +1914,7 @@ def decode_fetch_response_v16(b: bytes, p: int, end: int) -> FetchResponse:
     else:
         p += 1
         g27 = ()
-    if p != end:
+    if p > end:
         refuse()
     return FetchResponse(v1, v2, v3, a5, g27)
 

@@ -101,7 +101,7 @@ def decode_find_coordinator_request_v0(b: bytes, p: int, end: int) -> FindCoordi
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorRequest(s2, 0, ())
 
@@ -117,7 +117,7 @@ def decode_find_coordinator_request_v1(b: bytes, p: int, end: int) -> FindCoordi
         refuse()
     (v3,) = _get_b(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorRequest(s2, v3, ())
 
@@ -136,7 +136,7 @@ def decode_find_coordinator_request_v3(b: bytes, p: int, end: int) -> FindCoordi
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorRequest(s2, v3, ())
 
@@ -166,7 +166,7 @@ def decode_find_coordinator_request_v4(b: bytes, p: int, end: int) -> FindCoordi
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorRequest("", v1, a3)
 
@@ -238,7 +238,7 @@ def decode_find_coordinator_response_v0(b: bytes, p: int, end: int) -> FindCoord
         refuse()
     (v5,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorResponse(0, v1, "", v2, s4, v5, ())
 
@@ -264,7 +264,7 @@ def decode_find_coordinator_response_v1(b: bytes, p: int, end: int) -> FindCoord
         refuse()
     (v8,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorResponse(v1, v2, s4, v5, s7, v8, ())
 
@@ -294,7 +294,7 @@ def decode_find_coordinator_response_v3(b: bytes, p: int, end: int) -> FindCoord
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorResponse(v1, v2, s4, v5, s7, v8, ())
 
@@ -346,7 +346,7 @@ def decode_find_coordinator_response_v4(b: bytes, p: int, end: int) -> FindCoord
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FindCoordinatorResponse(v1, 0, "", 0, "", 0, a3)
 

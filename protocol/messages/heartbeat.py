@@ -62,7 +62,7 @@ def decode_heartbeat_request_v0(b: bytes, p: int, end: int) -> HeartbeatRequest:
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return HeartbeatRequest(s2, v3, s5, None)
 
@@ -94,7 +94,7 @@ def decode_heartbeat_request_v3(b: bytes, p: int, end: int) -> HeartbeatRequest:
         s7 = None
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return HeartbeatRequest(s2, v3, s5, s7)
 
@@ -127,7 +127,7 @@ def decode_heartbeat_request_v4(b: bytes, p: int, end: int) -> HeartbeatRequest:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return HeartbeatRequest(s2, v3, s5, s7)
 
@@ -185,7 +185,7 @@ ENCODE_HEARTBEAT_REQUEST = {
 def decode_heartbeat_response_v0(b: bytes, p: int, end: int) -> HeartbeatResponse:
     (v1,) = _get_h(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return HeartbeatResponse(0, v1)
 
@@ -193,7 +193,7 @@ def decode_heartbeat_response_v0(b: bytes, p: int, end: int) -> HeartbeatRespons
 def decode_heartbeat_response_v1(b: bytes, p: int, end: int) -> HeartbeatResponse:
     v1, v2 = _get_ih(b, p)
     p += 6
-    if p != end:
+    if p > end:
         refuse()
     return HeartbeatResponse(v1, v2)
 
@@ -205,7 +205,7 @@ def decode_heartbeat_response_v4(b: bytes, p: int, end: int) -> HeartbeatRespons
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return HeartbeatResponse(v1, v2)
 

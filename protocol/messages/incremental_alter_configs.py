@@ -136,7 +136,7 @@ def decode_incremental_alter_configs_request_v0(b: bytes, p: int, end: int) -> I
             a2.append(AlterConfigsResource(v3, s5, a7))
     (v13,) = _get_z(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return IncrementalAlterConfigsRequest(a2, v13)
 
@@ -203,7 +203,7 @@ def decode_incremental_alter_configs_request_v1(b: bytes, p: int, end: int) -> I
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return IncrementalAlterConfigsRequest(a2, v13)
 
@@ -290,7 +290,7 @@ def decode_incremental_alter_configs_response_v0(b: bytes, p: int, end: int) -> 
             else:
                 refuse()
             a3.append(AlterConfigsResourceResponse(v4, s6, v7, s9))
-    if p != end:
+    if p > end:
         refuse()
     return IncrementalAlterConfigsResponse(v1, a3)
 
@@ -335,7 +335,7 @@ def decode_incremental_alter_configs_response_v1(b: bytes, p: int, end: int) -> 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return IncrementalAlterConfigsResponse(v1, a3)
 

@@ -95,7 +95,7 @@ def decode_init_producer_id_request_v0(b: bytes, p: int, end: int) -> InitProduc
         refuse()
     (v3,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return InitProducerIdRequest(s2, v3, -1, -1, False, False)
 
@@ -114,7 +114,7 @@ def decode_init_producer_id_request_v2(b: bytes, p: int, end: int) -> InitProduc
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return InitProducerIdRequest(s2, v3, -1, -1, False, False)
 
@@ -133,7 +133,7 @@ def decode_init_producer_id_request_v3(b: bytes, p: int, end: int) -> InitProduc
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return InitProducerIdRequest(s2, v3, v4, v5, False, False)
 
@@ -152,7 +152,7 @@ def decode_init_producer_id_request_v6(b: bytes, p: int, end: int) -> InitProduc
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return InitProducerIdRequest(s2, v3, v4, v5, v6, v7)
 
@@ -244,7 +244,7 @@ ENCODE_INIT_PRODUCER_ID_REQUEST = {
 def decode_init_producer_id_response_v0(b: bytes, p: int, end: int) -> InitProducerIdResponse:
     v1, v2, v3, v4 = _get_ihqh(b, p)
     p += 16
-    if p != end:
+    if p > end:
         refuse()
     return InitProducerIdResponse(v1, v2, v3, v4, -1, -1)
 
@@ -256,7 +256,7 @@ def decode_init_producer_id_response_v2(b: bytes, p: int, end: int) -> InitProdu
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return InitProducerIdResponse(v1, v2, v3, v4, -1, -1)
 
@@ -268,7 +268,7 @@ def decode_init_producer_id_response_v6(b: bytes, p: int, end: int) -> InitProdu
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return InitProducerIdResponse(v1, v2, v3, v4, v5, v6)
 

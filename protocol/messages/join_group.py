@@ -184,7 +184,7 @@ def decode_join_group_request_v0(b: bytes, p: int, end: int) -> JoinGroupRequest
             else:
                 refuse()
             a9.append(JoinGroupRequestProtocol(s11, s13))
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupRequest(s2, v3, -1, s5, None, s7, a9, None)
 
@@ -238,7 +238,7 @@ def decode_join_group_request_v1(b: bytes, p: int, end: int) -> JoinGroupRequest
             else:
                 refuse()
             a10.append(JoinGroupRequestProtocol(s12, s14))
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupRequest(s2, v3, v4, s6, None, s8, a10, None)
 
@@ -302,7 +302,7 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
             else:
                 refuse()
             a12.append(JoinGroupRequestProtocol(s14, s16))
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupRequest(s2, v3, v4, s6, s8, s10, a12, None)
 
@@ -371,7 +371,7 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupRequest(s2, v3, v4, s6, s8, s10, a12, None)
 
@@ -447,7 +447,7 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupRequest(s2, v3, v4, s6, s8, s10, a12, s18)
 
@@ -631,7 +631,7 @@ def decode_join_group_response_v0(b: bytes, p: int, end: int) -> JoinGroupRespon
             else:
                 refuse()
             a10.append(JoinGroupResponseMember(s12, None, s14))
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupResponse(0, v1, v2, None, s4, s6, False, s8, a10)
 
@@ -685,7 +685,7 @@ def decode_join_group_response_v2(b: bytes, p: int, end: int) -> JoinGroupRespon
             else:
                 refuse()
             a11.append(JoinGroupResponseMember(s13, None, s15))
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupResponse(v1, v2, v3, None, s5, s7, False, s9, a11)
 
@@ -749,7 +749,7 @@ def decode_join_group_response_v5(b: bytes, p: int, end: int) -> JoinGroupRespon
             else:
                 refuse()
             a11.append(JoinGroupResponseMember(s13, s15, s17))
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupResponse(v1, v2, v3, None, s5, s7, False, s9, a11)
 
@@ -818,7 +818,7 @@ def decode_join_group_response_v6(b: bytes, p: int, end: int) -> JoinGroupRespon
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupResponse(v1, v2, v3, None, s5, s7, False, s9, a11)
 
@@ -894,7 +894,7 @@ def decode_join_group_response_v7(b: bytes, p: int, end: int) -> JoinGroupRespon
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupResponse(v1, v2, v3, s5, s7, s9, False, s11, a13)
 
@@ -972,7 +972,7 @@ def decode_join_group_response_v9(b: bytes, p: int, end: int) -> JoinGroupRespon
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return JoinGroupResponse(v1, v2, v3, s5, s7, s9, v10, s12, a14)
 

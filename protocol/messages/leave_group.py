@@ -91,7 +91,7 @@ def decode_leave_group_request_v0(b: bytes, p: int, end: int) -> LeaveGroupReque
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupRequest(s2, s4, ())
 
@@ -131,7 +131,7 @@ def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupReque
             else:
                 refuse()
             a4.append(MemberIdentity(s6, s8, None))
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupRequest(s2, "", a4)
 
@@ -177,7 +177,7 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupRequest(s2, "", a4)
 
@@ -230,7 +230,7 @@ def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupRequest(s2, "", a4)
 
@@ -333,7 +333,7 @@ ENCODE_LEAVE_GROUP_REQUEST = {
 def decode_leave_group_response_v0(b: bytes, p: int, end: int) -> LeaveGroupResponse:
     (v1,) = _get_h(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupResponse(0, v1, ())
 
@@ -341,7 +341,7 @@ def decode_leave_group_response_v0(b: bytes, p: int, end: int) -> LeaveGroupResp
 def decode_leave_group_response_v1(b: bytes, p: int, end: int) -> LeaveGroupResponse:
     v1, v2 = _get_ih(b, p)
     p += 6
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupResponse(v1, v2, ())
 
@@ -375,7 +375,7 @@ def decode_leave_group_response_v3(b: bytes, p: int, end: int) -> LeaveGroupResp
             (v9,) = _get_h(b, p)
             p += 2
             a4.append(MemberResponse(s6, s8, v9))
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupResponse(v1, v2, a4)
 
@@ -418,7 +418,7 @@ def decode_leave_group_response_v4(b: bytes, p: int, end: int) -> LeaveGroupResp
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return LeaveGroupResponse(v1, v2, a4)
 

@@ -66,7 +66,7 @@ def decode_list_config_resources_request_v0(b: bytes, p: int, end: int) -> ListC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListConfigResourcesRequest(())
 
@@ -87,7 +87,7 @@ def decode_list_config_resources_request_v1(b: bytes, p: int, end: int) -> ListC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListConfigResourcesRequest(a2)
 
@@ -142,7 +142,7 @@ def decode_list_config_resources_response_v0(b: bytes, p: int, end: int) -> List
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListConfigResourcesResponse(v1, v2, a4)
 
@@ -178,7 +178,7 @@ def decode_list_config_resources_response_v1(b: bytes, p: int, end: int) -> List
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListConfigResourcesResponse(v1, v2, a4)
 

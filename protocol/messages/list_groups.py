@@ -59,7 +59,7 @@ class ListGroupsResponse(Message):
 
 
 def decode_list_groups_request_v0(b: bytes, p: int, end: int) -> ListGroupsRequest:
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsRequest((), ())
 
@@ -69,7 +69,7 @@ def decode_list_groups_request_v3(b: bytes, p: int, end: int) -> ListGroupsReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsRequest((), ())
 
@@ -97,7 +97,7 @@ def decode_list_groups_request_v4(b: bytes, p: int, end: int) -> ListGroupsReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsRequest(a2, ())
 
@@ -143,7 +143,7 @@ def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsRequest(a2, a6)
 
@@ -236,7 +236,7 @@ def decode_list_groups_response_v0(b: bytes, p: int, end: int) -> ListGroupsResp
             else:
                 refuse()
             a3.append(ListedGroup(s5, s7, "", ""))
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsResponse(0, v1, a3)
 
@@ -266,7 +266,7 @@ def decode_list_groups_response_v1(b: bytes, p: int, end: int) -> ListGroupsResp
             else:
                 refuse()
             a4.append(ListedGroup(s6, s8, "", ""))
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsResponse(v1, v2, a4)
 
@@ -307,7 +307,7 @@ def decode_list_groups_response_v3(b: bytes, p: int, end: int) -> ListGroupsResp
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsResponse(v1, v2, a4)
 
@@ -355,7 +355,7 @@ def decode_list_groups_response_v4(b: bytes, p: int, end: int) -> ListGroupsResp
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsResponse(v1, v2, a4)
 
@@ -410,7 +410,7 @@ def decode_list_groups_response_v5(b: bytes, p: int, end: int) -> ListGroupsResp
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListGroupsResponse(v1, v2, a4)
 

@@ -138,7 +138,7 @@ def decode_list_offsets_request_v1(b: bytes, p: int, end: int) -> ListOffsetsReq
                     p += 12
                     a7.append(ListOffsetsPartition(v8, -1, v9))
             a3.append(ListOffsetsTopic(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsRequest(v1, 0, a3, 0)
 
@@ -170,7 +170,7 @@ def decode_list_offsets_request_v2(b: bytes, p: int, end: int) -> ListOffsetsReq
                     p += 12
                     a8.append(ListOffsetsPartition(v9, -1, v10))
             a4.append(ListOffsetsTopic(s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsRequest(v1, v2, a4, 0)
 
@@ -202,7 +202,7 @@ def decode_list_offsets_request_v4(b: bytes, p: int, end: int) -> ListOffsetsReq
                     p += 16
                     a8.append(ListOffsetsPartition(v9, v10, v11))
             a4.append(ListOffsetsTopic(s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsRequest(v1, v2, a4, 0)
 
@@ -253,7 +253,7 @@ def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsReq
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsRequest(v1, v2, a4, 0)
 
@@ -306,7 +306,7 @@ def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsRequest(v1, v2, a4, v12)
 
@@ -437,7 +437,7 @@ def decode_list_offsets_response_v1(b: bytes, p: int, end: int) -> ListOffsetsRe
                     p += 22
                     a6.append(ListOffsetsPartitionResponse(v7, v8, v9, v10, -1))
             a2.append(ListOffsetsTopicResponse(s4, a6))
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsResponse(0, a2)
 
@@ -469,7 +469,7 @@ def decode_list_offsets_response_v2(b: bytes, p: int, end: int) -> ListOffsetsRe
                     p += 22
                     a7.append(ListOffsetsPartitionResponse(v8, v9, v10, v11, -1))
             a3.append(ListOffsetsTopicResponse(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsResponse(v1, a3)
 
@@ -501,7 +501,7 @@ def decode_list_offsets_response_v4(b: bytes, p: int, end: int) -> ListOffsetsRe
                     p += 26
                     a7.append(ListOffsetsPartitionResponse(v8, v9, v10, v11, v12))
             a3.append(ListOffsetsTopicResponse(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsResponse(v1, a3)
 
@@ -552,7 +552,7 @@ def decode_list_offsets_response_v6(b: bytes, p: int, end: int) -> ListOffsetsRe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListOffsetsResponse(v1, a3)
 

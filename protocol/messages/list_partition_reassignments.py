@@ -140,7 +140,7 @@ def decode_list_partition_reassignments_request_v0(b: bytes, p: int, end: int) -
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListPartitionReassignmentsRequest(v1, a3)
 
@@ -255,7 +255,7 @@ def decode_list_partition_reassignments_response_v0(b: bytes, p: int, end: int) 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListPartitionReassignmentsResponse(v1, v2, s4, a6)
 

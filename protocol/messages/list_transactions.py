@@ -109,7 +109,7 @@ def decode_list_transactions_request_v0(b: bytes, p: int, end: int) -> ListTrans
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListTransactionsRequest(a2, a6, -1, None)
 
@@ -150,7 +150,7 @@ def decode_list_transactions_request_v1(b: bytes, p: int, end: int) -> ListTrans
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListTransactionsRequest(a2, a6, v7, None)
 
@@ -198,7 +198,7 @@ def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTrans
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListTransactionsRequest(a2, a6, v7, s9)
 
@@ -320,7 +320,7 @@ def decode_list_transactions_response_v0(b: bytes, p: int, end: int) -> ListTran
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ListTransactionsResponse(v1, v2, a4, a8)
 

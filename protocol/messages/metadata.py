@@ -201,7 +201,7 @@ def decode_metadata_request_v0(b: bytes, p: int, end: int) -> MetadataRequest:
             else:
                 refuse()
             a2.append(MetadataRequestTopic(ZERO_UUID, s4))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataRequest(a2, True, False, False)
 
@@ -227,7 +227,7 @@ def decode_metadata_request_v1(b: bytes, p: int, end: int) -> MetadataRequest:
             else:
                 refuse()
             items3.append(MetadataRequestTopic(ZERO_UUID, s5))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataRequest(a2, True, False, False)
 
@@ -255,7 +255,7 @@ def decode_metadata_request_v4(b: bytes, p: int, end: int) -> MetadataRequest:
             items3.append(MetadataRequestTopic(ZERO_UUID, s5))
     (v6,) = _get_z(b, p)
     p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataRequest(a2, v6, False, False)
 
@@ -283,7 +283,7 @@ def decode_metadata_request_v8(b: bytes, p: int, end: int) -> MetadataRequest:
             items3.append(MetadataRequestTopic(ZERO_UUID, s5))
     v6, v7, v8 = _get_zzz(b, p)
     p += 3
-    if p != end:
+    if p > end:
         refuse()
     return MetadataRequest(a2, v6, v7, v8)
 
@@ -321,7 +321,7 @@ def decode_metadata_request_v9(b: bytes, p: int, end: int) -> MetadataRequest:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataRequest(a2, v6, v7, v8)
 
@@ -361,7 +361,7 @@ def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataRequest(a2, v7, v8, v9)
 
@@ -401,7 +401,7 @@ def decode_metadata_request_v11(b: bytes, p: int, end: int) -> MetadataRequest:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataRequest(a2, v7, False, v8)
 
@@ -639,7 +639,7 @@ def decode_metadata_response_v0(b: bytes, p: int, end: int) -> MetadataResponse:
                         p += v19 * 4
                     a13.append(MetadataResponsePartition(v14, v15, v16, -1, a18, a20, ()))
             a8.append(MetadataResponseTopic(v9, s11, ZERO_UUID, False, a13, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(0, a2, None, -1, a8, -2147483648, 0)
 
@@ -711,7 +711,7 @@ def decode_metadata_response_v1(b: bytes, p: int, end: int) -> MetadataResponse:
                         p += v23 * 4
                     a17.append(MetadataResponsePartition(v18, v19, v20, -1, a22, a24, ()))
             a11.append(MetadataResponseTopic(v12, s14, ZERO_UUID, v15, a17, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(0, a2, None, v9, a11, -2147483648, 0)
 
@@ -793,7 +793,7 @@ def decode_metadata_response_v2(b: bytes, p: int, end: int) -> MetadataResponse:
                         p += v25 * 4
                     a19.append(MetadataResponsePartition(v20, v21, v22, -1, a24, a26, ()))
             a13.append(MetadataResponseTopic(v14, s16, ZERO_UUID, v17, a19, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(0, a2, s10, v11, a13, -2147483648, 0)
 
@@ -875,7 +875,7 @@ def decode_metadata_response_v3(b: bytes, p: int, end: int) -> MetadataResponse:
                         p += v26 * 4
                     a20.append(MetadataResponsePartition(v21, v22, v23, -1, a25, a27, ()))
             a14.append(MetadataResponseTopic(v15, s17, ZERO_UUID, v18, a20, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, -2147483648, 0)
 
@@ -965,7 +965,7 @@ def decode_metadata_response_v5(b: bytes, p: int, end: int) -> MetadataResponse:
                         p += v28 * 4
                     a20.append(MetadataResponsePartition(v21, v22, v23, -1, a25, a27, a29))
             a14.append(MetadataResponseTopic(v15, s17, ZERO_UUID, v18, a20, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, -2147483648, 0)
 
@@ -1055,7 +1055,7 @@ def decode_metadata_response_v7(b: bytes, p: int, end: int) -> MetadataResponse:
                         p += v29 * 4
                     a20.append(MetadataResponsePartition(v21, v22, v23, v24, a26, a28, a30))
             a14.append(MetadataResponseTopic(v15, s17, ZERO_UUID, v18, a20, -2147483648))
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, -2147483648, 0)
 
@@ -1149,7 +1149,7 @@ def decode_metadata_response_v8(b: bytes, p: int, end: int) -> MetadataResponse:
             a14.append(MetadataResponseTopic(v15, s17, ZERO_UUID, v18, a20, v31))
     (v32,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, v32, 0)
 
@@ -1283,7 +1283,7 @@ def decode_metadata_response_v9(b: bytes, p: int, end: int) -> MetadataResponse:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, v32, 0)
 
@@ -1417,7 +1417,7 @@ def decode_metadata_response_v10(b: bytes, p: int, end: int) -> MetadataResponse
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, v33, 0)
 
@@ -1549,7 +1549,7 @@ def decode_metadata_response_v11(b: bytes, p: int, end: int) -> MetadataResponse
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, -2147483648, 0)
 
@@ -1681,7 +1681,7 @@ def decode_metadata_response_v12(b: bytes, p: int, end: int) -> MetadataResponse
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, -2147483648, 0)
 
@@ -1815,7 +1815,7 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return MetadataResponse(v1, a3, s11, v12, a14, -2147483648, v33)
 

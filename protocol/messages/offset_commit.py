@@ -190,7 +190,7 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
                         refuse()
                     a12.append(OffsetCommitRequestPartition(v13, v14, -1, s16))
             a8.append(OffsetCommitRequestTopic(s10, ZERO_UUID, a12))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitRequest(s2, v3, s5, None, v6, a8)
 
@@ -246,7 +246,7 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
                         refuse()
                     a11.append(OffsetCommitRequestPartition(v12, v13, -1, s15))
             a7.append(OffsetCommitRequestTopic(s9, ZERO_UUID, a11))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitRequest(s2, v3, s5, None, -1, a7)
 
@@ -302,7 +302,7 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
                         refuse()
                     a11.append(OffsetCommitRequestPartition(v12, v13, v14, s16))
             a7.append(OffsetCommitRequestTopic(s9, ZERO_UUID, a11))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitRequest(s2, v3, s5, None, -1, a7)
 
@@ -368,7 +368,7 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
                         refuse()
                     a13.append(OffsetCommitRequestPartition(v14, v15, v16, s18))
             a9.append(OffsetCommitRequestTopic(s11, ZERO_UUID, a13))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitRequest(s2, v3, s5, s7, -1, a9)
 
@@ -447,7 +447,7 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitRequest(s2, v3, s5, s7, -1, a9)
 
@@ -521,7 +521,7 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitRequest(s2, v3, s5, s7, -1, a9)
 
@@ -739,7 +739,7 @@ def decode_offset_commit_response_v2(b: bytes, p: int, end: int) -> OffsetCommit
                     p += 6
                     a6.append(OffsetCommitResponsePartition(v7, v8))
             a2.append(OffsetCommitResponseTopic(s4, ZERO_UUID, a6))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitResponse(0, a2)
 
@@ -771,7 +771,7 @@ def decode_offset_commit_response_v3(b: bytes, p: int, end: int) -> OffsetCommit
                     p += 6
                     a7.append(OffsetCommitResponsePartition(v8, v9))
             a3.append(OffsetCommitResponseTopic(s5, ZERO_UUID, a7))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitResponse(v1, a3)
 
@@ -822,7 +822,7 @@ def decode_offset_commit_response_v8(b: bytes, p: int, end: int) -> OffsetCommit
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitResponse(v1, a3)
 
@@ -868,7 +868,7 @@ def decode_offset_commit_response_v10(b: bytes, p: int, end: int) -> OffsetCommi
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitResponse(v1, a3)
 

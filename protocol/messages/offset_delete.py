@@ -119,7 +119,7 @@ def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteR
                     p += 4
                     a8.append(OffsetDeleteRequestPartition(v9))
             a4.append(OffsetDeleteRequestTopic(s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetDeleteRequest(s2, a4)
 
@@ -173,7 +173,7 @@ def decode_offset_delete_response_v0(b: bytes, p: int, end: int) -> OffsetDelete
                     p += 6
                     a8.append(OffsetDeleteResponsePartition(v9, v10))
             a4.append(OffsetDeleteResponseTopic(s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetDeleteResponse(v1, v2, a4)
 

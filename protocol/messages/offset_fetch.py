@@ -231,7 +231,7 @@ def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchReq
                 a8 = [*get_many("i", v7)(b, p)]
                 p += v7 * 4
             a4.append(OffsetFetchRequestTopic(s6, a8))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchRequest(s2, a4, (), False)
 
@@ -273,7 +273,7 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
                 a9 = [*get_many("i", v8)(b, p)]
                 p += v8 * 4
             items5.append(OffsetFetchRequestTopic(s7, a9))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchRequest(s2, a4, (), False)
 
@@ -327,7 +327,7 @@ def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchReq
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchRequest(s2, a4, (), False)
 
@@ -383,7 +383,7 @@ def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchReq
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchRequest(s2, a4, (), v10)
 
@@ -454,7 +454,7 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchRequest("", (), a2, v12)
 
@@ -534,7 +534,7 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchRequest("", (), a2, v15)
 
@@ -609,7 +609,7 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchRequest("", (), a2, v14)
 
@@ -843,7 +843,7 @@ def decode_offset_fetch_response_v1(b: bytes, p: int, end: int) -> OffsetFetchRe
                     p += 2
                     a6.append(OffsetFetchResponsePartition(v7, v8, -1, s10, v11))
             a2.append(OffsetFetchResponseTopic(s4, a6))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchResponse(0, a2, 0, ())
 
@@ -887,7 +887,7 @@ def decode_offset_fetch_response_v2(b: bytes, p: int, end: int) -> OffsetFetchRe
             a2.append(OffsetFetchResponseTopic(s4, a6))
     (v12,) = _get_h(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchResponse(0, a2, v12, ())
 
@@ -931,7 +931,7 @@ def decode_offset_fetch_response_v3(b: bytes, p: int, end: int) -> OffsetFetchRe
             a3.append(OffsetFetchResponseTopic(s5, a7))
     (v13,) = _get_h(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchResponse(v1, a3, v13, ())
 
@@ -975,7 +975,7 @@ def decode_offset_fetch_response_v5(b: bytes, p: int, end: int) -> OffsetFetchRe
             a3.append(OffsetFetchResponseTopic(s5, a7))
     (v14,) = _get_h(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchResponse(v1, a3, v14, ())
 
@@ -1037,7 +1037,7 @@ def decode_offset_fetch_response_v6(b: bytes, p: int, end: int) -> OffsetFetchRe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchResponse(v1, a3, v14, ())
 
@@ -1121,7 +1121,7 @@ def decode_offset_fetch_response_v8(b: bytes, p: int, end: int) -> OffsetFetchRe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchResponse(v1, (), 0, a3)
 
@@ -1200,7 +1200,7 @@ def decode_offset_fetch_response_v10(b: bytes, p: int, end: int) -> OffsetFetchR
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetFetchResponse(v1, (), 0, a3)
 

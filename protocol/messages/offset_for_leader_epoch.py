@@ -113,7 +113,7 @@ def decode_offset_for_leader_epoch_request_v2(b: bytes, p: int, end: int) -> Off
                     p += 12
                     a6.append(OffsetForLeaderPartition(v7, v8, v9))
             a2.append(OffsetForLeaderTopic(s4, a6))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetForLeaderEpochRequest(-2, a2)
 
@@ -145,7 +145,7 @@ def decode_offset_for_leader_epoch_request_v3(b: bytes, p: int, end: int) -> Off
                     p += 12
                     a7.append(OffsetForLeaderPartition(v8, v9, v10))
             a3.append(OffsetForLeaderTopic(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetForLeaderEpochRequest(v1, a3)
 
@@ -196,7 +196,7 @@ def decode_offset_for_leader_epoch_request_v4(b: bytes, p: int, end: int) -> Off
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetForLeaderEpochRequest(v1, a3)
 
@@ -281,7 +281,7 @@ def decode_offset_for_leader_epoch_response_v2(b: bytes, p: int, end: int) -> Of
                     p += 18
                     a7.append(EpochEndOffset(v8, v9, v10, v11))
             a3.append(OffsetForLeaderTopicResult(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return OffsetForLeaderEpochResponse(v1, a3)
 
@@ -332,7 +332,7 @@ def decode_offset_for_leader_epoch_response_v4(b: bytes, p: int, end: int) -> Of
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return OffsetForLeaderEpochResponse(v1, a3)
 

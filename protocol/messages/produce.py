@@ -235,7 +235,7 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
                         refuse()
                     a10.append(PartitionProduceData(v11, s13))
             a6.append(TopicProduceData(s8, ZERO_UUID, a10))
-    if p != end:
+    if p > end:
         refuse()
     return ProduceRequest(s2, v3, v4, a6)
 
@@ -300,7 +300,7 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ProduceRequest(s2, v3, v4, a6)
 
@@ -360,7 +360,7 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ProduceRequest(s2, v3, v4, a6)
 
@@ -506,7 +506,7 @@ def decode_produce_response_v3(b: bytes, p: int, end: int) -> ProduceResponse:
             a2.append(TopicProduceResponse(s4, ZERO_UUID, a6))
     (v11,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return ProduceResponse(a2, v11, ())
 
@@ -540,7 +540,7 @@ def decode_produce_response_v5(b: bytes, p: int, end: int) -> ProduceResponse:
             a2.append(TopicProduceResponse(s4, ZERO_UUID, a6))
     (v12,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return ProduceResponse(a2, v12, ())
 
@@ -600,7 +600,7 @@ def decode_produce_response_v8(b: bytes, p: int, end: int) -> ProduceResponse:
             a2.append(TopicProduceResponse(s4, ZERO_UUID, a6))
     (v19,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return ProduceResponse(a2, v19, ())
 
@@ -682,7 +682,7 @@ def decode_produce_response_v9(b: bytes, p: int, end: int) -> ProduceResponse:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ProduceResponse(a2, v19, ())
 
@@ -821,7 +821,7 @@ def decode_produce_response_v10(b: bytes, p: int, end: int) -> ProduceResponse:
     else:
         p += 1
         g23 = ()
-    if p != end:
+    if p > end:
         refuse()
     return ProduceResponse(a2, v21, g23)
 
@@ -902,7 +902,7 @@ def decode_produce_response_v13(b: bytes, p: int, end: int) -> ProduceResponse:
     else:
         p += 1
         g22 = ()
-    if p != end:
+    if p > end:
         refuse()
     return ProduceResponse(a2, v20, g22)
 

@@ -50,7 +50,7 @@ def decode_remove_raft_voter_request_v0(b: bytes, p: int, end: int) -> RemoveRaf
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RemoveRaftVoterRequest(s2, v3, v4)
 
@@ -88,7 +88,7 @@ def decode_remove_raft_voter_response_v0(b: bytes, p: int, end: int) -> RemoveRa
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RemoveRaftVoterResponse(v1, v2, s4)
 

@@ -50,7 +50,7 @@ def decode_renew_delegation_token_request_v1(b: bytes, p: int, end: int) -> Rene
         refuse()
     (v3,) = _get_q(b, p)
     p += 8
-    if p != end:
+    if p > end:
         refuse()
     return RenewDelegationTokenRequest(s2, v3)
 
@@ -69,7 +69,7 @@ def decode_renew_delegation_token_request_v2(b: bytes, p: int, end: int) -> Rene
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RenewDelegationTokenRequest(s2, v3)
 
@@ -97,7 +97,7 @@ ENCODE_RENEW_DELEGATION_TOKEN_REQUEST = {
 def decode_renew_delegation_token_response_v1(b: bytes, p: int, end: int) -> RenewDelegationTokenResponse:
     v1, v2, v3 = _get_hqi(b, p)
     p += 14
-    if p != end:
+    if p > end:
         refuse()
     return RenewDelegationTokenResponse(v1, v2, v3)
 
@@ -109,7 +109,7 @@ def decode_renew_delegation_token_response_v2(b: bytes, p: int, end: int) -> Ren
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RenewDelegationTokenResponse(v1, v2, v3)
 

@@ -55,7 +55,7 @@ def decode_sasl_authenticate_request_v0(b: bytes, p: int, end: int) -> SaslAuthe
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return SaslAuthenticateRequest(s2)
 
@@ -72,7 +72,7 @@ def decode_sasl_authenticate_request_v2(b: bytes, p: int, end: int) -> SaslAuthe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return SaslAuthenticateRequest(s2)
 
@@ -118,7 +118,7 @@ def decode_sasl_authenticate_response_v0(b: bytes, p: int, end: int) -> SaslAuth
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return SaslAuthenticateResponse(v1, s3, s5, 0)
 
@@ -144,7 +144,7 @@ def decode_sasl_authenticate_response_v1(b: bytes, p: int, end: int) -> SaslAuth
         refuse()
     (v6,) = _get_q(b, p)
     p += 8
-    if p != end:
+    if p > end:
         refuse()
     return SaslAuthenticateResponse(v1, s3, s5, v6)
 
@@ -172,7 +172,7 @@ def decode_sasl_authenticate_response_v2(b: bytes, p: int, end: int) -> SaslAuth
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return SaslAuthenticateResponse(v1, s3, s5, v6)
 

@@ -43,7 +43,7 @@ def decode_sasl_handshake_request_v0(b: bytes, p: int, end: int) -> SaslHandshak
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return SaslHandshakeRequest(s2)
 
@@ -80,7 +80,7 @@ def decode_sasl_handshake_response_v0(b: bytes, p: int, end: int) -> SaslHandsha
             else:
                 refuse()
             a3.append(s5)
-    if p != end:
+    if p > end:
         refuse()
     return SaslHandshakeResponse(v1, a3)
 

@@ -248,7 +248,7 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareAcknowledgeRequest(s2, s4, v5, False, a7)
 
@@ -336,7 +336,7 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareAcknowledgeRequest(s2, s4, v5, v6, a8)
 
@@ -513,7 +513,7 @@ def decode_share_acknowledge_response_v1(b: bytes, p: int, end: int) -> ShareAck
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareAcknowledgeResponse(v1, v2, s4, 0, a6, a17)
 
@@ -614,7 +614,7 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareAcknowledgeResponse(v1, v2, s4, v5, a7, a18)
 

@@ -356,7 +356,7 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareFetchRequest(s2, s4, v5, v6, v7, v8, v9, v10, 0, False, a12, a24)
 
@@ -472,7 +472,7 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareFetchRequest(s2, s4, v5, v6, v7, v8, v9, v10, v11, v12, a14, a26)
 
@@ -698,7 +698,7 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareFetchResponse(v1, v2, s4, v5, a7, a28)
 

@@ -168,7 +168,7 @@ def decode_share_group_describe_request_v1(b: bytes, p: int, end: int) -> ShareG
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupDescribeRequest(a2, v5)
 
@@ -350,7 +350,7 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupDescribeResponse(v1, a3)
 

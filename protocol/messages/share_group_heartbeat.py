@@ -152,7 +152,7 @@ def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Share
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupHeartbeatRequest(s2, s4, v5, s7, a9)
 
@@ -247,7 +247,7 @@ def decode_share_group_heartbeat_response_v1(b: bytes, p: int, end: int) -> Shar
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o10)
 

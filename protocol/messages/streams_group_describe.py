@@ -291,7 +291,7 @@ def decode_streams_group_describe_request_v0(b: bytes, p: int, end: int) -> Stre
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupDescribeRequest(a2, v5)
 
@@ -905,7 +905,7 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupDescribeResponse(v1, a3)
 

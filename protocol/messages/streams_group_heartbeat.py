@@ -831,7 +831,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupHeartbeatRequest(s2, s4, v5, v6, s8, s10, v11, o13, a64, a71, a78, s85, o87, a92, a99, a106, v112)
 
@@ -1249,7 +1249,7 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, v9, v10, a12, a18, a25, a32, v38, a40)
 

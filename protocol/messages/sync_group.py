@@ -135,7 +135,7 @@ def decode_sync_group_request_v0(b: bytes, p: int, end: int) -> SyncGroupRequest
             else:
                 refuse()
             a7.append(SyncGroupRequestAssignment(s9, s11))
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupRequest(s2, v3, s5, None, None, None, a7)
 
@@ -191,7 +191,7 @@ def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest
             else:
                 refuse()
             a9.append(SyncGroupRequestAssignment(s11, s13))
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupRequest(s2, v3, s5, s7, None, None, a9)
 
@@ -253,7 +253,7 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupRequest(s2, v3, s5, s7, None, None, a9)
 
@@ -329,7 +329,7 @@ def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupRequest(s2, v3, s5, s7, s9, s11, a13)
 
@@ -452,7 +452,7 @@ def decode_sync_group_response_v0(b: bytes, p: int, end: int) -> SyncGroupRespon
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupResponse(0, v1, None, None, s3)
 
@@ -466,7 +466,7 @@ def decode_sync_group_response_v1(b: bytes, p: int, end: int) -> SyncGroupRespon
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupResponse(v1, v2, None, None, s4)
 
@@ -485,7 +485,7 @@ def decode_sync_group_response_v4(b: bytes, p: int, end: int) -> SyncGroupRespon
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupResponse(v1, v2, None, None, s4)
 
@@ -518,7 +518,7 @@ def decode_sync_group_response_v5(b: bytes, p: int, end: int) -> SyncGroupRespon
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return SyncGroupResponse(v1, v2, s4, s6, s8)
 

@@ -182,7 +182,7 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
                         refuse()
                     a12.append(TxnOffsetCommitRequestPartition(v13, v14, -1, s16))
             a8.append(TxnOffsetCommitRequestTopic(s10, a12))
-    if p != end:
+    if p > end:
         refuse()
     return TxnOffsetCommitRequest(s2, s4, v5, v6, -1, "", None, a8)
 
@@ -238,7 +238,7 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
                         refuse()
                     a12.append(TxnOffsetCommitRequestPartition(v13, v14, v15, s17))
             a8.append(TxnOffsetCommitRequestTopic(s10, a12))
-    if p != end:
+    if p > end:
         refuse()
     return TxnOffsetCommitRequest(s2, s4, v5, v6, -1, "", None, a8)
 
@@ -324,7 +324,7 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return TxnOffsetCommitRequest(s2, s4, v5, v6, v7, s9, s11, a13)
 
@@ -462,7 +462,7 @@ def decode_txn_offset_commit_response_v0(b: bytes, p: int, end: int) -> TxnOffse
                     p += 6
                     a7.append(TxnOffsetCommitResponsePartition(v8, v9))
             a3.append(TxnOffsetCommitResponseTopic(s5, a7))
-    if p != end:
+    if p > end:
         refuse()
     return TxnOffsetCommitResponse(v1, a3)
 
@@ -513,7 +513,7 @@ def decode_txn_offset_commit_response_v3(b: bytes, p: int, end: int) -> TxnOffse
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return TxnOffsetCommitResponse(v1, a3)
 

@@ -41,7 +41,7 @@ def decode_unregister_broker_request_v0(b: bytes, p: int, end: int) -> Unregiste
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UnregisterBrokerRequest(v1)
 
@@ -72,7 +72,7 @@ def decode_unregister_broker_response_v0(b: bytes, p: int, end: int) -> Unregist
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UnregisterBrokerResponse(v1, v2, s4)
 

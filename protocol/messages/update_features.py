@@ -127,7 +127,7 @@ def decode_update_features_request_v0(b: bytes, p: int, end: int) -> UpdateFeatu
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UpdateFeaturesRequest(v1, a3, False)
 
@@ -165,7 +165,7 @@ def decode_update_features_request_v1(b: bytes, p: int, end: int) -> UpdateFeatu
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UpdateFeaturesRequest(v1, a3, v8)
 
@@ -255,7 +255,7 @@ def decode_update_features_response_v0(b: bytes, p: int, end: int) -> UpdateFeat
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UpdateFeaturesResponse(v1, v2, s4, a6)
 
@@ -274,7 +274,7 @@ def decode_update_features_response_v2(b: bytes, p: int, end: int) -> UpdateFeat
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UpdateFeaturesResponse(v1, v2, s4, ())
 

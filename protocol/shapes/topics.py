@@ -71,6 +71,9 @@ def fill_ids(rows: Sequence[Row], id_of: IdOf) -> list[Row]:
 
 def fill_fetch_names(request: FetchRequest, name_of: NameOf) -> None:
     """Give the topics and forgotten topics of a Fetch their names; an unknown id stays without one."""
-    for row in (*request.topics, *request.forgotten_topics_data):
-        if row.topic_id != ZERO_UUID and not row.topic:
-            row.topic = name_of(row.topic_id) or ""
+    for topic in request.topics:
+        if topic.topic_id != ZERO_UUID and not topic.topic:
+            topic.topic = name_of(topic.topic_id) or ""
+    for forgotten in request.forgotten_topics_data:
+        if forgotten.topic_id != ZERO_UUID and not forgotten.topic:
+            forgotten.topic = name_of(forgotten.topic_id) or ""

@@ -1,7 +1,8 @@
 """Emits decoders: straight-line reads of one message in one version.
 
 A generated decoder has the signature (b, p, end): bytes, first position, position after the message. Adjacent
-fixed-size fields become one struct read. Strings, bytes and arrays inside loops are read in line.
+fixed-size fields become one struct read. Bytes left over after the message are ignored, as Kafka does; those after a
+tagged field, inside the size it announces, are not.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class Decoder(Source):
     def body(self) -> str:
         """The whole function body."""
         value = self._struct(self._message.root)
-        return self._finish(value)
+        return self._finish(value, "p > end")
 
-    def _finish(self, value: str) -> str:
+    def _finish(self, value: str, wrong: str) -> str:
         self._flush()
-        self("if p != end:")
+        self(f"if {wrong}:")
         self("    refuse()")
         self(f"return {value}")
         return self.text()
@@ -217,5 +218,5 @@ class Decoder(Source):
         value = reader._value(f, f.array)
         reader._flush()
         reader(f"value: {f.python_type} = {value}")
-        body = reader._finish("value")
+        body = reader._finish("value", "p != end")
         return self._helper(f"_get_{struct.name}_{f.name}", f.python_type, body)

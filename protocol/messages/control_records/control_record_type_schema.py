@@ -24,7 +24,7 @@ class ControlRecordTypeSchema(Message):
 def decode_control_record_type_schema_v0(b: bytes, p: int, end: int) -> ControlRecordTypeSchema:
     (v1,) = _get_h(b, p)
     p += 2
-    if p != end:
+    if p > end:
         refuse()
     return ControlRecordTypeSchema(v1)
 

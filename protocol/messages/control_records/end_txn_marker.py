@@ -24,7 +24,7 @@ class EndTxnMarker(Message):
 def decode_end_txn_marker_v0(b: bytes, p: int, end: int) -> EndTxnMarker:
     (v1,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return EndTxnMarker(v1)
 

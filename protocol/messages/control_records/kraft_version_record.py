@@ -29,7 +29,7 @@ def decode_kraft_version_record_v0(b: bytes, p: int, end: int) -> KRaftVersionRe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return KRaftVersionRecord(v1, v2)
 

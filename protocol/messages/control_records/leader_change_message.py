@@ -86,7 +86,7 @@ def decode_leader_change_message_v0(b: bytes, p: int, end: int) -> LeaderChangeM
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return LeaderChangeMessage(v1, v2, a4, a7)
 
@@ -132,7 +132,7 @@ def decode_leader_change_message_v1(b: bytes, p: int, end: int) -> LeaderChangeM
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return LeaderChangeMessage(v1, v2, a4, a8)
 

@@ -29,7 +29,7 @@ def decode_snapshot_header_record_v0(b: bytes, p: int, end: int) -> SnapshotHead
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return SnapshotHeaderRecord(v1, v2)
 

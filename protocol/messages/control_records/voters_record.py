@@ -129,7 +129,7 @@ def decode_voters_record_v0(b: bytes, p: int, end: int) -> VotersRecord:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return VotersRecord(v1, a3)
 

@@ -86,7 +86,7 @@ def decode_consumer_group_current_member_assignment_key_v0(b: bytes, p: int, end
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupCurrentMemberAssignmentKey(s2, s4)
 
@@ -192,7 +192,7 @@ def decode_consumer_group_current_member_assignment_value_v0(b: bytes, p: int, e
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupCurrentMemberAssignmentValue(v1, v2, v3, a5, a12)
 

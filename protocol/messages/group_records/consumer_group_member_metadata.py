@@ -115,7 +115,7 @@ def decode_consumer_group_member_metadata_key_v0(b: bytes, p: int, end: int) -> 
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupMemberMetadataKey(s2, s4)
 
@@ -250,7 +250,7 @@ def decode_consumer_group_member_metadata_value_v0(b: bytes, p: int, end: int) -
     else:
         p += 1
         g19 = ClassicMemberMetadata()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupMemberMetadataValue(s2, s4, s6, s8, a10, s14, v15, s17, g19)
 

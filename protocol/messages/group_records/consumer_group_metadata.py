@@ -44,7 +44,7 @@ def decode_consumer_group_metadata_key_v0(b: bytes, p: int, end: int) -> Consume
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupMetadataKey(s2)
 
@@ -80,7 +80,7 @@ def decode_consumer_group_metadata_value_v0(b: bytes, p: int, end: int) -> Consu
     else:
         p += 1
         g3 = 0
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupMetadataValue(v1, g3)
 

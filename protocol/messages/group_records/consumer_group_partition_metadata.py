@@ -72,7 +72,7 @@ def decode_consumer_group_partition_metadata_key_v0(b: bytes, p: int, end: int) 
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupPartitionMetadataKey(s2)
 
@@ -156,7 +156,7 @@ def decode_consumer_group_partition_metadata_value_v0(b: bytes, p: int, end: int
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupPartitionMetadataValue(a2)
 

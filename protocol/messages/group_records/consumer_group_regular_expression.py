@@ -53,7 +53,7 @@ def decode_consumer_group_regular_expression_key_v0(b: bytes, p: int, end: int) 
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupRegularExpressionKey(s2, s4)
 
@@ -97,7 +97,7 @@ def decode_consumer_group_regular_expression_value_v0(b: bytes, p: int, end: int
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConsumerGroupRegularExpressionValue(a2, v5, v6)
 

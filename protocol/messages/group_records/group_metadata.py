@@ -110,7 +110,7 @@ def decode_group_metadata_key_v0(b: bytes, p: int, end: int) -> GroupMetadataKey
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return GroupMetadataKey(s2)
 
@@ -205,7 +205,7 @@ def decode_group_metadata_value_v0(b: bytes, p: int, end: int) -> GroupMetadataV
             else:
                 refuse()
             a9.append(MemberMetadata(s11, None, s13, s15, -1, v16, s18, s20))
-    if p != end:
+    if p > end:
         refuse()
     return GroupMetadataValue(s2, v3, s5, s7, -1, a9)
 
@@ -287,7 +287,7 @@ def decode_group_metadata_value_v1(b: bytes, p: int, end: int) -> GroupMetadataV
             else:
                 refuse()
             a9.append(MemberMetadata(s11, None, s13, s15, v16, v17, s19, s21))
-    if p != end:
+    if p > end:
         refuse()
     return GroupMetadataValue(s2, v3, s5, s7, -1, a9)
 
@@ -369,7 +369,7 @@ def decode_group_metadata_value_v2(b: bytes, p: int, end: int) -> GroupMetadataV
             else:
                 refuse()
             a10.append(MemberMetadata(s12, None, s14, s16, v17, v18, s20, s22))
-    if p != end:
+    if p > end:
         refuse()
     return GroupMetadataValue(s2, v3, s5, s7, v8, a10)
 
@@ -461,7 +461,7 @@ def decode_group_metadata_value_v3(b: bytes, p: int, end: int) -> GroupMetadataV
             else:
                 refuse()
             a10.append(MemberMetadata(s12, s14, s16, s18, v19, v20, s22, s24))
-    if p != end:
+    if p > end:
         refuse()
     return GroupMetadataValue(s2, v3, s5, s7, v8, a10)
 
@@ -555,7 +555,7 @@ def decode_group_metadata_value_v4(b: bytes, p: int, end: int) -> GroupMetadataV
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return GroupMetadataValue(s2, v3, s5, s7, v8, a10)
 

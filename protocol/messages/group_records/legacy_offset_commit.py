@@ -59,7 +59,7 @@ def decode_legacy_offset_commit_key_v0(b: bytes, p: int, end: int) -> LegacyOffs
         refuse()
     (v5,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return LegacyOffsetCommitKey(s2, s4, v5)
 
@@ -89,7 +89,7 @@ def decode_legacy_offset_commit_value_v0(b: bytes, p: int, end: int) -> LegacyOf
         refuse()
     (v4,) = _get_q(b, p)
     p += 8
-    if p != end:
+    if p > end:
         refuse()
     return LegacyOffsetCommitValue(v1, s3, v4)
 

@@ -78,7 +78,7 @@ def decode_offset_commit_key_v0(b: bytes, p: int, end: int) -> OffsetCommitKey:
         refuse()
     (v5,) = _get_i(b, p)
     p += 4
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitKey(s2, s4, v5)
 
@@ -108,7 +108,7 @@ def decode_offset_commit_value_v0(b: bytes, p: int, end: int) -> OffsetCommitVal
         refuse()
     (v4,) = _get_q(b, p)
     p += 8
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitValue(v1, -1, s3, v4, -1, ZERO_UUID)
 
@@ -124,7 +124,7 @@ def decode_offset_commit_value_v1(b: bytes, p: int, end: int) -> OffsetCommitVal
         refuse()
     v4, v5 = _get_qq(b, p)
     p += 16
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitValue(v1, -1, s3, v4, v5, ZERO_UUID)
 
@@ -140,7 +140,7 @@ def decode_offset_commit_value_v3(b: bytes, p: int, end: int) -> OffsetCommitVal
         refuse()
     (v5,) = _get_q(b, p)
     p += 8
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitValue(v1, v2, s4, v5, -1, ZERO_UUID)
 
@@ -172,7 +172,7 @@ def decode_offset_commit_value_v4(b: bytes, p: int, end: int) -> OffsetCommitVal
     else:
         p += 1
         g7 = ZERO_UUID
-    if p != end:
+    if p > end:
         refuse()
     return OffsetCommitValue(v1, v2, s4, v5, -1, g7)
 

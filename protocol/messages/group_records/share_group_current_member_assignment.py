@@ -72,7 +72,7 @@ def decode_share_group_current_member_assignment_key_v0(b: bytes, p: int, end: i
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupCurrentMemberAssignmentKey(s2, s4)
 
@@ -126,7 +126,7 @@ def decode_share_group_current_member_assignment_value_v0(b: bytes, p: int, end:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupCurrentMemberAssignmentValue(v1, v2, v3, a5)
 

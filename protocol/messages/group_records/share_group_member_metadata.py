@@ -58,7 +58,7 @@ def decode_share_group_member_metadata_key_v0(b: bytes, p: int, end: int) -> Sha
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupMemberMetadataKey(s2, s4)
 
@@ -121,7 +121,7 @@ def decode_share_group_member_metadata_value_v0(b: bytes, p: int, end: int) -> S
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupMemberMetadataValue(s2, s4, s6, a8)
 

@@ -42,7 +42,7 @@ def decode_share_group_metadata_key_v0(b: bytes, p: int, end: int) -> ShareGroup
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupMetadataKey(s2)
 
@@ -67,7 +67,7 @@ def decode_share_group_metadata_value_v0(b: bytes, p: int, end: int) -> ShareGro
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupMetadataValue(v1, v2)
 

@@ -70,7 +70,7 @@ def decode_share_group_state_partition_metadata_key_v0(b: bytes, p: int, end: in
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupStatePartitionMetadataKey(s2)
 
@@ -187,7 +187,7 @@ def decode_share_group_state_partition_metadata_value_v0(b: bytes, p: int, end: 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupStatePartitionMetadataValue(a2, a9, a16)
 

@@ -61,7 +61,7 @@ def decode_share_group_target_assignment_member_key_v0(b: bytes, p: int, end: in
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupTargetAssignmentMemberKey(s2, s4)
 
@@ -113,7 +113,7 @@ def decode_share_group_target_assignment_member_value_v0(b: bytes, p: int, end: 
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupTargetAssignmentMemberValue(a2)
 

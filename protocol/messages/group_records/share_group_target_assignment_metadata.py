@@ -44,7 +44,7 @@ def decode_share_group_target_assignment_metadata_key_v0(b: bytes, p: int, end: 
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupTargetAssignmentMetadataKey(s2)
 
@@ -80,7 +80,7 @@ def decode_share_group_target_assignment_metadata_value_v0(b: bytes, p: int, end
     else:
         p += 1
         g3 = 0
-    if p != end:
+    if p > end:
         refuse()
     return ShareGroupTargetAssignmentMetadataValue(v1, g3)
 

@@ -108,7 +108,7 @@ def decode_streams_group_current_member_assignment_key_v0(b: bytes, p: int, end:
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupCurrentMemberAssignmentKey(s2, s4)
 
@@ -364,7 +364,7 @@ def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, en
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupCurrentMemberAssignmentValue(v1, v2, v3, a5, a13, a21, a29, a37, a45)
 

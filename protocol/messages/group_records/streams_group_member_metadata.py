@@ -104,7 +104,7 @@ def decode_streams_group_member_metadata_key_v0(b: bytes, p: int, end: int) -> S
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupMemberMetadataKey(s2, s4)
 
@@ -212,7 +212,7 @@ def decode_streams_group_member_metadata_value_v0(b: bytes, p: int, end: int) ->
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupMemberMetadataValue(s2, s4, s6, s8, v9, v10, s12, o14, a19)
 

@@ -63,7 +63,7 @@ def decode_streams_group_metadata_key_v0(b: bytes, p: int, end: int) -> StreamsG
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupMetadataKey(s2)
 
@@ -141,7 +141,7 @@ def decode_streams_group_metadata_value_v0(b: bytes, p: int, end: int) -> Stream
         p += 1
         g4 = -1
         g5 = ()
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupMetadataValue(v1, v2, g4, g5)
 

@@ -66,7 +66,7 @@ def decode_streams_group_target_assignment_member_key_v0(b: bytes, p: int, end: 
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupTargetAssignmentMemberKey(s2, s4)
 
@@ -189,7 +189,7 @@ def decode_streams_group_target_assignment_member_value_v0(b: bytes, p: int, end
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupTargetAssignmentMemberValue(a2, a8, a14)
 

@@ -121,7 +121,7 @@ def decode_streams_group_topology_key_v0(b: bytes, p: int, end: int) -> StreamsG
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupTopologyKey(s2)
 
@@ -376,7 +376,7 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return StreamsGroupTopologyValue(v1, a3)
 

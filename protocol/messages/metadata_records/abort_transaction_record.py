@@ -37,7 +37,7 @@ def decode_abort_transaction_record_v0(b: bytes, p: int, end: int) -> AbortTrans
     else:
         p += 1
         g2 = None
-    if p != end:
+    if p > end:
         refuse()
     return AbortTransactionRecord(g2)
 

@@ -83,7 +83,7 @@ def decode_access_control_entry_record_v0(b: bytes, p: int, end: int) -> AccessC
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return AccessControlEntryRecord(v1, v2, s4, v5, s7, s9, v10, v11)
 

@@ -37,7 +37,7 @@ def decode_begin_transaction_record_v0(b: bytes, p: int, end: int) -> BeginTrans
     else:
         p += 1
         g2 = None
-    if p != end:
+    if p > end:
         refuse()
     return BeginTransactionRecord(g2)
 

@@ -57,7 +57,7 @@ def decode_broker_registration_change_record_v0(b: bytes, p: int, end: int) -> B
     else:
         p += 1
         g4 = 0
-    if p != end:
+    if p > end:
         refuse()
     return BrokerRegistrationChangeRecord(v1, v2, g4, 0, (), None)
 
@@ -82,7 +82,7 @@ def decode_broker_registration_change_record_v1(b: bytes, p: int, end: int) -> B
         p += 1
         g4 = 0
         g5 = 0
-    if p != end:
+    if p > end:
         refuse()
     return BrokerRegistrationChangeRecord(v1, v2, g4, g5, (), None)
 
@@ -120,7 +120,7 @@ def decode_broker_registration_change_record_v2(b: bytes, p: int, end: int) -> B
         g4 = 0
         g5 = 0
         g6 = ()
-    if p != end:
+    if p > end:
         refuse()
     return BrokerRegistrationChangeRecord(v1, v2, g4, g5, g6, None)
 
@@ -164,7 +164,7 @@ def decode_broker_registration_change_record_v3(b: bytes, p: int, end: int) -> B
         g5 = 0
         g6 = ()
         g7 = None
-    if p != end:
+    if p > end:
         refuse()
     return BrokerRegistrationChangeRecord(v1, v2, g4, g5, g6, g7)
 

@@ -28,7 +28,7 @@ def decode_clear_elr_record_v0(b: bytes, p: int, end: int) -> ClearElrRecord:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ClearElrRecord(s2)
 

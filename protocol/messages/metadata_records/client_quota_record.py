@@ -84,7 +84,7 @@ def decode_client_quota_record_v0(b: bytes, p: int, end: int) -> ClientQuotaReco
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ClientQuotaRecord(a2, s8, v9, v10)
 

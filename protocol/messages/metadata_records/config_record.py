@@ -52,7 +52,7 @@ def decode_config_record_v0(b: bytes, p: int, end: int) -> ConfigRecord:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ConfigRecord(v1, s3, s5, s7)
 

@@ -91,7 +91,7 @@ def decode_delegation_token_record_v0(b: bytes, p: int, end: int) -> DelegationT
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return DelegationTokenRecord(s2, s4, a6, v9, v10, v11, s13)
 

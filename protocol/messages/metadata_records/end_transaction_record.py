@@ -21,7 +21,7 @@ def decode_end_transaction_record_v0(b: bytes, p: int, end: int) -> EndTransacti
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return EndTransactionRecord()
 

@@ -36,7 +36,7 @@ def decode_feature_level_record_v0(b: bytes, p: int, end: int) -> FeatureLevelRe
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return FeatureLevelRecord(s2, v3)
 

@@ -21,7 +21,7 @@ def decode_no_op_record_v0(b: bytes, p: int, end: int) -> NoOpRecord:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return NoOpRecord()
 

@@ -180,7 +180,7 @@ def decode_partition_change_record_v0(b: bytes, p: int, end: int) -> PartitionCh
         g7 = None
         g8 = None
         g9 = -1
-    if p != end:
+    if p > end:
         refuse()
     return PartitionChangeRecord(v1, v2, g4, g5, g6, g7, g8, g9, None, None, None)
 
@@ -230,7 +230,7 @@ def decode_partition_change_record_v1(b: bytes, p: int, end: int) -> PartitionCh
         g8 = None
         g9 = -1
         g10 = None
-    if p != end:
+    if p > end:
         refuse()
     return PartitionChangeRecord(v1, v2, g4, g5, g6, g7, g8, g9, g10, None, None)
 
@@ -300,7 +300,7 @@ def decode_partition_change_record_v2(b: bytes, p: int, end: int) -> PartitionCh
         g10 = None
         g11 = None
         g12 = None
-    if p != end:
+    if p > end:
         refuse()
     return PartitionChangeRecord(v1, v2, g4, g5, g6, g7, g8, g9, g12, g10, g11)
 

@@ -133,7 +133,7 @@ def decode_partition_record_v0(b: bytes, p: int, end: int) -> PartitionRecord:
     else:
         p += 1
         g15 = 0
-    if p != end:
+    if p > end:
         refuse()
     return PartitionRecord(v1, v2, a4, a6, a8, a10, v11, g15, v12, v13, (), None, None)
 
@@ -206,7 +206,7 @@ def decode_partition_record_v1(b: bytes, p: int, end: int) -> PartitionRecord:
     else:
         p += 1
         g18 = 0
-    if p != end:
+    if p > end:
         refuse()
     return PartitionRecord(v1, v2, a4, a6, a8, a10, v11, g18, v12, v13, a15, None, None)
 
@@ -323,7 +323,7 @@ def decode_partition_record_v2(b: bytes, p: int, end: int) -> PartitionRecord:
         g18 = 0
         g19 = None
         g20 = None
-    if p != end:
+    if p > end:
         refuse()
     return PartitionRecord(v1, v2, a4, a6, a8, a10, v11, g18, v12, v13, a15, g19, g20)
 

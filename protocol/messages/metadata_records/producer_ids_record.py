@@ -30,7 +30,7 @@ def decode_producer_ids_record_v0(b: bytes, p: int, end: int) -> ProducerIdsReco
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ProducerIdsRecord(v1, v2, v3)
 

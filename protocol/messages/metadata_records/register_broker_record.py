@@ -176,7 +176,7 @@ def decode_register_broker_record_v0(b: bytes, p: int, end: int) -> RegisterBrok
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RegisterBrokerRecord(v1, False, v2, v3, a5, a13, s19, v20, False, (), None)
 
@@ -252,7 +252,7 @@ def decode_register_broker_record_v1(b: bytes, p: int, end: int) -> RegisterBrok
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RegisterBrokerRecord(v1, False, v2, v3, a5, a13, s19, v20, v21, (), None)
 
@@ -328,7 +328,7 @@ def decode_register_broker_record_v2(b: bytes, p: int, end: int) -> RegisterBrok
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RegisterBrokerRecord(v1, v2, v3, v4, a6, a14, s20, v21, v22, (), None)
 
@@ -426,7 +426,7 @@ def decode_register_broker_record_v3(b: bytes, p: int, end: int) -> RegisterBrok
     else:
         p += 1
         g24 = ()
-    if p != end:
+    if p > end:
         refuse()
     return RegisterBrokerRecord(v1, v2, v3, v4, a6, a14, s20, v21, v22, g24, None)
 
@@ -530,7 +530,7 @@ def decode_register_broker_record_v4(b: bytes, p: int, end: int) -> RegisterBrok
         p += 1
         g24 = ()
         g25 = None
-    if p != end:
+    if p > end:
         refuse()
     return RegisterBrokerRecord(v1, v2, v3, v4, a6, a14, s20, v21, v22, g24, g25)
 

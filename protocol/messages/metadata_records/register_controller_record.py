@@ -122,7 +122,7 @@ def decode_register_controller_record_v0(b: bytes, p: int, end: int) -> Register
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RegisterControllerRecord(v1, v2, v3, a5, a13)
 

@@ -28,7 +28,7 @@ def decode_remove_delegation_token_record_v0(b: bytes, p: int, end: int) -> Remo
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RemoveDelegationTokenRecord(s2)
 

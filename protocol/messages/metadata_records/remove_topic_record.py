@@ -28,7 +28,7 @@ def decode_remove_topic_record_v0(b: bytes, p: int, end: int) -> RemoveTopicReco
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RemoveTopicRecord(v1)
 

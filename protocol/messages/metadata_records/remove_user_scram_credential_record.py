@@ -36,7 +36,7 @@ def decode_remove_user_scram_credential_record_v0(b: bytes, p: int, end: int) ->
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return RemoveUserScramCredentialRecord(s2, v3)
 

@@ -36,7 +36,7 @@ def decode_topic_record_v0(b: bytes, p: int, end: int) -> TopicRecord:
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return TopicRecord(s2, v3)
 

@@ -29,7 +29,7 @@ def decode_unfence_broker_record_v0(b: bytes, p: int, end: int) -> UnfenceBroker
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UnfenceBrokerRecord(v1, v2)
 

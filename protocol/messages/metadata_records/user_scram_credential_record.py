@@ -73,7 +73,7 @@ def decode_user_scram_credential_record_v0(b: bytes, p: int, end: int) -> UserSc
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return UserScramCredentialRecord(s2, v3, s5, s7, s9, v10)
 

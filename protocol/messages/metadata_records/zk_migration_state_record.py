@@ -28,7 +28,7 @@ def decode_zk_migration_state_record_v0(b: bytes, p: int, end: int) -> ZkMigrati
         p = skip_tags(b, p, end)
     else:
         p += 1
-    if p != end:
+    if p > end:
         refuse()
     return ZkMigrationStateRecord(v1)
 

@@ -96,7 +96,7 @@ def decode_share_snapshot_key_v0(b: bytes, p: int, end: int) -> ShareSnapshotKey
         refuse()
     v3, v4 = _get_ui(b, p)
     p += 20
-    if p != end:
+    if p > end:
         refuse()
     return ShareSnapshotKey(s2, v3, v4)
 
@@ -149,7 +149,7 @@ def decode_share_snapshot_value_v0(b: bytes, p: int, end: int) -> ShareSnapshotV
     else:
         p += 1
         g14 = -1
-    if p != end:
+    if p > end:
         refuse()
     return ShareSnapshotValue(v1, v2, v3, v4, g14, v5, v6, a8)
 

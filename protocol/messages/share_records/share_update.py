@@ -81,7 +81,7 @@ def decode_share_update_key_v0(b: bytes, p: int, end: int) -> ShareUpdateKey:
         refuse()
     v3, v4 = _get_ui(b, p)
     p += 20
-    if p != end:
+    if p > end:
         refuse()
     return ShareUpdateKey(s2, v3, v4)
 
@@ -134,7 +134,7 @@ def decode_share_update_value_v0(b: bytes, p: int, end: int) -> ShareUpdateValue
     else:
         p += 1
         g11 = -1
-    if p != end:
+    if p > end:
         refuse()
     return ShareUpdateValue(v1, v2, v3, g11, a5)
 

@@ -107,7 +107,7 @@ def decode_transaction_log_key_v0(b: bytes, p: int, end: int) -> TransactionLogK
         p = e
     else:
         refuse()
-    if p != end:
+    if p > end:
         refuse()
     return TransactionLogKey(s2)
 
@@ -156,7 +156,7 @@ def decode_transaction_log_value_v0(b: bytes, p: int, end: int) -> TransactionLo
             items7.append(PartitionsSchema(s9, a11))
     v12, v13 = _get_qq(b, p)
     p += 16
-    if p != end:
+    if p > end:
         refuse()
     return TransactionLogValue(v1, -1, -1, v2, -1, v3, v4, a6, v12, v13, 0)
 
@@ -251,7 +251,7 @@ def decode_transaction_log_value_v1(b: bytes, p: int, end: int) -> TransactionLo
         g16 = -1
         g17 = 0
         g18 = -1
-    if p != end:
+    if p > end:
         refuse()
     return TransactionLogValue(v1, g15, g16, v2, g18, v3, v4, a6, v12, v13, g17)
 
