@@ -1,0 +1,65 @@
+"""ApiVersions (key 18): what this node serves. The first request of nearly every connection."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.registry import SERVED
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from muster.protocol.shapes import capabilities
+
+API_VERSIONS: Final = 18
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""Kafka's ApiVersionsRequest: what a client's name and version must look like (KIP-511)."""
+
+_FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
+    # name, least and greatest level this node knows, level in force (0: none). Those of what is not served stay at 0:
+    # clients take group.version 1 for KIP-848 groups and transaction.version 2 for KIP-890.
+    ("eligible.leader.replicas.version", 0, 0, 0),
+    ("group.version", 0, 0, 0),
+    ("kraft.version", 0, 1, 0),
+    ("metadata.version", 7, 30, 30),
+    ("share.version", 0, 0, 0),
+    ("streams.version", 0, 0, 0),
+    ("transaction.version", 0, 0, 0),
+)
+
+
+def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
+    """The table of `registry`, with Kafka's features; INVALID_REQUEST for a client whose name or version is none."""
+    if capabilities.api_versions_names_software(context.api_version):
+        name, version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            respond(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST))
+            return
+        context.channel.software_name = name
+        context.channel.software_version = version
+    features = _FEATURES
+    if not capabilities.api_versions_shows_features_from_zero(context.api_version):
+        features = tuple(row for row in _FEATURES if row[1] > 0)
+    respond(
+        ApiVersionsResponse(
+            api_keys=[ApiVersion(api.key, api.min_version, api.max_version) for api in SERVED.values()],
+            supported_features=[SupportedFeatureKey(name, low, high) for name, low, high, _ in features],
+            finalized_features_epoch=node.topics.image.version,
+            finalized_features=[FinalizedFeatureKey(name, now, now) for name, _, _, now in _FEATURES if now > 0],
+        )
+    )
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """The answer to an ApiVersions request of a version nobody knows: to be sent as version 0 (KIP-511)."""
+    own = SERVED[API_VERSIONS]
+    row = ApiVersion(own.key, own.min_version, own.max_version)
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])

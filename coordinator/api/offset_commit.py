@@ -1,0 +1,104 @@
+"""OffsetCommit (key 8): positions of a group, for the partitions that exist.
+
+Topics and partitions that are not there are refused here, row by row, by the image of the topics; the rest goes to the
+shard of the group. When nothing is left the group is not asked, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.groups.image import TopicImage, TopicsImage
+from muster.coordinator.groups.interface import Command
+from muster.coordinator.refusals import refuse
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID, Message
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
+    """Write the positions to the log of the group's shard, then answer; each partition has its own error."""
+    if not authorize(context, Operation.READ, Resource(GROUP, request.group_id)):
+        respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
+    known, refused = _sort_out(context, node.topics.image, request.topics)
+    if refused:
+        if not known:
+            respond(OffsetCommitResponse(topics=refused))
+            return
+        respond = _merging(refused, respond)
+    request.topics = known
+    node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
+
+
+def _sort_out(
+    context: RequestContext, image: TopicsImage, topics: Sequence[OffsetCommitRequestTopic]
+) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
+    """The rows that exist, with name and id of their topic, and the refused ones with their errors."""
+    known: list[OffsetCommitRequestTopic] = []
+    refused: list[OffsetCommitResponseTopic] = []
+    for topic in topics:
+        found = _find(context, image, topic)
+        if type(found) is int:
+            refused.append(_refuse(topic, topic.partitions, found))
+            continue
+        assert isinstance(found, TopicImage)
+        good = [row for row in topic.partitions if 0 <= row.partition_index < found.partitions]
+        topic.name, topic.topic_id = found.name, found.topic_id
+        if len(good) < len(topic.partitions):
+            bad = [row for row in topic.partitions if not 0 <= row.partition_index < found.partitions]
+            refused.append(_refuse(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic.partitions = good
+        if good:
+            known.append(topic)
+    return known, refused
+
+
+def _find(context: RequestContext, image: TopicsImage, topic: OffsetCommitRequestTopic) -> TopicImage | int:
+    """The topic, by name or (v10) by id; or the error of all its rows."""
+    if topic.topic_id != ZERO_UUID:
+        by_id = image.by_id.get(topic.topic_id)
+        if by_id is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        found, name = by_id, by_id.name
+    else:
+        name = topic.name
+        by_name = image.by_name.get(name)
+        if by_name is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID
+        found = by_name
+    return found if authorize(context, Operation.READ, Resource(TOPIC, name)) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _refuse(
+    topic: OffsetCommitRequestTopic, rows: Sequence[OffsetCommitRequestPartition], error_code: int
+) -> OffsetCommitResponseTopic:
+    failed = [OffsetCommitResponsePartition(row.partition_index, error_code) for row in rows]
+    return OffsetCommitResponseTopic(topic.name, topic.topic_id, failed)
+
+
+def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Respond:
+    """Puts the refused rows before the coordinator's; one row per topic, as Kafka's OffsetCommitResponse.Builder."""
+
+    def merge(response: Message | None) -> None:
+        assert isinstance(response, OffsetCommitResponse)
+        merged = {(topic.name, topic.topic_id): topic for topic in refused}
+        for topic in response.topics:
+            present = merged.get((topic.name, topic.topic_id))
+            if present is None:
+                merged[topic.name, topic.topic_id] = topic
+            else:
+                present.partitions = [*present.partitions, *topic.partitions]
+        response.topics = list(merged.values())
+        respond(response)
+
+    return merge

@@ -1,0 +1,38 @@
+"""Socket addresses as Kafka writes them. Knows only the tuples that sockets give."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+_MAPPED = "::ffff:"
+
+
+def plain_host(host: str) -> str:
+    """The numeric address without a scope; an IPv4 one that came through an IPv6 socket is an IPv4 address again."""
+    if ":" not in host:
+        return host
+    host = host.partition("%")[0]
+    if host.startswith(_MAPPED) and "." in host:
+        return host[len(_MAPPED) :]
+    return host
+
+
+def host_and_port(address: Any) -> tuple[str, int]:
+    """Of getpeername() or getsockname(), whatever the family; ("", 0) when the socket has no such address any more."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        return plain_host(address[0]), address[1]
+    return "", 0
+
+
+def client_host(host: str) -> str:
+    """Kafka's clientHost: Java's text of an address without a name ("/127.0.0.1", "/0:0:0:0:0:0:0:1")."""
+    if ":" not in host:
+        return "/" + host
+    packed = socket.inet_pton(socket.AF_INET6, host)
+    return "/" + ":".join(f"{packed[i] << 8 | packed[i + 1]:x}" for i in range(0, 16, 2))
+
+
+def with_port(host: str, port: int) -> str:
+    """HOST:PORT for people; an IPv6 host stands in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,286 @@
+"""One connection: frames in, one request after the other, answers out in that order, back-pressure both ways.
+
+Knows frames, sizes and order; what is in a frame is the business of `Requests` (api.dispatch). As on Kafka, the next
+request of a connection is not looked at before the last one is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+
+from muster.coordinator.api.context import Channel
+from muster.coordinator.api.refused import Refused
+from muster.coordinator.net.limits import Limits
+from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
+
+log = structlog.get_logger("muster.net")
+
+INPUT_HIGH_BYTES: Final = 64 * 1024
+"""Reading pauses when this much waits behind a parked request."""
+OUTPUT_HIGH_BYTES: Final = 256 * 1024
+"""No further request is looked at while this much of earlier answers is unsent."""
+
+Answer = bytes | Sequence[bytes | memoryview]
+"""A whole frame: in one piece, or in parts that are sent without joining them."""
+
+
+class Requests(Protocol):
+    """The other side of a connection: what its frames mean."""
+
+    def handle(self, data: bytes, start: int, end: int) -> None:
+        """Take on the request in data[start:end]; `Connection.answer` is called for it once, now or later.
+
+        Raises `Refused` when the frame is no request that can be answered.
+        """
+
+    def closed(self) -> None:
+        """The connection has ended: whatever is parked for it is owed no longer."""
+
+
+class Connection(asyncio.Protocol):
+    """See the module. `open_requests(channel, connection)` makes the other side when the connection is made."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        max_request_bytes: int,
+        open_channel: Callable[[Any], Channel],
+        open_requests: Callable[[Channel, Connection], Requests],
+        on_made: Callable[[Any], None] | None = None,
+    ) -> None:
+        """`open_channel(transport)`: who is at the other end; `on_made(transport)`: socket options."""
+        self.host = ""
+        self.last_tick = 0
+        self.waits_for_us = False
+        self._limits = limits
+        self._open_channel = open_channel
+        self._open_requests = open_requests
+        self._on_made = on_made
+        self._splitter = FrameSplitter(max_request_bytes)
+        self._frames: deque[Frame] = deque()
+        self._frames_bytes = 0
+        self._granted = 0
+        self._starved = False
+        self._out: list[bytes | memoryview] = []
+        self._out_bytes = 0
+        self._pumping = False
+        self._reading = True
+        self._writing = True
+        self._open = False
+        self._closing = False
+        self._call_soon = asyncio.get_running_loop().call_soon
+        self._transport: Any = None
+        self._requests: Any = None
+
+    # ---- the transport's calls ----
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or close it at once when there are too many."""
+        self._transport = transport
+        self.channel = channel = self._open_channel(transport)
+        self.host = channel.host[1:]
+        refusal = self._limits.refusal(self.host)
+        if refusal is not None:
+            log.warning("refused a connection", peer=channel.peer, why=refusal)
+            self._transport.abort()
+            return
+        self._limits.enter(self)
+        self._open = True
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
+        if self._on_made is not None:
+            self._on_made(transport)
+        self._requests = self._open_requests(channel, self)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle what is whole, keep the rest."""
+        self.last_tick = self._limits.tick
+        if self._closing:
+            return
+        if not self.waits_for_us and not self._frames and self._writing and not self._splitter.buffered:
+            size = len(data)
+            if size >= 4 and int.from_bytes(data[:4], "big") == size - 4:
+                # nearly always: one chunk, one request
+                self._pumping = True
+                self._handle(data, 4, size)
+                self._pumping = False
+                self._flush()
+                return
+        try:
+            frames = self._splitter.feed(data)
+        except InvalidFrameSize as error:
+            # requests that came before it are still answered as far as they can be at once
+            self._take(error.frames)
+            self._pump()
+            self._refuse(Refused(str(error)))
+            return
+        self._take(frames)
+        if self._limits.bounded:
+            self._account()
+        self._pump()
+
+    def eof_received(self) -> bool:
+        """The peer has gone (no client of Kafka closes one direction only): what is parked is dropped, as by Kafka."""
+        self._closing = True
+        return False  # the transport sends what was written, then closes
+
+    def pause_writing(self) -> None:
+        """The peer reads too slowly: its further requests wait."""
+        self._writing = False
+        self._pause_or_resume()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self.last_tick = self._limits.tick
+        self._writing = True
+        self._pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
+        """Both directions have ended."""
+        self._closing = True
+        self.waits_for_us = False
+        self._frames.clear()
+        self._out.clear()
+        if self._granted:
+            self._limits.give_memory(self._granted)
+            self._granted = 0
+        self._limits.leave(self)
+        if self._open:
+            self._open = False
+            self._requests.closed()
+            self.channel.close()
+
+    # ---- the limits' calls ----
+
+    def close_idle(self) -> None:
+        """Silent for connections.max.idle.ms."""
+        log.debug("closed an idle connection", peer=self.channel.peer)
+        self._abort()
+
+    def memory_granted(self) -> None:
+        """There may be room for the unfinished request now."""
+        self._starved = False
+        if not self._closing:
+            self._account()
+            self._pause_or_resume()
+
+    # ---- the requests' calls ----
+
+    def answer(self, answer: Answer | None) -> None:
+        """The answer to the request at hand (None: none is owed). The next request may come."""
+        self.waits_for_us = False
+        if self._closing:
+            return
+        if answer is not None:
+            if type(answer) is bytes:
+                self._out.append(answer)
+                self._out_bytes += len(answer)
+            else:
+                for part in answer:
+                    self._out.append(part)  # type: ignore[arg-type]  # a Sequence of parts, not bytes
+                    self._out_bytes += len(part)  # type: ignore[arg-type]  # as above
+        if not self._pumping:
+            self.last_tick = self._limits.tick
+            self._flush()
+            if self._frames:
+                # not from here: one parked answer could lead to the next request, that to other answers, without end
+                self._call_soon(self._pump)
+
+    def fail(self, refused: Refused) -> None:
+        """The request at hand cannot be answered, and so the connection cannot go on."""
+        self._refuse(refused)
+
+    def close(self) -> None:
+        """Send what is ready, then end."""
+        if not self._closing:
+            self._closing = True
+            if self._out:
+                self._write_out()
+            self._transport.close()
+
+    def abort(self) -> None:
+        """End now; what is unsent is lost."""
+        self._abort()
+
+    # ---- inside ----
+
+    def _take(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            self._frames.append(frame)
+            self._frames_bytes += frame[2] - frame[1]
+
+    def _pump(self) -> None:
+        """Handle the waiting requests until one is parked or too much is unsent, then write all that is ready."""
+        if self._pumping:
+            return
+        self._pumping = True
+        frames = self._frames
+        while frames and self._writing and not self.waits_for_us and not self._closing:
+            data, start, end = frames.popleft()
+            self._frames_bytes -= end - start
+            self._handle(data, start, end)
+            if self._out_bytes > OUTPUT_HIGH_BYTES:
+                self._write_out()
+        self._pumping = False
+        self._flush()
+
+    def _handle(self, data: bytes, start: int, end: int) -> None:
+        self.waits_for_us = True
+        try:
+            self._requests.handle(data, start, end)
+        except Refused as refused:
+            self._refuse(refused)
+
+    def _flush(self) -> None:
+        if self._out and not self._closing:
+            self._write_out()
+        if not self._reading or self.waits_for_us or not self._writing:
+            self._pause_or_resume()
+
+    def _write_out(self) -> None:
+        out = self._out
+        if len(out) == 1:
+            self._transport.write(out[0])
+        else:
+            self._transport.writelines(out)
+        self._out = []
+        self._out_bytes = 0
+
+    def _pause_or_resume(self) -> None:
+        if self._closing:
+            return
+        held_up = self.waits_for_us or not self._writing
+        full = self._frames_bytes + self._splitter.buffered >= INPUT_HIGH_BYTES
+        reading = not (self._starved or (held_up and full))
+        if reading != self._reading:
+            self._reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _account(self) -> None:
+        """queued.max.request.bytes: ask for the memory of the unfinished request, pay back that of the finished one."""
+        wanted = self._splitter.awaited
+        if self._granted and self._granted != wanted:
+            given, self._granted = self._granted, 0
+            self._limits.give_memory(given)
+        if wanted and not self._granted and not self._starved:
+            if self._limits.take_memory(self, wanted):
+                self._granted = wanted
+            else:
+                self._starved = True
+                self._pause_or_resume()
+
+    def _refuse(self, refused: Refused) -> None:
+        if not self._closing:
+            log.warning("closed a connection", peer=self.channel.peer, why=refused.reason, **refused.facts)
+            self.close()
+
+    def _abort(self) -> None:
+        self._closing = True
+        self._transport.abort()

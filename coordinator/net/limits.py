@@ -1,0 +1,166 @@
+"""What one server grants its connections: how many, how long silent, how many bytes of unfinished requests.
+
+May not read or write a socket: it counts, and tells connections to pause, go on or close.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.net.settings import NetSettings
+
+IDLE_STEPS: Final = 8
+"""The idle time is told in this many ticks, so that a request costs one assignment and no reading of the clock."""
+
+
+class Member(Protocol):
+    """A connection, as the limits know it."""
+
+    host: str
+    """The peer's numeric address."""
+    last_tick: int
+    """`Limits.tick` at the last sign of life."""
+    waits_for_us: bool
+    """A request of it is parked: its silence is ours."""
+
+    def close_idle(self) -> None:
+        """It was silent for `connections.max.idle.ms`."""
+
+    def close(self) -> None:
+        """The server stops: send what is ready, then end."""
+
+    def abort(self) -> None:
+        """The server cannot wait any longer."""
+
+    def memory_granted(self) -> None:
+        """There is room for its unfinished request now."""
+
+
+class Limits:
+    """Kafka's max.connections, max.connections.per.ip, connections.max.idle.ms and queued.max.request.bytes."""
+
+    def __init__(self, settings: NetSettings, clock: Clock, max_files: int | None = None) -> None:
+        """`max_files`: how many connections the process may have open at all, for want of file descriptors.
+
+        Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
+        """
+        self.tick = 0
+        self.max_connections = settings.max_connections
+        if max_files is not None:
+            self.max_connections = min(self.max_connections, max_files)
+        self._per_ip = settings.max_connections_per_ip
+        self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
+        self._clock = clock
+        self._idle_ms = settings.connections_max_idle_ms
+        self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
+        self._timer: Timer | None = None
+        self._members: dict[Member, None] = {}
+        self._by_host: dict[str, int] = {}
+        self._memory = settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else None
+        self._waiting: deque[Member] = deque()
+        self._when_empty: Callable[[], object] | None = None
+        self.bounded = self._memory is not None
+
+    def __len__(self) -> int:
+        """How many connections there are."""
+        return len(self._members)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The connections, oldest first."""
+        return tuple(self._members)
+
+    def refusal(self, host: str) -> str | None:
+        """Why a connection from `host` is not taken; None: it is."""
+        if len(self._members) >= self.max_connections:
+            return f"there are {self.max_connections} connections already (max.connections, open files)"
+        limit = self._overrides.get(host, self._per_ip)
+        if self._by_host.get(host, 0) >= limit:
+            return f"there are {limit} connections from {host} already (max.connections.per.ip)"
+        return None
+
+    def enter(self, member: Member) -> None:
+        """A connection was taken."""
+        self._members[member] = None
+        self._by_host[member.host] = self._by_host.get(member.host, 0) + 1
+        member.last_tick = self.tick
+        if self._timer is None and self._idle_ms >= 0:
+            self._arm()
+
+    def leave(self, member: Member) -> None:
+        """A connection has ended; harmless for one that was never taken."""
+        if member not in self._members:
+            return
+        del self._members[member]
+        left = self._by_host[member.host] - 1
+        if left:
+            self._by_host[member.host] = left
+        else:
+            del self._by_host[member.host]
+        if member in self._waiting:
+            self._waiting.remove(member)
+        if not self._members and self._when_empty is not None:
+            self._when_empty()
+
+    def when_empty(self, callback: Callable[[], object]) -> None:
+        """Call back as soon as there is no connection (at once when there is none)."""
+        self._when_empty = callback
+        if not self._members:
+            callback()
+
+    def stop(self) -> None:
+        """No timer rings from now on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._idle_ms = -1
+
+    def _arm(self) -> None:
+        self._timer = self._clock.call_at(self._clock.now().mono_ms + self._step_ms, self._step)
+
+    def _step(self) -> None:
+        self._timer = None
+        self.tick += 1
+        for member in self.members:
+            # a sign of life in tick t came before the end of that tick
+            silent_ms = (self.tick - member.last_tick - 1) * self._step_ms
+            if silent_ms >= self._idle_ms and not member.waits_for_us:
+                member.close_idle()
+        if self._members and self._idle_ms >= 0 and self._timer is None:
+            self._arm()
+
+    def take_memory(self, member: Member, size: int) -> bool:
+        """Whether a request of `size` bytes may be gathered; if not, `member.memory_granted` says when.
+
+        As Kafka's SimpleMemoryPool: whoever comes while anything is left gets all it needs, so that a request that was
+        begun can always be finished. Each success is paid back with `give_memory`.
+        """
+        if self._memory is None:
+            return True
+        if self._memory <= 0:
+            self._waiting.append(member)
+            return False
+        self._memory -= size
+        return True
+
+    def give_memory(self, size: int) -> None:
+        """A request of `size` bytes has left the memory."""
+        if self._memory is None:
+            return
+        self._memory += size
+        while self._waiting and self._memory > 0:
+            self._waiting.popleft().memory_granted()
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """max.connections.per.ip.overrides ("10.0.0.1:100,::1:5") as limits by address; ValueError names a bad piece."""
+    limits: dict[str, int] = {}
+    for piece in filter(None, (word.strip() for word in text.split(","))):
+        host, colon, count = piece.rpartition(":")
+        if not colon or not host.strip() or not count.strip().isdecimal():
+            raise ValueError(f"max.connections.per.ip.overrides: {piece!r} is not ADDRESS:COUNT, like 10.0.0.1:100")
+        limits[host.strip()] = int(count)
+    return limits

@@ -1,0 +1,110 @@
+"""One listener: a port, and the connections that come in on it. Knows sockets, but nothing of what is said on them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.api.context import Channel, Endpoint
+from muster.coordinator.net.addresses import client_host, host_and_port, with_port
+from muster.coordinator.net.connection import Connection, Requests
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.settings import NetSettings
+
+WILDCARDS: Final = ("", "0.0.0.0", "::", "[::]")
+_SYSTEM_CHOICE: Final = (-1, 102_400)
+
+
+class ListenerAddress(NamedTuple):
+    """Where to listen, and what to tell clients; `advertised_*` None: the local address of each connection."""
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+
+
+class Listener:
+    """Accepts the connections of one address."""
+
+    def __init__(
+        self,
+        address: ListenerAddress,
+        settings: NetSettings,
+        limits: Limits,
+        open_requests: Callable[[Channel, Connection], Requests],
+    ) -> None:
+        """`limits` are shared by all listeners; `open_requests` makes what answers a connection's requests."""
+        self.address = address
+        self._settings = settings
+        self._limits = limits
+        self._open_requests = open_requests
+        self._server: asyncio.Server | None = None
+        self.port = address.port
+
+    async def start(self) -> None:
+        """Bind and accept; `port` is the real one afterwards. Raises OSError naming the address."""
+        bound = _bind(self.address.host, self.address.port)
+        self.port = bound.getsockname()[1]
+        loop = asyncio.get_running_loop()
+        backlog = self._settings.socket_listen_backlog_size
+        self._server = await loop.create_server(self._connection, sock=bound, backlog=backlog)
+
+    def close(self) -> None:
+        """Accept no more; connections that are open stay so."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._limits,
+            self._settings.socket_request_max_bytes,
+            self._channel,
+            self._open_requests,
+            self._set_options,
+        )
+
+    def _channel(self, transport: Any) -> Channel:
+        peer_host, peer_port = host_and_port(transport.get_extra_info("peername"))
+        local_host, local_port = host_and_port(transport.get_extra_info("sockname"))
+        endpoint = Endpoint(
+            self.address.advertised_host or local_host,
+            self.address.advertised_port or local_port,
+        )
+        return Channel(self.address.name, endpoint, with_port(peer_host, peer_port), client_host(peer_host))
+
+    def _set_options(self, transport: Any) -> None:
+        # TCP_NODELAY is set by asyncio and uvloop themselves
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._settings.socket_send_buffer_bytes not in _SYSTEM_CHOICE:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes)
+        if self._settings.socket_receive_buffer_bytes not in _SYSTEM_CHOICE:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.socket_receive_buffer_bytes)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A bound socket; one that takes both families when all addresses are meant."""
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        if host in WILDCARDS and host != "0.0.0.0" and socket.has_dualstack_ipv6():
+            try:
+                return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+            except OSError as error:
+                if error.errno not in _NO_IPV6:
+                    raise
+                host = ""
+        if host in WILDCARDS:
+            return socket.create_server(("", port))
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        where = with_port(host, port)
+        raise OSError(error.errno, f"cannot listen on {where}: {error.strerror or error}") from error
+
+
+_NO_IPV6 = frozenset({97, 99})  # EAFNOSUPPORT, EADDRNOTAVAIL: the kernel has the module but no address

@@ -1,0 +1,150 @@
+"""The answers of a coordinator that does not look: loading, not in office, or unable to write what it decided.
+
+`refuse` makes the answer to a request, `spoil` turns an answer that may not be given into one with an error; both in
+the shape in which Kafka says it (an error of the whole, or on each row). Knows messages only, no group and no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from muster.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from muster.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from muster.protocol.shapes.offset_fetch import failed_group
+
+_APPEND_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_error(error_code: int) -> int:
+    """What a client is told when the append of its records failed so (CoordinatorOperationExceptionHelper)."""
+    return _APPEND_ERRORS.get(error_code, error_code)
+
+
+def _join(request: JoinGroupRequest, code: int) -> Message:
+    code = _or_invalid_group(request.group_id, code)
+    member_id = request.member_id if code == ErrorCode.INVALID_GROUP_ID else ""
+    return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
+
+
+def _sync(request: SyncGroupRequest, code: int) -> Message:
+    # Java's consumer and aiokafka take LOAD_IN_PROGRESS here for fatal; what they were sent before 4.0 they handle
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+    return SyncGroupResponse(error_code=_or_invalid_group(request.group_id, code))
+
+
+def _heartbeat(request: HeartbeatRequest, code: int) -> Message:
+    # a member that only says that it lives need not rejoin because the coordinator has come up
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        code = ErrorCode.NONE
+    return HeartbeatResponse(error_code=_or_invalid_group(request.group_id, code))
+
+
+def _or_invalid_group(group_id: str, code: int) -> int:
+    """Kafka looks at the group id before it asks whether it coordinates the group."""
+    return code if group_id else ErrorCode.INVALID_GROUP_ID
+
+
+def _commit(request: OffsetCommitRequest, code: int) -> Message:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [OffsetCommitResponsePartition(row.partition_index, code) for row in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+_REFUSE: Final[dict[type, Callable[[Any, int], Message]]] = {
+    JoinGroupRequest: _join,
+    SyncGroupRequest: _sync,
+    HeartbeatRequest: _heartbeat,
+    LeaveGroupRequest: lambda r, code: LeaveGroupResponse(error_code=_or_invalid_group(r.group_id, code)),
+    OffsetCommitRequest: _commit,
+    OffsetFetchRequest: lambda r, code: OffsetFetchResponse(groups=[failed_group(group, code) for group in r.groups]),
+    OffsetDeleteRequest: lambda r, code: OffsetDeleteResponse(error_code=_or_invalid_group(r.group_id, code)),
+    DescribeGroupsRequest: lambda r, code: DescribeGroupsResponse(
+        groups=[DescribedGroup(error_code=code, group_id=group_id) for group_id in r.groups]
+    ),
+    ListGroupsRequest: lambda _, code: ListGroupsResponse(error_code=code),
+    DeleteGroupsRequest: lambda r, code: DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id, code) for group_id in r.groups_names]
+    ),
+}
+
+
+def refuse(request: Message, error_code: int) -> Message:
+    """The answer to `request` that says only `error_code`. KeyError for a request that no group is asked."""
+    return _REFUSE[type(request)](request, error_code)
+
+
+def _spoil_commit(response: OffsetCommitResponse, code: int) -> Message:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [
+                    OffsetCommitResponsePartition(row.partition_index, row.error_code or code)
+                    for row in topic.partitions
+                ],
+            )
+            for topic in response.topics
+        ]
+    )
+
+
+_SPOIL: Final[dict[type, Callable[[Any, int], Message]]] = {
+    JoinGroupResponse: lambda r, code: JoinGroupResponse(error_code=code, protocol_name=None, member_id=r.member_id),
+    SyncGroupResponse: lambda _, code: SyncGroupResponse(error_code=code),
+    HeartbeatResponse: lambda _, code: HeartbeatResponse(error_code=code),
+    LeaveGroupResponse: lambda _, code: LeaveGroupResponse(error_code=code),
+    OffsetCommitResponse: _spoil_commit,
+    OffsetFetchResponse: lambda r, code: OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group.group_id, [], code) for group in r.groups]
+    ),
+    OffsetDeleteResponse: lambda _, code: OffsetDeleteResponse(error_code=code),
+    DescribeGroupsResponse: lambda r, code: DescribeGroupsResponse(
+        groups=[DescribedGroup(error_code=code, group_id=group.group_id) for group in r.groups]
+    ),
+    ListGroupsResponse: lambda _, code: ListGroupsResponse(error_code=code),
+    DeleteGroupsResponse: lambda r, code: DeleteGroupsResponse(
+        results=[DeletableGroupResult(row.group_id, row.error_code or code) for row in r.results]
+    ),
+}
+
+
+def spoil(response: Message, error_code: int) -> Message:
+    """`response`, had its records not been written: one with an error already stays, others say `error_code`."""
+    if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
+        return response
+    return _SPOIL[type(response)](response, error_code)

@@ -1,0 +1,281 @@
+"""The composition root: puts the rooms together, starts them in order and stops them in the reverse one.
+
+The only place that knows all rooms. `Server` can be used in a test's own event loop; `run` is the whole process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from muster.coordinator.api.dispatch import Dispatcher
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.node import Node, draw_kafka_uuid
+from muster.coordinator.api.settings import ApiSettings
+from muster.coordinator.clock import Clock, LoopClock
+from muster.coordinator.config import Config
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, MemoryStorage
+from muster.coordinator.log.maintenance import Maintenance
+from muster.coordinator.net.addresses import with_port
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.listener import WILDCARDS, Listener, ListenerAddress
+from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.offsets_log import OffsetsLogCodec
+from muster.coordinator.routing import Routing
+from muster.coordinator.shard import Shard
+from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.settings import TopicSettings
+from muster.coordinator.topics.topics import Topics
+
+log = structlog.get_logger("muster.server")
+
+LOAD_BEFORE_LISTENING_MS: Final = 200
+"""Groups that take longer to load do so while the server listens; their clients are told to come again."""
+CLOSE_MS: Final = 2_000
+"""How long a stop waits for clients to take what is on its way to them."""
+RESERVED_FILES: Final = 256
+"""File descriptors kept back from connections: for logs, listeners and the like."""
+
+
+class Bound(NamedTuple):
+    """One listener that accepts: Kafka's listener name, the host that was asked for, the real port."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class Server:
+    """One node. `start` once, then `stop` once."""
+
+    def __init__(self, config: Config, *, clock: Clock | None = None, intercept: Intercept = NO_INTERCEPT) -> None:
+        """`clock`: None is the machine's; `intercept`: see `api.intercept`."""
+        self.config = config
+        self.intercept = intercept
+        self._given_clock = clock
+        self.clock: Clock
+        self.logs: LogManager
+        self.topics: Topics
+        self.routing: Routing
+        self.node: Node
+        self.bound: list[Bound] = []
+        self._limits: Limits | None = None
+        self._listeners: list[Listener] = []
+        self._maintenance: Maintenance | None = None
+        self._loading: list[Iterator[None]] = []
+        self._stopping = False
+
+    # ---- starting ----
+
+    async def start(self) -> list[Bound]:
+        """Open the data, load the groups, listen. What was opened is closed again when something is in the way.
+
+        Raises OSError (a port or a directory that cannot be had) and the errors of `log.LogManager.open`.
+        """
+        loop = asyncio.get_running_loop()
+        self.clock = self._given_clock or LoopClock(loop)
+        self._open_data()
+        try:
+            self._open_groups()
+            await self._listen()
+        except BaseException:
+            await self.stop()
+            raise
+        unused = self.config.unused()
+        if unused:
+            log.info("these properties mean nothing here yet", properties=", ".join(unused))
+        # what was loaded lives as long as the process: the collector need not walk through it again and again
+        gc.collect()
+        gc.freeze()
+        return self.bound
+
+    def _open_data(self) -> None:
+        config = self.config
+        storage = MemoryStorage() if config.data_dir is None else FileStorage(config.data_dir)
+        self.logs = LogManager(storage, config.settings(LogSettings))
+        identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=draw_kafka_uuid)
+        self._identity = identity
+
+    def _open_groups(self) -> None:
+        config, clock = self.config, self.clock
+        settings = config.settings(TopicSettings)
+        self.topics = Topics(settings, clock, self.logs, self._identity, TopicConfigs(config.value), draw_kafka_uuid)
+        self.topics.load()
+        offsets = self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+        for name, partitions in config.topics:
+            self.topics.ensure_topic(name, partitions)
+        groups = config.settings(GroupSettings)
+        self.routing = Routing([self._shard(index, groups) for index in range(len(offsets.partitions))])
+        self.topics.subscribe(self.routing.topics_changed)
+        self.node = Node(
+            clock=clock,
+            topics=self.topics,
+            routing=self.routing,
+            config=config,
+            settings=config.settings(ApiSettings),
+            node_id=config.node_id,
+            cluster_id=self._identity.cluster_id,
+            rack=config.rack,
+        )
+        self._load_for(LOAD_BEFORE_LISTENING_MS)
+        self._maintenance = Maintenance(self.logs, clock)
+        self._maintenance.start()
+
+    def _shard(self, index: int, settings: GroupSettings) -> Shard:
+        partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
+        shard = Shard(
+            index,
+            lambda image: GroupCore(settings, image),
+            lambda: self._offsets_log(index),
+            OffsetsLogCodec(index),
+            self.clock,
+            self.topics.image,
+            leader_epoch=0 if partition is None else partition.leader_epoch,
+        )
+        self._loading.append(shard.start())
+        return shard
+
+    def _offsets_log(self, index: int) -> Log:
+        """The log of one partition of __consumer_offsets, opened anew when it has failed before."""
+        partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
+        if partition is None:
+            return self.logs.reopen(GROUP_OFFSETS_TOPIC, index)
+        if partition.log.failure is not None:
+            partition.log = self.logs.reopen(GROUP_OFFSETS_TOPIC, index)
+        return partition.log
+
+    def _load_for(self, budget_ms: int) -> None:
+        """Load groups for about so long; what is left goes on in the event loop, a chunk in each turn."""
+        end = self.clock.now().mono_ms + budget_ms
+        while self._loading and self.clock.now().mono_ms <= end:
+            self._load_step()
+        if self._loading:
+            log.info("the groups are still being loaded", partitions_left=len(self._loading))
+            asyncio.get_running_loop().call_soon(self._load_on)
+
+    def _load_step(self) -> None:
+        try:
+            next(self._loading[-1])
+        except StopIteration:
+            self._loading.pop()
+
+    def _load_on(self) -> None:
+        if self._stopping:
+            return
+        self._load_step()
+        if self._loading:
+            asyncio.get_running_loop().call_soon(self._load_on)
+        else:
+            log.info("all groups are loaded")
+
+    async def _listen(self) -> None:
+        settings = self.config.settings(NetSettings)
+        limits = self._limits = Limits(settings, self.clock, _max_connections())
+        dispatcher = Dispatcher(self.node, self.intercept)
+        for given in self.config.listeners:
+            address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
+            listener = Listener(address, settings, limits, dispatcher.open)
+            await listener.start()
+            self._listeners.append(listener)
+            self.bound.append(Bound(address.name, address.host, listener.port))
+            log.info("listening", listener=address.name, address=with_port(address.host, listener.port))
+
+    # ---- stopping ----
+
+    async def stop(self) -> None:
+        """Stop as Kafka does: no new connections, parked requests answered NOT_COORDINATOR, answers sent, logs flushed.
+
+        Harmless when `start` came only part of the way.
+        """
+        self._stopping = True
+        for listener in self._listeners:
+            listener.close()
+        if hasattr(self, "routing"):
+            for shard in self.routing.shards:
+                shard.resign()
+        if self._limits is not None:
+            await self._close_connections(self._limits)
+            self._limits.stop()
+        if self._maintenance is not None:
+            self._maintenance.stop()
+        self.logs.close(clean=True)
+
+    async def _close_connections(self, limits: Limits) -> None:
+        empty = asyncio.Event()
+        limits.when_empty(empty.set)
+        for member in limits.members:
+            member.close()
+        timer = self.clock.call_at(self.clock.now().mono_ms + CLOSE_MS, lambda: _abort_all(limits))
+        await empty.wait()
+        timer.cancel()
+
+
+def _abort_all(limits: Limits) -> None:
+    for member in limits.members:
+        member.abort()
+
+
+def _max_connections() -> int | None:
+    """How many connections the process can hold open, after asking for as many files as it may have. None: unknown."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            # some systems give less than they promise; what there is must do
+            pass
+    return None if soft == resource.RLIM_INFINITY else max(soft - RESERVED_FILES, soft // 2)
+
+
+async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
+    """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_exception)
+    stop = asyncio.Event()
+    server = Server(config)
+    await server.start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, loop, number, stop)
+    first = server.bound[0]
+    ready("localhost" if first.host in WILDCARDS else first.host, first.port)
+    await stop.wait()
+    await server.stop()
+    log.info("stopped")
+
+
+def _on_signal(loop: asyncio.AbstractEventLoop, number: int, stop: asyncio.Event) -> None:
+    log.info("stopping", signal=signal.Signals(number).name)
+    stop.set()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        # whoever asks a second time does not want to wait for it
+        loop.remove_signal_handler(one)
+
+
+def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    log.error(context.get("message", "a fault in the event loop"), exc_info=context.get("exception"))
+
+
+def run(config: Config, ready: Callable[[str, int], None]) -> int:
+    """The whole process, on uvloop where it is installed. Returns the exit status; raises as `Server.start`."""
+    try:
+        import uvloop
+    except ImportError:
+        factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    else:
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(serve(config, ready))
+    return 0

@@ -1,0 +1,292 @@
+"""One partition of __consumer_offsets: its groups (the core), its log and its deadlines, kept in step.
+
+Decide, append, answer when durable: the core decides and has changed already, its records are appended, its replies
+leave when the log is durable up to the newest position the core has seen. When an append or a sync fails, the core is
+thrown away and built anew from the log. Reads no clock but the one it is given, sets one timer, knows no socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.groups.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
+from muster.coordinator.refusals import append_error, refuse, spoil
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+
+log = structlog.get_logger("muster.shard")
+
+LOAD_CHUNK_BYTES: Final = 256 * 1024
+"""How much of a log is replayed in one step: some 10 ms."""
+RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
+"""How long a shard whose log failed waits before it is built anew: by how often that happened in a row."""
+
+
+class Core(Protocol):
+    """What a shard asks of the groups (`groups.core.GroupCore`)."""
+
+    def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
+        """Decide one command."""
+
+    def advance(self, now: Now) -> Output:
+        """Let the deadlines that are due pass."""
+
+    def next_deadline_ms(self) -> int | None:
+        """When `advance` is wanted next (monotonic ms)."""
+
+    def replay(self, key: Message, value: Message | None, now: Now) -> None:
+        """Take in one record of the log."""
+
+    def loaded(self, now: Now) -> Output:
+        """The whole log was replayed."""
+
+    def resign(self, error_code: int) -> Output:
+        """Answer all that is parked with an error."""
+
+
+class ShardLog(Protocol):
+    """What a shard asks of the log of its partition (`log.Log`)."""
+
+    start_offset: int
+    end_offset: int
+    durable_offset: int
+
+    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
+        """Append one batch; raises an exception with Kafka's `error_code`."""
+
+    def when_durable(self, position: int, callback: Callable[[Exception | None], object]) -> None:
+        """Call back when the log is durable up to `position`, or has failed."""
+
+    def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
+        """The whole batches from `offset` on, in chunks."""
+
+
+class Codec(Protocol):
+    """Records <-> batches (`record_codec`), given so that a shard can be tested without bytes."""
+
+    def build(self, records: Sequence[Record], now: Now) -> bytes | bytearray:
+        """One batch that holds the records."""
+
+    def read(self, chunk: bytes) -> Iterator[tuple[Message, Message | None]]:
+        """The records of some batches that a core can replay."""
+
+
+class Shard:
+    """See the module. One per partition of __consumer_offsets, numbered as they are."""
+
+    def __init__(
+        self,
+        index: int,
+        make_core: Callable[[TopicsImage], Core],
+        open_log: Callable[[], ShardLog],
+        codec: Codec,
+        clock: Clock,
+        image: TopicsImage,
+        leader_epoch: int = 0,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        """`open_log`: the partition's log, opened again when it had failed; raises OSError or the log's errors."""
+        self.index = index
+        self.leader_epoch = leader_epoch
+        self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self._make_core = make_core
+        self._open_log = open_log
+        self._codec = codec
+        self._clock = clock
+        self._image = image
+        self._on_event = on_event
+        self._core: Core = _NO_CORE
+        self._log: Any = None
+        self._timer: Timer | None = None
+        self._timer_ms = 0
+        self._parked: deque[tuple[int, Sequence[Reply]]] = deque()
+        self._failures = 0
+        self._term = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether commands are decided; else `state_error` says with what they are refused."""
+        return self.state_error == ErrorCode.NONE
+
+    # ---- commands ----
+
+    def submit(self, command: Command) -> None:
+        """Decide a command; its token, a callable, gets the response: now, or when the log is durable."""
+        if self.state_error:
+            _respond(command.token, refuse(command.request, self.state_error))
+            return
+        now = self._clock.now()
+        output = self._core.handle(command, now)
+        if output.records or self._parked or output.events:
+            self._settle(output, now)
+            if self.state_error:
+                return
+        else:
+            for token, response in output.replies:
+                _respond(token, response)
+        deadline = self._core.next_deadline_ms()
+        if deadline is not None and (self._timer is None or deadline < self._timer_ms):
+            self._arm(deadline)
+
+    def topics_changed(self, image: TopicsImage) -> None:
+        """The topics are others now."""
+        self._image = image
+        if self.active:
+            self._run(lambda now: self._core.handle(TopicsChanged(image), now))
+
+    # ---- taking and leaving office ----
+
+    def start(self, leader_epoch: int | None = None) -> Iterator[None]:
+        """Take office: build the state from the log. Each step of what is returned replays one chunk of it.
+
+        Until the last step commands are refused with COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        if leader_epoch is not None:
+            self.leader_epoch = leader_epoch
+        self._term += 1
+        return self._load(self._term)
+
+    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR) -> None:
+        """Leave office: whatever is parked is answered with the error, and so is every command from now on."""
+        self._leave(error_code, error_code)
+
+    def _leave(self, error_code: int, parked_error_code: int) -> None:
+        self._term += 1
+        self._disarm()
+        core, active = self._core, self.active
+        # first of all, for an answer may bring the next request of its connection
+        self.state_error = error_code
+        self._core = _NO_CORE
+        parked, self._parked = self._parked, deque()
+        for _, replies in parked:
+            for token, response in replies:
+                _respond(token, spoil(response, parked_error_code))
+        if active:
+            for token, response in core.resign(error_code).replies:
+                _respond(token, response)
+
+    def _load(self, term: int) -> Iterator[None]:
+        self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        core = self._make_core(self._image)
+        image = self._image
+        try:
+            self._log = self._open_log()
+            if self._log.end_offset > self._log.start_offset:
+                now = self._clock.now()
+                for chunk in self._log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
+                    for key, value in self._codec.read(chunk):
+                        core.replay(key, value, now)
+                    yield
+                    if term != self._term:
+                        return
+                    now = self._clock.now()
+        except (OSError, ValueError) as error:
+            # the log's own errors are among them; nothing can be decided without the state
+            self._failed("the groups cannot be loaded", error)
+            return
+        self._core = core
+        self.state_error = ErrorCode.NONE
+        self._run(core.loaded)
+        if image is not self._image and self.active:
+            self.topics_changed(self._image)
+
+    # ---- outputs ----
+
+    def _run(self, decide: Callable[[Now], Output]) -> None:
+        now = self._clock.now()
+        self._settle(decide(now), now)
+        if self.active:
+            self._rearm()
+
+    def _settle(self, output: Output, now: Now) -> None:
+        """Append the records of an output, answer what it answers when that is durable, tell its events."""
+        if output.records:
+            try:
+                self._log.append(self.leader_epoch, self._codec.build(output.records, now), wall_ms=now.wall_ms)
+            except (OSError, ValueError) as error:
+                # the log's own errors are among them: the core is ahead of its log now
+                self._parked.append((-1, output.replies))
+                self._failed("an append failed", error)
+                return
+            self._failures = 0
+        if output.replies:
+            position = self._log.end_offset
+            if self._log.durable_offset >= position and not self._parked:
+                for token, response in output.replies:
+                    _respond(token, response)
+            else:
+                self._parked.append((position, output.replies))
+                self._log.when_durable(position, self._when_durable(self._term))
+        if self._on_event is not None:
+            for event in output.events:
+                self._on_event(event)
+
+    def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
+        def callback(error: Exception | None) -> None:
+            if term != self._term:
+                return
+            if error is not None:
+                self._failed("a sync failed", error)
+                return
+            durable = self._log.durable_offset
+            while self._parked and self._parked[0][0] <= durable:
+                for token, response in self._parked.popleft()[1]:
+                    _respond(token, response)
+
+        return callback
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """Throw the core away, answer everybody, and build another one from the log after a while."""
+        code = append_error(getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
+        delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
+        self._failures += 1
+        log.error(f"{what}; the groups of this partition are built anew from their log", partition=self.index,
+                  error=str(error), in_ms=delay_ms)  # fmt: skip
+        self._leave(ErrorCode.NOT_COORDINATOR, code)
+        term = self._term
+        self._clock.call_at(self._clock.now().mono_ms + delay_ms, lambda: self._reload(term))
+
+    def _reload(self, term: int) -> None:
+        if term == self._term:
+            for _ in self.start():
+                pass
+
+    # ---- deadlines ----
+
+    def _rearm(self) -> None:
+        deadline = self._core.next_deadline_ms()
+        if deadline is None:
+            self._disarm()
+        elif self._timer is None or deadline < self._timer_ms:
+            self._arm(deadline)
+
+    def _arm(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        self._timer = self._clock.call_at(deadline_ms, self._ring)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        # a deadline that has moved on meanwhile lets this do nothing but arm the timer again
+        self._timer = None
+        if self.active:
+            self._run(self._core.advance)
+
+
+def _respond(token: object, response: Message) -> None:
+    token(response)  # type: ignore[operator]  # the tokens of the shell are callables
+
+
+_NO_CORE: Any = None
+"""Out of office, and while loading, nobody asks the core: `state_error` stands before it."""
