@@ -125,7 +125,12 @@ class _Reader:
     def tag(self, field: _Field, path: str, size: int) -> None:
         """A tagged field must take exactly the bytes it announces."""
         outer, self.end = self.end, self.position + size
-        self.value(field, path)
+        if field.fields and not field.array and _within(self.version, field.nullable):
+            # Here the marker of a struct that may be null is a varint, and 0 is null.
+            if self.uvarint(path):
+                self.struct(field.fields, path)
+        else:
+            self.value(field, path)
         self.check(self.position == self.end, path, f"{self.end - self.position} bytes left over")
         self.end = outer
 

@@ -477,10 +477,10 @@ def decode_consumer_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> C
         p = e
     else:
         s6, p = long_string_or_none(b, p, end)
-    v7, v8, v9 = _get_iib(b, p)
+    v7, v8, v10 = _get_iib(b, p)
     p += 9
-    o10: Assignment | None = None
-    if v9 >= 0:
+    o9: Assignment | None = None
+    if v10 >= 0:
         n11 = b[p]
         p += 1
         if n11 > 127:
@@ -513,14 +513,14 @@ def decode_consumer_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> C
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o10 = Assignment(a12)
+        o9 = Assignment(a12)
     if b[p]:
         p = skip_tags(b, p, end)
     else:
         p += 1
     if p > end:
         refuse()
-    return ConsumerGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o10)
+    return ConsumerGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o9)
 
 
 def encode_consumer_group_heartbeat_response_v0(m: ConsumerGroupHeartbeatResponse) -> bytes:

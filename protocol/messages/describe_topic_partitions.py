@@ -178,10 +178,10 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
             else:
                 p += 1
             a2.append(TopicRequest(s4))
-    v5, v6 = _get_ib(b, p)
+    v5, v7 = _get_ib(b, p)
     p += 5
-    o7: DescribeTopicPartitionsRequestCursor | None = None
-    if v6 >= 0:
+    o6: DescribeTopicPartitionsRequestCursor | None = None
+    if v7 >= 0:
         n8 = b[p]
         if 0 < n8 < 128:
             e = p + n8
@@ -195,14 +195,14 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o7 = DescribeTopicPartitionsRequestCursor(s9, v10)
+        o6 = DescribeTopicPartitionsRequestCursor(s9, v10)
     if b[p]:
         p = skip_tags(b, p, end)
     else:
         p += 1
     if p > end:
         refuse()
-    return DescribeTopicPartitionsRequest(a2, v5, o7)
+    return DescribeTopicPartitionsRequest(a2, v5, o6)
 
 
 def encode_describe_topic_partitions_request_v0(m: DescribeTopicPartitionsRequest) -> bytes:
@@ -338,10 +338,10 @@ def decode_describe_topic_partitions_response_v0(b: bytes, p: int, end: int) -> 
             else:
                 p += 1
             a3.append(DescribeTopicPartitionsResponseTopic(v4, s6, v7, v8, a10, v25))
-    (v26,) = _get_b(b, p)
+    (v27,) = _get_b(b, p)
     p += 1
-    o27: DescribeTopicPartitionsResponseCursor | None = None
-    if v26 >= 0:
+    o26: DescribeTopicPartitionsResponseCursor | None = None
+    if v27 >= 0:
         n28 = b[p]
         if 0 < n28 < 128:
             e = p + n28
@@ -355,14 +355,14 @@ def decode_describe_topic_partitions_response_v0(b: bytes, p: int, end: int) -> 
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o27 = DescribeTopicPartitionsResponseCursor(s29, v30)
+        o26 = DescribeTopicPartitionsResponseCursor(s29, v30)
     if b[p]:
         p = skip_tags(b, p, end)
     else:
         p += 1
     if p > end:
         refuse()
-    return DescribeTopicPartitionsResponse(v1, a3, o27)
+    return DescribeTopicPartitionsResponse(v1, a3, o26)
 
 
 def encode_describe_topic_partitions_response_v0(m: DescribeTopicPartitionsResponse) -> bytes:

@@ -206,10 +206,10 @@ def decode_share_group_heartbeat_response_v1(b: bytes, p: int, end: int) -> Shar
         p = e
     else:
         s6, p = long_string_or_none(b, p, end)
-    v7, v8, v9 = _get_iib(b, p)
+    v7, v8, v10 = _get_iib(b, p)
     p += 9
-    o10: Assignment | None = None
-    if v9 >= 0:
+    o9: Assignment | None = None
+    if v10 >= 0:
         n11 = b[p]
         p += 1
         if n11 > 127:
@@ -242,14 +242,14 @@ def decode_share_group_heartbeat_response_v1(b: bytes, p: int, end: int) -> Shar
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o10 = Assignment(a12)
+        o9 = Assignment(a12)
     if b[p]:
         p = skip_tags(b, p, end)
     else:
         p += 1
     if p > end:
         refuse()
-    return ShareGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o10)
+    return ShareGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o9)
 
 
 def encode_share_group_heartbeat_response_v1(m: ShareGroupHeartbeatResponse) -> bytes:

@@ -351,10 +351,10 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                 p = e
             else:
                 s10, p = long_string(b, p, end)
-            v11, v12, v13 = _get_iib(b, p)
+            v11, v12, v14 = _get_iib(b, p)
             p += 9
-            o14: Topology | None = None
-            if v13 >= 0:
+            o13: Topology | None = None
+            if v14 >= 0:
                 (v15,) = _get_i(b, p)
                 p += 4
                 n16 = b[p]
@@ -529,7 +529,7 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                     p = skip_tags(b, p, end)
                 else:
                     p += 1
-                o14 = Topology(v15, a17)
+                o13 = Topology(v15, a17)
             n53 = b[p]
             p += 1
             if n53 > 127:
@@ -586,10 +586,10 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         p = e
                     else:
                         s68, p = long_string(b, p, end)
-                    (v69,) = _get_b(b, p)
+                    (v70,) = _get_b(b, p)
                     p += 1
-                    o70: Endpoint | None = None
-                    if v69 >= 0:
+                    o69: Endpoint | None = None
+                    if v70 >= 0:
                         n71 = b[p]
                         if 0 < n71 < 128:
                             e = p + n71
@@ -603,7 +603,7 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                             p = skip_tags(b, p, end)
                         else:
                             p += 1
-                        o70 = Endpoint(s72, v73)
+                        o69 = Endpoint(s72, v73)
                     n74 = b[p]
                     p += 1
                     if n74 > 127:
@@ -893,14 +893,14 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
-                    a54.append(Member(s56, v57, s59, s61, s63, s65, v66, s68, o70, a75, a81, a87, Assignment(a93, a99, a105), Assignment(a111, a117, a123), v128))
+                    a54.append(Member(s56, v57, s59, s61, s63, s65, v66, s68, o69, a75, a81, a87, Assignment(a93, a99, a105), Assignment(a111, a117, a123), v128))
             (v129,) = _get_i(b, p)
             p += 4
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
                 p += 1
-            a3.append(DescribedGroup(v4, s6, s8, s10, v11, v12, o14, a54, v129))
+            a3.append(DescribedGroup(v4, s6, s8, s10, v11, v12, o13, a54, v129))
     if b[p]:
         p = skip_tags(b, p, end)
     else:

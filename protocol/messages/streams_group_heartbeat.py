@@ -359,10 +359,10 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         p = e
     else:
         s10, p = long_string_or_none(b, p, end)
-    v11, v12 = _get_ib(b, p)
+    v11, v13 = _get_ib(b, p)
     p += 5
-    o13: Topology | None = None
-    if v12 >= 0:
+    o12: Topology | None = None
+    if v13 >= 0:
         (v14,) = _get_i(b, p)
         p += 4
         n15 = b[p]
@@ -599,7 +599,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o13 = Topology(v14, a16)
+        o12 = Topology(v14, a16)
     n63 = b[p]
     p += 1
     if n63 > 127:
@@ -718,10 +718,10 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         p = e
     else:
         s85, p = long_string_or_none(b, p, end)
-    (v86,) = _get_b(b, p)
+    (v87,) = _get_b(b, p)
     p += 1
-    o87: StreamsGroupHeartbeatRequestEndpoint | None = None
-    if v86 >= 0:
+    o86: StreamsGroupHeartbeatRequestEndpoint | None = None
+    if v87 >= 0:
         n88 = b[p]
         if 0 < n88 < 128:
             e = p + n88
@@ -735,7 +735,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o87 = StreamsGroupHeartbeatRequestEndpoint(s89, v90)
+        o86 = StreamsGroupHeartbeatRequestEndpoint(s89, v90)
     n91 = b[p]
     p += 1
     if n91 > 127:
@@ -833,7 +833,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         p += 1
     if p > end:
         refuse()
-    return StreamsGroupHeartbeatRequest(s2, s4, v5, v6, s8, s10, v11, o13, a64, a71, a78, s85, o87, a92, a99, a106, v112)
+    return StreamsGroupHeartbeatRequest(s2, s4, v5, v6, s8, s10, v11, o12, a64, a71, a78, s85, o86, a92, a99, a106, v112)
 
 
 def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -> bytes:

@@ -61,7 +61,7 @@ class Decoder(Source):
         if array:
             return self._array(f, null)
         if f.struct:
-            return self._nullable_struct(f.struct) if null else self._struct(f.struct)
+            return self._nullable_struct(f.struct, tagged=False) if null else self._struct(f.struct)
         if f.kind in CODES:
             return self._fixed(CODES[f.kind])
         return self._compact(f.kind, null) if self._flexible else self._classic(f.kind, null)
@@ -174,12 +174,17 @@ class Decoder(Source):
 
     # ---- structs
 
-    def _nullable_struct(self, struct: Struct) -> str:
-        marker = self._fixed("b")
-        self._flush()
+    def _nullable_struct(self, struct: Struct, *, tagged: bool) -> str:
+        """A struct behind a marker: a negative byte is null; in a tagged field a varint, and 0 is null."""
         x = self.fresh("o")
+        if tagged:
+            marker = self.fresh("n")
+            self(f"{marker}, p = uvarint(b, p)")
+        else:
+            marker = self._fixed("b")
+            self._flush()
         self(f"{x}: {struct.name} | None = None")
-        self(f"if {marker} >= 0:")
+        self(f"if {marker} {'> 0' if tagged else '>= 0'}:")
         self.indent += 1
         value = self._struct(struct)
         self._flush()
@@ -215,7 +220,10 @@ class Decoder(Source):
 
     def _tag_reader(self, struct: Struct, f: Field) -> str:
         reader = Decoder(self._message, self._version, self._packers, self._helper)
-        value = reader._value(f, f.array)
+        if f.struct and not f.array and self._version in f.nullable:
+            value = reader._nullable_struct(f.struct, tagged=True)
+        else:
+            value = reader._value(f, f.array)
         reader._flush()
         reader(f"value: {f.python_type} = {value}")
         body = reader._finish("value", "p != end")

@@ -169,9 +169,13 @@ class Encoder(Source):
         if not null:
             self._struct(struct, x)
             return
+        self._nullable_struct(struct, x, tagged=False)
+
+    def _nullable_struct(self, struct: Struct, x: str, *, tagged: bool) -> None:
+        """A struct behind a marker, -1 or 1; in a tagged field 0 or 1."""
         self._flush()
         self(f"if {x} is None:")
-        self('    out.append(b"\\xff")')
+        self(f"    out.append({literal(bytes(1) if tagged else bytes([255]))})")
         self("else:")
         self._uses_out = True
         self.indent += 1
@@ -210,7 +214,10 @@ class Encoder(Source):
 
     def _tag_writer(self, struct: Struct, f: Field) -> str:
         writer = Encoder(self._message, self._version, self._packers, self._helper)
-        writer._value(f, "x", f.array)
+        if f.struct and not f.array and self._version in f.nullable:
+            writer._nullable_struct(f.struct, "x", tagged=True)
+        else:
+            writer._value(f, "x", f.array)
         python_type = f.struct.name if f.absent_is_none and f.struct else f.python_type
         return self._helper(f"_put_{struct.name}_{f.name}", python_type, writer._finish(as_parts=False))
 

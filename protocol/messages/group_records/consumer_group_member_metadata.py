@@ -22,7 +22,6 @@ from muster.protocol.wire import (
     write_tags,
 )
 
-_get_b = Struct(">b").unpack_from
 _put_bi = Struct(">bi").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -135,10 +134,9 @@ ENCODE_CONSUMER_GROUP_MEMBER_METADATA_KEY = {
 
 
 def _get_ConsumerGroupMemberMetadataValue_classic_member_metadata(b: bytes, p: int, end: int) -> ClassicMemberMetadata | None:
-    (v1,) = _get_b(b, p)
-    p += 1
-    o2: ClassicMemberMetadata | None = None
-    if v1 >= 0:
+    n2, p = uvarint(b, p)
+    o1: ClassicMemberMetadata | None = None
+    if n2 > 0:
         (v3,) = _get_i(b, p)
         p += 4
         n4 = b[p]
@@ -174,8 +172,8 @@ def _get_ConsumerGroupMemberMetadataValue_classic_member_metadata(b: bytes, p: i
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o2 = ClassicMemberMetadata(v3, a5)
-    value: ClassicMemberMetadata | None = o2
+        o1 = ClassicMemberMetadata(v3, a5)
+    value: ClassicMemberMetadata | None = o1
     if p != end:
         refuse()
     return value
@@ -258,7 +256,7 @@ def decode_consumer_group_member_metadata_value_v0(b: bytes, p: int, end: int) -
 def _put_ConsumerGroupMemberMetadataValue_classic_member_metadata(x: ClassicMemberMetadata | None) -> bytes:
     out: list[bytes] = []
     if x is None:
-        out.append(b"\xff")
+        out.append(b"\0")
     else:
         a1 = x.supported_protocols
         out += (_put_bi(1, x.session_timeout_ms), uv(len(a1) + 1))

@@ -161,10 +161,10 @@ def decode_streams_group_member_metadata_value_v0(b: bytes, p: int, end: int) ->
         p = e
     else:
         s12, p = long_string(b, p, end)
-    (v13,) = _get_b(b, p)
+    (v14,) = _get_b(b, p)
     p += 1
-    o14: Endpoint | None = None
-    if v13 >= 0:
+    o13: Endpoint | None = None
+    if v14 >= 0:
         n15 = b[p]
         if 0 < n15 < 128:
             e = p + n15
@@ -178,7 +178,7 @@ def decode_streams_group_member_metadata_value_v0(b: bytes, p: int, end: int) ->
             p = skip_tags(b, p, end)
         else:
             p += 1
-        o14 = Endpoint(s16, v17)
+        o13 = Endpoint(s16, v17)
     n18 = b[p]
     p += 1
     if n18 > 127:
@@ -214,7 +214,7 @@ def decode_streams_group_member_metadata_value_v0(b: bytes, p: int, end: int) ->
         p += 1
     if p > end:
         refuse()
-    return StreamsGroupMemberMetadataValue(s2, s4, s6, s8, v9, v10, s12, o14, a19)
+    return StreamsGroupMemberMetadataValue(s2, s4, s6, s8, v9, v10, s12, o13, a19)
 
 
 def encode_streams_group_member_metadata_value_v0(m: StreamsGroupMemberMetadataValue) -> bytes:

@@ -1,0 +1,221 @@
+"""The protocol that Connect workers embed in JoinGroup metadata and SyncGroup assignments (protocol type "connect").
+
+Version 0 is the eager protocol (Kafka's ConnectProtocol), 1 and 2 the incremental cooperative one of KIP-415 and KIP-507
+(IncrementalCooperativeConnectProtocol): the same layout, 2 says that requests between workers are signed. Bytes start
+with the version (int16); a higher version is read as 2 and bytes left over are ignored, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final
+
+from muster.protocol.message import MalformedMessage, Message, UnrepresentableField
+
+PROTOCOL_TYPE: Final = "connect"
+NAMES: Final = {0: "default", 1: "compatible", 2: "sessioned"}
+"""The protocol name that goes with each version in JoinGroup."""
+CONNECTOR: Final = -1
+"""The task number that stands for the connector itself."""
+
+_int16, _int32, _int64 = Struct(">h"), Struct(">i"), Struct(">q")
+
+
+class ConnectorTasks(Message):
+    """The tasks of one connector; CONNECTOR (-1) among them stands for the connector itself."""
+
+    __slots__ = ("connector", "tasks")
+
+    def __init__(self, connector: str = "", tasks: Sequence[int] = ()) -> None:
+        self.connector = connector
+        self.tasks = tasks
+
+
+class ConnectAssignment(Message):
+    """What a worker is to run: ExtendedAssignment, or in version 0 (without the last three fields) Assignment.
+
+    `error` is 0, or 1 when the configurations differ; `offset` the leader's position in the config topic; `delay_ms`
+    how long until lost tasks are assigned anew.
+    """
+
+    __slots__ = ("assigned", "delay_ms", "error", "leader", "leader_url", "offset", "revoked")
+
+    def __init__(
+        self,
+        error: int = 0,
+        leader: str = "",
+        leader_url: str = "",
+        offset: int = -1,
+        assigned: Sequence[ConnectorTasks] = (),
+        revoked: Sequence[ConnectorTasks] = (),
+        delay_ms: int = 0,
+    ) -> None:
+        self.error = error
+        self.leader = leader
+        self.leader_url = leader_url
+        self.offset = offset
+        self.assigned = assigned
+        self.revoked = revoked
+        self.delay_ms = delay_ms
+
+
+class ConnectWorkerState(Message):
+    """What a worker brings to JoinGroup: its url, its position in the config topic, and what it runs (from version 1)."""
+
+    __slots__ = ("assignment", "offset", "url")
+
+    def __init__(self, url: str = "", offset: int = -1, assignment: ConnectAssignment | None = None) -> None:
+        self.url = url
+        self.offset = offset
+        self.assignment = assignment
+
+
+def decode_worker_state(data: bytes) -> tuple[int, ConnectWorkerState]:
+    """Read a worker's metadata: (version it claims, state). Raises MalformedMessage."""
+    reader = _Reader(data, "ConnectWorkerState")
+    version = reader.version()
+    state = ConnectWorkerState(reader.string("url"), reader.int64("offset"))
+    if version > 0:
+        nested = reader.bytes_or_none("assignment")
+        if nested is not None:
+            _, state.assignment = decode_assignment(nested)
+    return version, state
+
+
+def decode_assignment(data: bytes) -> tuple[int, ConnectAssignment]:
+    """Read an assignment: (version it claims, assignment). Raises MalformedMessage."""
+    reader = _Reader(data, "ConnectAssignment")
+    version = reader.version()
+    assignment = ConnectAssignment(
+        reader.int16("error"),
+        reader.string("leader"),
+        reader.string("leader_url"),
+        reader.int64("offset"),
+        reader.connectors("assigned", null=version > 0),
+    )
+    if version > 0:
+        assignment.revoked = reader.connectors("revoked", null=True)
+        assignment.delay_ms = reader.int32("delay_ms")
+    return version, assignment
+
+
+def encode_worker_state(state: ConnectWorkerState, version: int) -> bytes:
+    """Write a worker's metadata. Raises UnrepresentableField."""
+    _check(version, "ConnectWorkerState")
+    start = _int16.pack(version) + _string(state.url) + _int64.pack(state.offset)
+    if version == 0:
+        if state.assignment is not None:
+            raise UnrepresentableField("ConnectWorkerState.assignment")
+        return start
+    if state.assignment is None:
+        return start + _int32.pack(-1)
+    nested = encode_assignment(state.assignment, version)
+    return start + _int32.pack(len(nested)) + nested
+
+
+def encode_assignment(assignment: ConnectAssignment, version: int) -> bytes:
+    """Write an assignment. Raises UnrepresentableField."""
+    _check(version, "ConnectAssignment")
+    start = b"".join(
+        (
+            _int16.pack(version),
+            _int16.pack(assignment.error),
+            _string(assignment.leader),
+            _string(assignment.leader_url),
+            _int64.pack(assignment.offset),
+        )
+    )
+    if version == 0:
+        if assignment.revoked or assignment.delay_ms:
+            raise UnrepresentableField("ConnectAssignment.revoked or delay_ms")
+        return start + _connectors(assignment.assigned)
+    assigned = _connectors(assignment.assigned)
+    return start + assigned + _connectors(assignment.revoked) + _int32.pack(assignment.delay_ms)
+
+
+def _check(version: int, name: str) -> None:
+    if version not in NAMES:
+        raise UnrepresentableField(name, f"has no version {version}")
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > 0x7FFF:
+        raise UnrepresentableField("a string", f"of {len(data)} bytes is longer than {0x7FFF}")
+    return _int16.pack(len(data)) + data
+
+
+def _connectors(rows: Sequence[ConnectorTasks]) -> bytes:
+    out = [_int32.pack(len(rows))]
+    for row in rows:
+        out += (_string(row.connector), _int32.pack(len(row.tasks)), *map(_int32.pack, row.tasks))
+    return b"".join(out)
+
+
+class _Reader:
+    """Reads one message from its start."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        self._data, self._name, self._position = data, name, 0
+
+    def _take(self, size: int, field: str) -> bytes:
+        left = len(self._data) - self._position
+        if size > left:
+            raise self._malformed(field, f"truncated: {size} bytes needed, {left} left")
+        self._position += size
+        return self._data[self._position - size : self._position]
+
+    def _malformed(self, field: str, reason: str) -> MalformedMessage:
+        return MalformedMessage(f"{self._name}.{field}", reason)
+
+    def version(self) -> int:
+        version = self.int16("version")
+        if version < 0:
+            raise self._malformed("version", f"is {version}, which is negative")
+        return version
+
+    def int16(self, field: str) -> int:
+        return int.from_bytes(self._take(2, field), "big", signed=True)
+
+    def int32(self, field: str) -> int:
+        return int.from_bytes(self._take(4, field), "big", signed=True)
+
+    def int64(self, field: str) -> int:
+        return int.from_bytes(self._take(8, field), "big", signed=True)
+
+    def string(self, field: str) -> str:
+        size = self.int16(field)
+        if size < 0:
+            raise self._malformed(field, "is null" if size == -1 else f"negative length {size}")
+        try:
+            return self._take(size, field).decode()
+        except UnicodeDecodeError as error:
+            raise self._malformed(field, f"not UTF-8: {error.reason} at byte {error.start}") from None
+
+    def bytes_or_none(self, field: str) -> bytes | None:
+        size = self.int32(field)
+        if size == -1:
+            return None
+        if size < 0:
+            raise self._malformed(field, f"negative length {size}")
+        return self._take(size, field)
+
+    def connectors(self, field: str, null: bool) -> list[ConnectorTasks]:
+        count = self._count(field, 6, null)
+        rows = []
+        for i in range(count):
+            connector = self.string(f"{field}[{i}].connector")
+            tasks = self._count(f"{field}[{i}].tasks", 4, False)
+            rows.append(ConnectorTasks(connector, [self.int32(f"{field}[{i}].tasks") for _ in range(tasks)]))
+        return rows
+
+    def _count(self, field: str, least: int, null: bool) -> int:
+        """A number of elements that take at least `least` bytes each."""
+        count = self.int32(field)
+        if count == -1 and null:
+            return 0
+        left = len(self._data) - self._position
+        if count < 0 or count * least > left:
+            raise self._malformed(field, f"{count} elements cannot fit in the {left} bytes left")
+        return count
