@@ -73,7 +73,7 @@ class Record(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something worth telling (a rebalance began or ended, a member came, left, expired, was fenced): data, not text."""
+    """Something worth telling (a rebalance began or ended, a member came, left or was fenced): data, not text."""
 
     kind: str
     group_id: str
@@ -96,9 +96,9 @@ NOTHING: tuple[()] = ()
 class Output:
     """All that came of one command or of time passing.
 
-    The records are already part of the core's state (by the same function that replays them): the shell appends them, and if it
-    cannot, throws this core away and builds another from the log. Replies are sent when the log is durable up to the
-    newest position that the core has seen.
+    The records are already part of the core's state (by the same function that replays them): the shell appends them,
+    and if it cannot, throws this core away and builds another from the log. Replies are sent when the log is durable
+    up to the newest position that the core has seen.
     """
 
     __slots__ = ("effects", "events", "records", "replies")

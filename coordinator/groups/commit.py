@@ -1,0 +1,108 @@
+"""OffsetCommit: who may commit, what fits, and the records. Of a group it knows only whether the member may commit."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups import records
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.group import Group
+from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.parked import restart_session
+from muster.coordinator.groups.states import PREPARING, STABLE
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+
+def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
+    """Answer an OffsetCommit: a row for each partition, in their order. Unknown topics and partitions are not among
+    them.
+    """
+    group = turn.state.groups.get(request.group_id)
+    error = _refusal(group, request)
+    if error:
+        turn.reply(command.token, refusal(request, error))
+        return
+    _restart_session(turn, group, request.member_id)
+    expires_ms = -1 if request.retention_time_ms < 0 else turn.now.wall_ms + request.retention_time_ms
+    topics = [
+        _commit_topic(turn, request.group_id, topic, _topic_id(turn.state.image, topic), expires_ms)
+        for topic in request.topics
+    ]
+    turn.reply(command.token, OffsetCommitResponse(0, topics))
+
+
+def refusal(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
+    """OffsetCommit has no top-level error: every partition carries it."""
+    topics = [
+        OffsetCommitResponseTopic(
+            topic.name,
+            topic.topic_id,
+            [OffsetCommitResponsePartition(one.partition_index, error) for one in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    return OffsetCommitResponse(0, topics)
+
+
+def _refusal(group: Group | None, request: OffsetCommitRequest) -> int:
+    epoch = request.generation_id_or_member_epoch
+    if group is None:
+        # without a generation: a consumer that assigns its partitions itself; its first commit makes a simple group
+        return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
+    return group.validate_commit(request.member_id, request.group_instance_id, epoch)
+
+
+def _restart_session(turn: Turn, group: Group | None, member_id: str) -> None:
+    if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
+        member = group.members.get(member_id)
+        if member is not None:
+            restart_session(turn, member)
+
+
+def _topic_id(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
+    if topic.topic_id != ZERO_UUID:
+        return topic.topic_id
+    known = image.by_name.get(topic.name)
+    return ZERO_UUID if known is None else known.topic_id
+
+
+def _commit_topic(
+    turn: Turn, group_id: str, topic: OffsetCommitRequestTopic, topic_id: bytes, expires_ms: int
+) -> OffsetCommitResponseTopic:
+    max_metadata, wall_ms = turn.state.settings.offset_metadata_max_bytes, turn.now.wall_ms
+    rows: list[OffsetCommitResponsePartition] = []
+    for one in topic.partitions:
+        metadata = one.committed_metadata or ""
+        if _is_longer(metadata, max_metadata):
+            rows.append(OffsetCommitResponsePartition(one.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+            continue
+        turn.record(
+            records.offset_commit(
+                group_id,
+                topic.name,
+                one.partition_index,
+                one.committed_offset,
+                one.committed_leader_epoch,
+                metadata,
+                wall_ms,
+                expires_ms,
+                topic_id,
+            )
+        )
+        rows.append(OffsetCommitResponsePartition(one.partition_index, 0))
+    return OffsetCommitResponseTopic(topic.name, topic.topic_id, rows)
+
+
+def _is_longer(text: str, units: int) -> bool:
+    """Longer than so many UTF-16 units, by which Java counts characters."""
+    if len(text) * 2 <= units:
+        return False
+    return len(text) > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2

@@ -1,0 +1,146 @@
+"""GroupCore: the door to the core. Dispatches commands and deadlines to the modules that decide; decides nothing
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.coordinator.groups import (
+    commit,
+    describe,
+    events,
+    fetch,
+    forget,
+    heartbeat,
+    join,
+    leave,
+    parked,
+    pending,
+    rebalance,
+    sync,
+)
+from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
+from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.interface import Command, Now, Output
+from muster.coordinator.groups.members import SESSION
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.state import State
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.protocol.messages.leave_group import LeaveGroupRequest
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.messages.offset_delete import OffsetDeleteRequest
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest
+from muster.protocol.messages.sync_group import SyncGroupRequest
+
+_HANDLERS: Final[dict[type[Message], Callable[[Turn, Any, Any], None]]] = {
+    JoinGroupRequest: join.handle,
+    SyncGroupRequest: sync.handle,
+    LeaveGroupRequest: leave.handle,
+    OffsetCommitRequest: commit.handle,
+    OffsetFetchRequest: fetch.handle,
+    OffsetDeleteRequest: forget.delete_offsets,
+    DescribeGroupsRequest: describe.describe,
+    ListGroupsRequest: describe.list_groups,
+    DeleteGroupsRequest: forget.delete_groups,
+}
+"""What answers each request, but for Heartbeat."""
+
+
+class GroupCore:
+    """The groups of one partition of the offsets topic.
+
+    Life: `replay` every record of the log, then `loaded`, then `handle` and `advance`, at last perhaps `resign`. Each
+    returns what the shell is to do; whenever it has called one of them it asks `next_deadline_ms`. Nothing here is
+    safe to call from two threads.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(self, settings: GroupSettings, image: TopicsImage) -> None:
+        self._state = State(settings, image)
+
+    @property
+    def state(self) -> State:
+        """What the core remembers: for tests and tools, to look at."""
+        return self._state
+
+    def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
+        """Work on one command. Raises TypeError for a request that is not the core's to answer."""
+        if isinstance(command, TopicsChanged):
+            turn = Turn(self._state, now)
+            forget.change_topics(turn, command)
+            return turn.output()
+        request = command.request
+        if type(request) is HeartbeatRequest:
+            return heartbeat.handle(self._state, command, request, now)
+        handler = _HANDLERS.get(type(request))
+        if handler is None:
+            raise TypeError(f"the core does not answer {type(request).__name__}")
+        turn = Turn(self._state, now)
+        handler(turn, command, request)
+        return turn.output()
+
+    def advance(self, now: Now) -> Output:
+        """Let everything happen that is due by `now`, in the order of its times."""
+        turn = Turn(self._state, now)
+        deadlines = self._state.deadlines
+        while (deadline := deadlines.pop_due(now.mono_ms)) is not None:
+            self._ring(turn, deadline)
+        return turn.output()
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than need be); None: not before the
+        next command.
+        """
+        return self._state.deadlines.next_ms()
+
+    def replay(self, key: Message, value: Message | None, now: Now) -> None:  # noqa: ARG002  # every entry point takes the time
+        """Take over one record of the log, in its order; one of a type that this core does not know is skipped."""
+        self._state.evolve(key, value)
+
+    def loaded(self, now: Now) -> Output:
+        """All records are replayed: groups with members are Stable, with fresh sessions; a group above the size limit
+        rebalances.
+        """
+        turn = Turn(self._state, now)
+        max_size = self._state.settings.group_max_size
+        for group in self._state.groups.values():
+            if isinstance(group, ClassicGroup):
+                group.reload()
+                for member in group.members.values():
+                    parked.restart_session(turn, member)
+                if len(group.members) > max_size:
+                    rebalance.begin(turn, group, events.OVER_CAPACITY)
+        return turn.output()
+
+    def resign(self, error_code: int) -> Output:
+        """Give the groups up: everything parked is answered with `error_code`. The core is of no use afterwards."""
+        replies = parked.answer_all(self._state, error_code)
+        self._state.groups.clear()
+        self._state.deadlines.clear()
+        return Output(replies)
+
+    def _ring(self, turn: Turn, deadline: Deadline) -> None:
+        if deadline.kind == parked.ORPHAN:
+            parked.answer_orphan(turn, deadline)
+            return
+        group = self._state.classic(deadline.group_id)
+        if group is None:  # cannot be: a group that goes takes its deadlines along
+            raise LookupError(f"a deadline ({deadline.kind}) of group {deadline.group_id!r}, which is not there")
+        if deadline.kind == SESSION:
+            rebalance.on_session_deadline(turn, group, deadline)
+        elif deadline.kind == JOIN_PHASE:
+            rebalance.on_join_deadline(turn, group)
+        elif deadline.kind == SYNC_PHASE:
+            rebalance.on_sync_deadline(turn, group)
+        else:
+            pending.on_pending_deadline(turn, group, deadline)

@@ -1,0 +1,119 @@
+"""Deadlines of groups and members in one heap, lazily kept. Knows nothing of groups; reads no clock.
+
+A deadline that moves later (every heartbeat does that) changes one field; its place in the heap is put right when the
+old time comes. Only a deadline that moves earlier than its place is queued anew, and the old entry is skipped later.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+NEVER: Final = 2**63 - 1
+"""The time of a deadline that is off."""
+
+_SLACK: Final = 64
+"""Skipped entries that are borne with before the heap is built anew."""
+
+
+class Deadline:
+    """One thing that may fall due: of `kind`, for `group_id`, about `subject` (a member id, or "").
+
+    `due_ms`: monotonic ms, NEVER when off. `queued_ms`: the time of its earliest entry in the heap, NEVER when it has
+    none.
+    """
+
+    __slots__ = ("due_ms", "group_id", "kind", "queued_ms", "subject")
+
+    def __init__(self, kind: str, group_id: str, subject: str = "") -> None:
+        self.kind = kind
+        self.group_id = group_id
+        self.subject = subject
+        self.due_ms = NEVER
+        self.queued_ms = NEVER
+
+
+class Deadlines:
+    """All deadlines of one core."""
+
+    __slots__ = ("_heap", "_order", "_stale")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Deadline]] = []
+        self._order = 0
+        self._stale = 0
+
+    def __len__(self) -> int:
+        """Entries in the heap, those to be skipped included."""
+        return len(self._heap)
+
+    def set(self, deadline: Deadline, due_ms: int) -> None:
+        """Let `deadline` fall due at `due_ms` and at no other time."""
+        deadline.due_ms = due_ms
+        if due_ms < deadline.queued_ms:
+            if deadline.queued_ms != NEVER:
+                self._skip_one()
+            self._queue(deadline)
+
+    def cancel(self, deadline: Deadline) -> None:
+        """It will not fall due; harmless when it is off."""
+        deadline.due_ms = NEVER
+        if deadline.queued_ms != NEVER:
+            deadline.queued_ms = NEVER
+            self._skip_one()
+
+    def next_ms(self) -> int | None:
+        """When to look again (never after the earliest deadline, perhaps before it); None when nothing can fall due."""
+        heap = self._heap
+        while heap:
+            at_ms, _, deadline = heap[0]
+            if at_ms == deadline.queued_ms:
+                return at_ms
+            self._drop_top()
+        return None
+
+    def pop_due(self, mono_ms: int) -> Deadline | None:
+        """The earliest deadline that is due at `mono_ms`, switched off; None when there is none."""
+        heap = self._heap
+        while heap and heap[0][0] <= mono_ms:
+            at_ms, _, deadline = heap[0]
+            if at_ms != deadline.queued_ms:
+                self._drop_top()
+                continue
+            heapq.heappop(heap)
+            deadline.queued_ms = NEVER
+            if deadline.due_ms <= mono_ms:
+                deadline.due_ms = NEVER
+                return deadline
+            if deadline.due_ms != NEVER:
+                self._queue(deadline)
+        return None
+
+    def clear(self) -> None:
+        """Forget everything: the core is given up."""
+        for _, _, deadline in self._heap:
+            deadline.due_ms = deadline.queued_ms = NEVER
+        self._heap.clear()
+        self._stale = 0
+
+    def _queue(self, deadline: Deadline) -> None:
+        deadline.queued_ms = deadline.due_ms
+        self._order += 1
+        heapq.heappush(self._heap, (deadline.due_ms, self._order, deadline))
+
+    def _drop_top(self) -> None:
+        heapq.heappop(self._heap)
+        self._stale -= 1
+
+    def _skip_one(self) -> None:
+        # Members that come and go leave an entry of five minutes each: a busy group must not pile them up.
+        self._stale += 1
+        if self._stale > _SLACK and self._stale * 2 > len(self._heap):
+            kept: list[tuple[int, int, Deadline]] = []
+            seen: set[int] = set()
+            for entry in sorted(self._heap, key=lambda one: one[:2]):
+                if entry[0] == entry[2].queued_ms and id(entry[2]) not in seen:
+                    seen.add(id(entry[2]))
+                    kept.append(entry)
+            self._heap = kept  # sorted, so it is a heap
+            self._stale = 0

@@ -1,0 +1,71 @@
+"""OffsetFetch: the committed offsets of groups. It never fails for a group or partition that is not known: the offset
+is -1.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.offsets import Offsets
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+
+def handle(turn: Turn, command: Command, request: OffsetFetchRequest) -> None:
+    """Answer an OffsetFetch: one row for each group, in their order, duplicates included."""
+    offsets, stable = turn.state.offsets, request.require_stable
+    rows = [_fetch_group(offsets, group, stable) for group in request.groups]
+    turn.reply(command.token, OffsetFetchResponse(groups=rows))
+
+
+def _fetch_group(offsets: Offsets, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
+    group_id = group.group_id
+    if group.topics is None:
+        topics = [
+            OffsetFetchResponseTopics(
+                name,
+                ZERO_UUID,
+                [_row(offsets, group_id, name, partition, value, stable) for partition, value in partitions.items()],
+            )
+            for name, partitions in offsets.topics(group_id).items()
+        ]
+    else:
+        topics = [_fetch_topic(offsets, group_id, topic, stable) for topic in group.topics]
+    return OffsetFetchResponseGroup(group_id, topics, 0)
+
+
+def _fetch_topic(
+    offsets: Offsets, group_id: str, topic: OffsetFetchRequestTopics, stable: bool
+) -> OffsetFetchResponseTopics:
+    rows = []
+    for partition in topic.partition_indexes:
+        value = offsets.get(group_id, topic.name, partition)
+        if value is not None and _of_other_topic(value, topic.topic_id):
+            value = None
+        rows.append(_row(offsets, group_id, topic.name, partition, value, stable))
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, rows)
+
+
+def _of_other_topic(value: OffsetCommitValue, topic_id: bytes) -> bool:
+    """Committed for a topic of the same name that was deleted since (told by their ids, if both are known)."""
+    return topic_id != ZERO_UUID and value.topic_id != ZERO_UUID and topic_id != value.topic_id
+
+
+def _row(
+    offsets: Offsets, group_id: str, topic: str, partition: int, value: OffsetCommitValue | None, stable: bool
+) -> OffsetFetchResponsePartitions:
+    if stable and offsets.is_unstable(group_id, topic, partition):
+        return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    if value is None:
+        return OffsetFetchResponsePartitions(partition, -1, -1, "", 0)
+    return OffsetFetchResponsePartitions(partition, value.offset, value.leader_epoch, value.metadata, 0)

@@ -1,0 +1,84 @@
+"""Offsets and groups that go: OffsetDelete, DeleteGroups, and the offsets of topics that were deleted."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups import events, records
+from muster.coordinator.groups.image import TopicsChanged
+from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def delete_offsets(turn: Turn, command: Command, request: OffsetDeleteRequest) -> None:
+    """Answer an OffsetDelete (KIP-496). Topics that a member subscribes to keep their offsets."""
+    group = turn.state.groups.get(request.group_id)
+    if not request.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+    else:
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
+    if error or group is None:
+        turn.reply(command.token, OffsetDeleteResponse(error))
+        return
+    rows = [
+        _delete_topic(turn, request.group_id, topic, is_subscribed=group.subscribes_to(topic.name))
+        for topic in request.topics
+    ]
+    turn.reply(command.token, OffsetDeleteResponse(0, 0, rows))
+
+
+def _delete_topic(
+    turn: Turn, group_id: str, topic: OffsetDeleteRequestTopic, *, is_subscribed: bool
+) -> OffsetDeleteResponseTopic:
+    rows = []
+    for one in topic.partitions:
+        if is_subscribed:
+            rows.append(OffsetDeleteResponsePartition(one.partition_index, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
+            continue
+        if turn.state.offsets.get(group_id, topic.name, one.partition_index) is not None:
+            turn.record(records.offset_tombstone(group_id, topic.name, one.partition_index))
+        rows.append(OffsetDeleteResponsePartition(one.partition_index, 0))
+    return OffsetDeleteResponseTopic(topic.name, rows)
+
+
+def delete_groups(turn: Turn, command: Command, request: DeleteGroupsRequest) -> None:
+    """Answer a DeleteGroups: one row for each name, once. Offsets go before their group, so that replay finds no
+    orphans.
+    """
+    rows = [
+        DeletableGroupResult(group_id, _delete_group(turn, group_id))
+        for group_id in dict.fromkeys(request.groups_names)
+    ]
+    turn.reply(command.token, DeleteGroupsResponse(0, rows))
+
+
+def _delete_group(turn: Turn, group_id: str) -> int:
+    group = turn.state.groups.get(group_id)
+    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
+    if not error:
+        for topic, partitions in list(turn.state.offsets.topics(group_id).items()):
+            for partition in list(partitions):
+                turn.record(records.offset_tombstone(group_id, topic, partition))
+        turn.record(records.group_tombstone(group_id))
+        turn.event(events.GROUP_DELETED, group_id)
+    return error
+
+
+def change_topics(turn: Turn, command: TopicsChanged) -> None:
+    """Take over the next image; offsets of topics that are no more are forgotten, also when their name is taken
+    again.
+    """
+    state = turn.state
+    gone = [topic.name for topic in state.image.by_name.values() if topic.topic_id not in command.image.by_id]
+    state.image = command.image
+    for topic_name in gone:
+        for group_id, partitions in list(state.offsets.of_topic(topic_name)):
+            for partition in list(partitions):
+                turn.record(records.offset_tombstone(group_id, topic_name, partition))

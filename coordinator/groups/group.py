@@ -1,0 +1,32 @@
+"""What every type of group is to the rest of the core: a name in one map, a state to show, and checks to ask."""
+
+from __future__ import annotations
+
+
+class Group:
+    """One group of whatever type. `kind` is the type as ListGroups says it."""
+
+    __slots__ = ("group_id", "protocol_type", "state")
+
+    kind: str
+
+    def __init__(self, group_id: str, state: str) -> None:
+        self.group_id = group_id
+        self.state = state
+        self.protocol_type: str | None = None
+
+    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+        """May this member commit offsets in this epoch (a classic group's generation)? 0, or Kafka's error code."""
+        raise NotImplementedError
+
+    def validate_offset_delete(self) -> int:
+        """May offsets of this group be deleted at all? 0, or Kafka's error code."""
+        raise NotImplementedError
+
+    def validate_delete(self) -> int:
+        """May this group be deleted? 0, or Kafka's error code."""
+        raise NotImplementedError
+
+    def subscribes_to(self, topic: str) -> bool:
+        """True when a member subscribes to the topic, or might."""
+        raise NotImplementedError

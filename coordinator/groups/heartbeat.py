@@ -1,0 +1,44 @@
+"""Heartbeat: a sign of life, answered with whether the member must join again. The most frequent request by far."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups.interface import Command, Now, Output
+from muster.coordinator.groups.state import State
+from muster.coordinator.groups.states import DEAD, EMPTY, PREPARING
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+_REBALANCE_IN_PROGRESS: Final = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def handle(state: State, command: Command, request: HeartbeatRequest, now: Now) -> Output:
+    """Answer a Heartbeat. It moves the member's deadline and changes nothing else."""
+    group = state.classic(request.group_id)
+    if group is not None:
+        member = group.members.get(request.member_id)
+        if (
+            member is not None
+            and request.generation_id == group.generation
+            and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
+        ):
+            session = member.session
+            session.due_ms = due_ms = now.mono_ms + member.session_timeout_ms
+            if due_ms < session.queued_ms:
+                state.deadlines.set(session, due_ms)
+            error = _REBALANCE_IN_PROGRESS if group.state == PREPARING else 0
+            return Output(((command.token, HeartbeatResponse(0, error)),))
+    return Output(((command.token, HeartbeatResponse(0, _refusal(state, request))),))
+
+
+def _refusal(state: State, request: HeartbeatRequest) -> int:
+    """Why a heartbeat is none of a member of this generation, in Kafka's order."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    group = state.classic(request.group_id)
+    if group is None or group.state == EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state == DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return group.validate_member(request.member_id, request.group_instance_id) or ErrorCode.ILLEGAL_GENERATION

@@ -1,0 +1,250 @@
+"""JoinGroup: its checks in Kafka's order, then a decision by who asks and the state of the group, as data.
+
+Sources: KIP-345 (static members), KIP-389 (group.max.size), KIP-394 (member id required), KIP-814 (skip assignment).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from muster.coordinator.groups import events, pending, records, static
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.interface import JoinCommand
+from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS, Member, Protocols
+from muster.coordinator.groups.parked import drop_member, join_refusal, park_join
+from muster.coordinator.groups.rebalance import begin_or_complete, present
+from muster.coordinator.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.join_group import JoinGroupRequest
+
+# ---- who asks (the first that fits)
+NEEDS_ID: Final = "no member id, not static, v4+"
+NEW: Final = "no member id, and not known"
+STATIC_BACK: Final = "no member id, instance id known"
+PENDING: Final = "an id that was handed out"
+PENDING_STATIC: Final = "an id that was handed out, with an instance id"
+FENCED: Final = "instance id of another member"
+UNKNOWN: Final = "a member id nobody has"
+LEADER: Final = "the leader, same protocols"
+FOLLOWER: Final = "a follower, same protocols"
+CHANGED: Final = "a member, changed protocols"
+WHO: Final = (NEEDS_ID, NEW, STATIC_BACK, PENDING, PENDING_STATIC, FENCED, UNKNOWN, LEADER, FOLLOWER, CHANGED)
+
+# ---- what is done ("rebalance" begins one, or goes on with the one that is on)
+HAND_OUT_ID: Final = "answer MEMBER_ID_REQUIRED with a new id"
+ADD: Final = "add, park, rebalance"
+REPLACE: Final = "replace the old incarnation, park, rebalance"
+REPLACE_QUIETLY: Final = "replace the old incarnation; rebalance only if that turns the vote"
+REJOIN: Final = "update, park, rebalance"
+REPEAT: Final = "answer with the present generation"
+REFUSE_UNKNOWN: Final = "UNKNOWN_MEMBER_ID"
+REFUSE_FENCED: Final = "FENCED_INSTANCE_ID"
+REFUSE_ODD: Final = "UNKNOWN_SERVER_ERROR"
+REFUSE_DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
+IMPOSSIBLE: Final = "cannot be: an Empty group has no members"
+
+_STATES: Final = (EMPTY, PREPARING, COMPLETING, STABLE)
+_GRID: Final = (
+    #                 Empty           PreparingRebalance CompletingRebalance Stable
+    (NEEDS_ID, HAND_OUT_ID, HAND_OUT_ID, HAND_OUT_ID, HAND_OUT_ID),
+    (NEW, ADD, ADD, ADD, ADD),
+    (STATIC_BACK, IMPOSSIBLE, REPLACE, REPLACE, REPLACE_QUIETLY),
+    (PENDING, ADD, ADD, ADD, ADD),
+    (PENDING_STATIC, REFUSE_ODD, REFUSE_ODD, REFUSE_ODD, REFUSE_ODD),
+    (FENCED, IMPOSSIBLE, REFUSE_FENCED, REFUSE_FENCED, REFUSE_FENCED),
+    (UNKNOWN, REFUSE_UNKNOWN, REFUSE_UNKNOWN, REFUSE_UNKNOWN, REFUSE_UNKNOWN),
+    (LEADER, IMPOSSIBLE, REJOIN, REPEAT, REJOIN),
+    (FOLLOWER, IMPOSSIBLE, REJOIN, REPEAT, REPEAT),
+    (CHANGED, IMPOSSIBLE, REJOIN, REJOIN, REJOIN),
+)
+DECISIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {(who, state): what for who, *row in _GRID for state, what in zip(_STATES, row, strict=True)}
+    | {(who, DEAD): REFUSE_DEAD for who in WHO}
+)
+"""(who asks, state of the group) -> what is done."""
+
+
+class Asking:
+    """One JoinGroup that has passed the checks."""
+
+    __slots__ = ("command", "protocols", "request")
+
+    def __init__(self, command: JoinCommand, request: JoinGroupRequest, protocols: Protocols) -> None:
+        self.command = command
+        self.request = request
+        self.protocols = protocols
+
+    @property
+    def new_id(self) -> str:
+        """The member id for who has none: it begins with the instance id, or else with the client id."""
+        instance_id = self.request.group_instance_id
+        first = self.command.client.client_id if instance_id is None else instance_id
+        return f"{first}-{self.command.drawn_id}"
+
+
+def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
+    """Answer a JoinGroup, or park it."""
+    settings, member_id = turn.state.settings, request.member_id
+    timeout_ms = request.session_timeout_ms
+    error = 0
+    if not request.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+    elif not settings.group_min_session_timeout_ms <= timeout_ms <= settings.group_max_session_timeout_ms:
+        error = ErrorCode.INVALID_SESSION_TIMEOUT
+    group = turn.state.classic(request.group_id)
+    if not error and group is None:
+        if member_id:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        else:
+            group = _create(turn, request.group_id)
+    if error or group is None:
+        turn.reply(command.token, join_refusal(member_id, error))
+        return
+    if not _has_room(group, member_id, settings.group_max_size):
+        turn.reply(command.token, join_refusal("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+        if drop_member(turn, group, member_id) is not None:
+            turn.event(events.MEMBER_REMOVED, group.group_id, member=member_id, instance=None, cause=events.GROUP_FULL)
+        return
+    protocols: Protocols = tuple((one.name, one.metadata) for one in request.protocols)
+    if group.state != DEAD and not group.supports(request.protocol_type, protocols):
+        turn.reply(command.token, join_refusal(member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
+    asking = Asking(command, request, protocols)
+    who = who_asks(group, asking)
+    _ACTIONS[DECISIONS[who, group.state]](turn, group, asking)
+
+
+def who_asks(group: ClassicGroup, asking: Asking) -> str:
+    """Which row of the table a JoinGroup belongs to."""
+    member_id, instance_id = asking.request.member_id, asking.request.group_instance_id
+    if not member_id:
+        if instance_id is None:
+            return NEEDS_ID if asking.command.requires_known_member_id else NEW
+        return STATIC_BACK if instance_id in group.static_ids else NEW
+    if member_id in group.pending:
+        return PENDING if instance_id is None else PENDING_STATIC
+    error = group.validate_member(member_id, instance_id)
+    if error:
+        return FENCED if error == ErrorCode.FENCED_INSTANCE_ID else UNKNOWN
+    if group.members[member_id].protocols != asking.protocols:
+        return CHANGED
+    return LEADER if member_id == group.leader_id else FOLLOWER
+
+
+def _create(turn: Turn, group_id: str) -> ClassicGroup | None:
+    # written even when nobody gets in: the group is there from now on, as on Kafka
+    turn.record(records.new_group(group_id, turn.now.wall_ms))
+    turn.event(events.GROUP_CREATED, group_id)
+    return turn.state.classic(group_id)
+
+
+def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    """Kafka's acceptJoiningMember: in the join phase only those count who have joined, so that they are in first."""
+    if group.state in (EMPTY, DEAD):
+        return True
+    member = group.members.get(member_id)
+    if group.state == PREPARING:
+        return group.awaiting < max_size or (member is not None and member.join_token is not None)
+    return member is not None or len(group.members) < max_size
+
+
+# ---- actions
+
+
+def _hand_out_id(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
+    member_id = asking.new_id
+    pending.hand_out(turn, group, member_id, asking.request.session_timeout_ms)
+    turn.reply(asking.command.token, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+
+
+def _add(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
+    request, client = asking.request, asking.command.client
+    member = Member(
+        group.group_id,
+        request.member_id or asking.new_id,
+        request.group_instance_id,
+        client.client_id,
+        client.host,
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        asking.protocols,
+    )
+    member.is_new = True
+    if not group.members:
+        group.protocol_type = request.protocol_type
+    used_id = group.pending.get(member.member_id)
+    if used_id is not None:
+        turn.state.deadlines.cancel(used_id)
+    group.newcomer = group.newcomer or group.state == PREPARING
+    group.add(member)
+    park_join(turn, group, member, asking.command.token)
+    turn.state.deadlines.set(member.session, turn.now.mono_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+    turn.event(
+        events.MEMBER_JOINED,
+        group.group_id,
+        member=member.member_id,
+        instance=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        reason=request.reason,
+    )
+    begin_or_complete(turn, group, events.NEW_MEMBER, member.member_id, request.reason)
+
+
+def _rejoin(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
+    request = asking.request
+    member = group.members[request.member_id]
+    changed = member.protocols != asking.protocols
+    group.update(member, asking.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    park_join(turn, group, member, asking.command.token)
+    cause = events.CHANGED_METADATA if changed else events.LEADER_REJOINED
+    begin_or_complete(turn, group, cause, member.member_id, request.reason)
+
+
+def _repeat(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
+    # The answer was probably lost: a follower needs no rebalance for that, and a leader none before it has assigned.
+    member = group.members[asking.request.member_id]
+    full = group.state == COMPLETING and member.member_id == group.leader_id
+    turn.reply(asking.command.token, present(group, member, full=full))
+
+
+def _replace(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
+    request = asking.request
+    member = static.replace(turn, group, request, asking.new_id, asking.protocols)
+    park_join(turn, group, member, asking.command.token)
+    begin_or_complete(turn, group, events.STATIC_MEMBER_BACK, member.member_id, request.reason)
+
+
+def _replace_quietly(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
+    request = asking.request
+    old_leader = group.leader_id or ""
+    member = static.replace(turn, group, request, asking.new_id, asking.protocols)
+    if group.vote() == group.protocol_name:
+        static.answer_in_place(turn, group, asking.command, member, old_leader)
+        return
+    park_join(turn, group, member, asking.command.token)
+    begin_or_complete(turn, group, events.STATIC_MEMBER_BACK, member.member_id, request.reason)
+
+
+def _refuse(error: int) -> Callable[[Turn, ClassicGroup, Asking], None]:
+    def refuse(turn: Turn, _: ClassicGroup, asking: Asking) -> None:
+        turn.reply(asking.command.token, join_refusal(asking.request.member_id, error))
+
+    return refuse
+
+
+_ACTIONS: Final = {
+    HAND_OUT_ID: _hand_out_id,
+    ADD: _add,
+    REPLACE: _replace,
+    REPLACE_QUIETLY: _replace_quietly,
+    REJOIN: _rejoin,
+    REPEAT: _repeat,
+    REFUSE_UNKNOWN: _refuse(ErrorCode.UNKNOWN_MEMBER_ID),
+    REFUSE_FENCED: _refuse(ErrorCode.FENCED_INSTANCE_ID),
+    REFUSE_ODD: _refuse(ErrorCode.UNKNOWN_SERVER_ERROR),
+    REFUSE_DEAD: _refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+}

@@ -1,0 +1,76 @@
+"""One member of a classic group. Holds what Kafka remembers of it; decides nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups.deadlines import Deadline
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""The protocols a member offers, most wanted first: (name, metadata)."""
+
+SESSION: Final = "session"
+"""Kind of the deadline at which a silent member is removed."""
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""Kafka's classicGroupNewMemberJoinTimeoutMs: a new member cannot heartbeat while its first JoinGroup is parked."""
+
+
+class Member:
+    """One member of a classic group.
+
+    `join_token` and `sync_token` are the tokens of its parked requests, None when none is parked. `session` is the
+    deadline of its session, or of its first join as long as it `is_new` (its first JoinGroup has not been answered
+    yet).
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_token",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+        "sync_token",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.join_token: object | None = None
+        self.sync_token: object | None = None
+        self.session = Deadline(SESSION, group_id, member_id)
+
+    @property
+    def is_alive(self) -> bool:
+        """A parked request counts as a sign of life, but for a new member's first (Kafka's hasSatisfiedHeartbeat)."""
+        return not self.is_new and (self.join_token is not None or self.sync_token is not None)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Its metadata for that protocol; zero bytes when it does not offer it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""

@@ -1,0 +1,118 @@
+"""Parked JoinGroup and SyncGroup requests: parking them and answering them, each exactly once.
+
+Two of them Kafka never answers: a request that the same member has sent anew, and the SyncGroup of a member that was
+removed. Nobody awaits such an answer, but a connection could wait for it for ever; so it is given, late: after a
+session timeout.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.interface import Reply
+from muster.coordinator.groups.members import Member
+from muster.coordinator.groups.state import State
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.join_group import JoinGroupResponse
+from muster.protocol.messages.sync_group import SyncGroupResponse
+
+ORPHAN: Final = "orphan"
+"""Kind of the deadline at which a request that nobody waits for is answered."""
+
+
+def join_refusal(member_id: str, error: int) -> JoinGroupResponse:
+    """JoinGroup's answer with an error: no generation, no leader, no protocol."""
+    return JoinGroupResponse(error_code=error, protocol_name=None, member_id=member_id)
+
+
+def restart_session(turn: Turn, member: Member) -> None:
+    """A sign of life: the member's session begins anew."""
+    turn.state.deadlines.set(member.session, turn.now.mono_ms + member.session_timeout_ms)
+
+
+def park_join(turn: Turn, group: ClassicGroup, member: Member, token: object) -> None:
+    """The member awaits the end of the join phase with this request, not with an older one."""
+    older = group.park_join(member, token)
+    if older is not None:
+        _leave_behind(turn, member, older, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def park_sync(turn: Turn, member: Member, token: object) -> None:
+    """The member awaits the leader's assignment with this request, not with an older one."""
+    older, member.sync_token = member.sync_token, token
+    if older is not None:
+        _leave_behind(turn, member, older, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def answer_join(turn: Turn, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
+    """Answer the member's parked JoinGroup, if there is one."""
+    token = group.take_join(member)
+    if token is not None:
+        turn.reply(token, response)
+
+
+def answer_syncs(turn: Turn, group: ClassicGroup, error: int) -> None:
+    """Answer every parked SyncGroup: with the member's assignment, or with an error. Each session begins anew."""
+    for member in group.members.values():
+        token = member.sync_token
+        if token is None:
+            continue
+        member.sync_token = None
+        if error:
+            turn.reply(token, SyncGroupResponse(error_code=error))
+        else:
+            turn.reply(token, SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment))
+        restart_session(turn, member)
+
+
+def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> Member | None:
+    """Let a member or a pending id go: its deadline is off, its parked requests are answered. None when it is no
+    member.
+    """
+    pending = group.pending.get(member_id)
+    if pending is not None:
+        turn.state.deadlines.cancel(pending)
+    member = group.members.get(member_id)
+    if member is not None:
+        answer_join(turn, group, member, join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
+        turn.state.deadlines.cancel(member.session)
+        if member.sync_token is not None:
+            response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+            _leave_behind(turn, member, member.sync_token, response)
+            member.sync_token = None
+    return group.remove(member_id)
+
+
+def answer_orphan(turn: Turn, deadline: Deadline) -> None:
+    """The time has come to answer a request that nobody waits for."""
+    token, response = turn.state.orphans.pop(deadline)
+    turn.reply(token, response)
+
+
+def answer_all(state: State, error: int) -> list[Reply]:
+    """The answers to everything that is parked, when this core is given up (Kafka's onUnloaded). No request stays
+    parked.
+    """
+    replies: list[Reply] = []
+    for group in state.groups.values():
+        if isinstance(group, ClassicGroup):
+            for member in group.members.values():
+                token = group.take_join(member)
+                if token is not None:
+                    replies.append((token, join_refusal(member.member_id, error)))
+                if member.sync_token is not None:
+                    replies.append((member.sync_token, SyncGroupResponse(error_code=error)))
+                    member.sync_token = None
+    replies.extend(state.orphans.values())
+    state.orphans.clear()
+    return replies
+
+
+def _leave_behind(turn: Turn, member: Member, token: object, response: Message) -> None:
+    deadline = Deadline(ORPHAN, "", member.member_id)
+    turn.state.orphans[deadline] = (token, response)
+    turn.state.deadlines.set(deadline, turn.now.mono_ms + member.session_timeout_ms)

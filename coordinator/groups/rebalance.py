@@ -1,0 +1,173 @@
+"""The join phase of a classic group: how it begins, how long it waits, how it ends (Kafka's prepareRebalance,
+completeClassicGroupJoin).
+
+From Empty it waits `group.initial.rebalance.delay.ms`, prolonged while members keep coming, at most to the rebalance
+timeout (KIP-134). Otherwise it ends as soon as everyone has joined and no id that was handed out is still to come, at
+the latest after the rebalance timeout of the slowest member; who has not joined by then is removed, static members
+excepted (KIP-345).
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.groups import events, records
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.members import Member
+from muster.coordinator.groups.parked import answer_syncs, drop_member, restart_session
+from muster.coordinator.groups.states import COMPLETING, DESERTED, EMPTY, JOINED, PREPARING, REBALANCE, TRANSITIONS
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+
+
+def begin_or_complete(
+    turn: Turn, group: ClassicGroup, cause: str, trigger: str = "", reason: str | None = None
+) -> None:
+    """Something calls for a rebalance: begin one, or end the one that is on, if this was what it waited for."""
+    if (group.state, REBALANCE) in TRANSITIONS:
+        begin(turn, group, cause, trigger, reason)
+    else:
+        complete_if_joined(turn, group)
+
+
+def begin(turn: Turn, group: ClassicGroup, cause: str, trigger: str = "", reason: str | None = None) -> None:
+    """Begin a rebalance because of `cause`, brought about by the member `trigger`, who gave that `reason`."""
+    if group.state == COMPLETING:
+        for member in group.members.values():
+            member.assignment = b""
+        answer_syncs(turn, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    state, now = turn.state, turn.now
+    state.deadlines.cancel(group.sync_deadline)
+    group.initial = group.state == EMPTY
+    group.transition(REBALANCE, now.wall_ms)
+    turn.event(
+        events.REBALANCE_BEGAN,
+        group.group_id,
+        cause=cause,
+        trigger=trigger,
+        reason=reason,
+        generation=group.generation,
+        members=len(group.members),
+    )
+    if group.initial:
+        group.newcomer = False
+        group.delay_ms = state.settings.group_initial_rebalance_delay_ms
+        group.remaining_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
+        state.deadlines.set(group.join_deadline, now.mono_ms + group.delay_ms)
+    elif group.has_everyone:
+        complete(turn, group)
+    else:
+        state.deadlines.set(group.join_deadline, now.mono_ms + group.rebalance_timeout_ms)
+
+
+def complete_if_joined(turn: Turn, group: ClassicGroup, *, cut_delay: bool = False) -> None:
+    """End the join phase if everyone has joined; the initial delay runs its course unless `cut_delay`."""
+    if group.state == PREPARING and group.has_everyone and (cut_delay or not group.initial):
+        complete(turn, group)
+
+
+def on_join_deadline(turn: Turn, group: ClassicGroup) -> None:
+    """The join phase has lasted long enough, or the initial delay has: that one goes on when somebody has come
+    meanwhile.
+    """
+    if group.initial and group.newcomer and group.remaining_ms:
+        group.newcomer = False
+        delay_ms = min(turn.state.settings.group_initial_rebalance_delay_ms, group.remaining_ms)
+        group.remaining_ms = max(group.remaining_ms - group.delay_ms, 0)
+        group.delay_ms = delay_ms
+        turn.state.deadlines.set(group.join_deadline, turn.now.mono_ms + delay_ms)
+    else:
+        complete(turn, group)
+
+
+def complete(turn: Turn, group: ClassicGroup) -> None:
+    """End the join phase: a new generation for those who have joined, or the group is Empty."""
+    deadlines, now = turn.state.deadlines, turn.now
+    deadlines.cancel(group.join_deadline)
+    if group.awaiting < len(group.members):
+        for member in [one for one in group.members.values() if one.join_token is None and one.instance_id is None]:
+            remove_member(turn, group, member, events.NOT_REJOINED)
+    if not group.keep_or_elect_leader() and group.members:
+        # Only static members, none of which has come: wait on, until their sessions end. Never for 0 ms: that would
+        # not end.
+        deadlines.set(group.join_deadline, now.mono_ms + max(group.rebalance_timeout_ms, 1))
+        return
+    group.initial = group.newcomer = False
+    group.begin_generation()
+    if not group.members:
+        group.transition(DESERTED, now.wall_ms)
+        turn.record(records.group_metadata(group))
+        turn.event(events.EMPTIED, group.group_id, generation=group.generation)
+        return
+    group.transition(JOINED, now.wall_ms)
+    turn.event(
+        events.GENERATION_BEGAN,
+        group.group_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        members=len(group.members),
+    )
+    _tell_members(turn, group)
+    deadlines.set(group.sync_deadline, now.mono_ms + group.rebalance_timeout_ms)
+
+
+def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResponse:
+    """JoinGroup's answer to a member of this generation; `full`: with the list of members, as the leader needs it."""
+    return JoinGroupResponse(
+        0,
+        0,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        group.leader_id or "",
+        False,
+        member.member_id,
+        member_list(group) if full else [],
+    )
+
+
+def member_list(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    """All members with their metadata of the chosen protocol."""
+    name = group.protocol_name
+    return [
+        JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata(name))
+        for member in group.members.values()
+    ]
+
+
+def remove_member(turn: Turn, group: ClassicGroup, member: Member, cause: str) -> None:
+    """A member is removed without having left."""
+    drop_member(turn, group, member.member_id)
+    turn.event(events.MEMBER_REMOVED, group.group_id, member=member.member_id, instance=member.instance_id, cause=cause)
+
+
+def on_session_deadline(turn: Turn, group: ClassicGroup, deadline: Deadline) -> None:
+    """Nothing was heard of a member for its session timeout (of a new one, for five minutes)."""
+    member = group.members[deadline.subject]
+    if member.is_alive:
+        return  # its session begins anew when its parked request is answered
+    remove_member(turn, group, member, events.SESSION_EXPIRED)
+    if group.state == PREPARING:
+        complete_if_joined(turn, group, cut_delay=True)
+    else:
+        begin(turn, group, events.SESSION_EXPIRED, member.member_id)
+
+
+def on_sync_deadline(turn: Turn, group: ClassicGroup) -> None:
+    """The members that have not sent SyncGroup within the rebalance timeout are removed, static ones too."""
+    late = [group.members[member_id] for member_id in group.pending_sync]
+    for member in late:
+        remove_member(turn, group, member, events.NOT_SYNCED)
+    begin(turn, group, events.NOT_SYNCED, late[0].member_id)
+
+
+def _tell_members(turn: Turn, group: ClassicGroup) -> None:
+    for member in group.members.values():
+        token = group.take_join(member)
+        if token is not None:
+            turn.reply(token, present(group, member, full=member.member_id == group.leader_id))
+        member.is_new = False
+        restart_session(turn, member)
+        group.pending_sync[member.member_id] = None

@@ -1,0 +1,21 @@
+"""What the core may be told by configuration. Holds Kafka's names and defaults, reads nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Kafka's broker properties that the core follows; a field's name is the property's with "." as "_"."""
+
+    group_min_session_timeout_ms: int = 6_000
+    """Least session timeout a JoinGroup may ask for (inclusive)."""
+    group_max_session_timeout_ms: int = 1_800_000
+    """Greatest session timeout a JoinGroup may ask for (inclusive)."""
+    group_initial_rebalance_delay_ms: int = 3_000
+    """How long the first rebalance of an Empty group waits for company (KIP-134)."""
+    group_max_size: int = 2_147_483_647
+    """Most members of one group (KIP-389)."""
+    offset_metadata_max_bytes: int = 4_096
+    """Longest metadata of one commit; Kafka counts UTF-16 units, whatever the name says."""

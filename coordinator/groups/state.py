@@ -1,0 +1,134 @@
+"""Everything one core remembers, and the function by which records change it: the same one live and in replay.
+Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, Final
+
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.deadlines import Deadline, Deadlines
+from muster.coordinator.groups.group import Group
+from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.interface import Reply
+from muster.coordinator.groups.members import Member, Protocols
+from muster.coordinator.groups.offsets import Offsets
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.states import REMOVED
+from muster.protocol.message import Message
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from muster.protocol.messages.group_records.legacy_offset_commit import (
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+)
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+
+
+class State:
+    """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
+
+    __slots__ = ("deadlines", "groups", "image", "offsets", "orphans", "settings")
+
+    def __init__(self, settings: GroupSettings, image: TopicsImage) -> None:
+        self.settings = settings
+        self.image = image
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.deadlines = Deadlines()
+        self.orphans: dict[Deadline, Reply] = {}
+        """Parked requests that nobody waits for, and when to answer them what; `parked` tells their story."""
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        """The classic group of that name; None when there is none."""
+        group = self.groups.get(group_id)
+        return group if type(group) is ClassicGroup else None
+
+    def evolve(self, key: Message, value: Message | None) -> bool:
+        """Take over one record. False when its type is none of ours (a later Kafka's, or a part not built)."""
+        apply = _EVOLVE.get(type(key))
+        if apply is None:
+            return False
+        apply(self, key, value)
+        return True
+
+
+def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None) -> None:
+    modern = None if value is None else OffsetCommitValue(value.offset, -1, value.metadata, value.commit_timestamp)
+    _offset(state, OffsetCommitKey(key.group, key.topic, key.partition), modern)
+
+
+def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    if value is None:
+        state.offsets.discard(key.group, key.topic, key.partition)
+        return
+    state.offsets.put(key.group, key.topic, key.partition, value)
+    if key.group not in state.groups:  # a simple group: it has offsets and no record of its own
+        state.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
+
+
+def _group(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+    group = state.classic(key.group)
+    if value is None:
+        if group is not None:
+            _remove(state, group)
+        return
+    if group is None:
+        group = ClassicGroup(key.group, value.current_state_timestamp)
+        state.groups[key.group] = group
+    _restore(group, value)
+
+
+def _restore(group: ClassicGroup, value: GroupMetadataValue) -> None:
+    """Take over everything that a record tells of a group: live after its own record, and in replay.
+
+    The state is not in it: live the caller goes through the table, and a loaded group with members is Stable.
+    """
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.state_since_ms = value.current_state_timestamp
+    named = {one.member_id for one in value.members}
+    for member_id in [member_id for member_id in group.members if member_id not in named]:
+        group.remove(member_id)
+    for one in value.members:
+        # only the chosen protocol's metadata is in the record: a live member keeps the others it offers
+        timeout_ms = one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout
+        member = group.members.get(one.member_id)
+        protocols: Protocols = ((value.protocol or "", one.subscription),)
+        if member is None:
+            group.add(
+                Member(
+                    group.group_id,
+                    one.member_id,
+                    one.group_instance_id,
+                    one.client_id,
+                    one.client_host,
+                    timeout_ms,
+                    one.session_timeout,
+                    protocols,
+                    one.assignment,
+                )
+            )
+            continue
+        if protocols[0] not in member.protocols:
+            group.update(member, protocols, timeout_ms, one.session_timeout)
+        member.rebalance_timeout_ms = timeout_ms
+        member.session_timeout_ms = one.session_timeout
+        member.assignment = one.assignment
+    group.leader_id = value.leader
+
+
+def _remove(state: State, group: ClassicGroup) -> None:
+    group.transition(REMOVED, group.state_since_ms)
+    del state.groups[group.group_id]
+    for deadline in (group.join_deadline, group.sync_deadline, *group.pending.values()):
+        state.deadlines.cancel(deadline)
+    for member in group.members.values():
+        state.deadlines.cancel(member.session)
+
+
+_EVOLVE: Final[MappingProxyType[type[Message], Callable[[State, Any, Any], None]]] = MappingProxyType(
+    {OffsetCommitKey: _offset, LegacyOffsetCommitKey: _legacy_offset, GroupMetadataKey: _group}
+)

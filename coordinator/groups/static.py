@@ -1,0 +1,58 @@
+"""A static member that comes back (KIP-345): its new incarnation takes the place of the old one, which is fenced.
+
+Its stored assignment, its leadership, and the client id and host of the old connection stay, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.groups import events, records
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.interface import JoinCommand
+from muster.coordinator.groups.members import Member, Protocols
+from muster.coordinator.groups.parked import answer_join, join_refusal, restart_session
+from muster.coordinator.groups.rebalance import member_list
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from muster.protocol.messages.sync_group import SyncGroupResponse
+
+
+def replace(turn: Turn, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols) -> Member:
+    """The instance goes on under `member_id`, with the settings of `request`; parked requests of the old one are
+    fenced at once.
+    """
+    old_id = group.static_ids[request.group_instance_id or ""]
+    member = group.members[old_id]
+    answer_join(turn, group, member, join_refusal(old_id, ErrorCode.FENCED_INSTANCE_ID))
+    if member.sync_token is not None:
+        turn.reply(member.sync_token, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        member.sync_token = None
+    group.rename(member, member_id)
+    member.is_new = False
+    restart_session(turn, member)  # by the old session timeout: Kafka takes over the new one only then
+    group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+    turn.event(events.MEMBER_REPLACED, group.group_id, member=member_id, replaced=old_id, instance=member.instance_id)
+    return member
+
+
+def answer_in_place(turn: Turn, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
+    """The vote has the same winner, so no rebalance is needed: the new id is recorded and answered with the present
+    generation.
+
+    From v9 on the leader is told to skip the assignment (KIP-814). Before, nothing could tell it that: it is answered
+    as a follower, by naming the id that led before this request.
+    """
+    turn.record(records.group_metadata(group))
+    leads = command.supports_skip_assignment and member.member_id == group.leader_id
+    response = JoinGroupResponse(
+        0,
+        0,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name,
+        (group.leader_id or "") if command.supports_skip_assignment else old_leader,
+        leads,
+        member.member_id,
+        member_list(group) if leads else [],
+    )
+    turn.reply(command.token, response)

@@ -1,0 +1,46 @@
+"""The topics that a classic group of consumers subscribes to, as OffsetDelete and retention ask for them.
+
+Read from the members' metadata of the chosen protocol, at each generation change (Kafka's computeSubscribedTopics),
+but decoded only when somebody asks. Metadata that is no subscription makes the topics unknown, however it is broken:
+on Kafka 4.3.0 some bytes of it leave the group in PreparingRebalance for ever, which is not copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster.protocol.consumer import decode_subscription
+from muster.protocol.message import MalformedMessage
+
+
+class Subscriptions:
+    """What is known of a group's topics: nothing (`metadata` None), or what these members' metadata says."""
+
+    __slots__ = ("_known", "_metadata", "_topics")
+
+    def __init__(self, metadata: Iterable[bytes] | None) -> None:
+        self._metadata: Sequence[bytes] = tuple(dict.fromkeys(metadata)) if metadata is not None else ()
+        self._known = metadata is not None
+        self._topics: frozenset[str] | None = None
+
+    def topics(self) -> frozenset[str] | None:
+        """The topics somebody subscribes to; None when that cannot be known."""
+        if self._metadata and self._known:
+            self._topics, self._known = _decode(self._metadata)
+            self._metadata = ()
+        elif self._known and self._topics is None:
+            self._topics = frozenset()
+        return self._topics if self._known else None
+
+
+UNKNOWN = Subscriptions(None)
+
+
+def _decode(metadata: Sequence[bytes]) -> tuple[frozenset[str] | None, bool]:
+    topics: set[str] = set()
+    for one in metadata:
+        try:
+            topics.update(decode_subscription(one)[1].topics)
+        except MalformedMessage:
+            return None, False
+    return frozenset(topics), True

@@ -1,0 +1,76 @@
+"""SyncGroup: the leader's assignment comes in, everybody's share goes out."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups import events, records
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.parked import answer_syncs, park_sync
+from muster.coordinator.groups.states import ASSIGNED, COMPLETING, DEAD, EMPTY, PREPARING
+from muster.coordinator.groups.turn import Turn
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def handle(turn: Turn, command: Command, request: SyncGroupRequest) -> None:
+    """Answer a SyncGroup, or park it until the leader's comes.
+
+    That v5+ must name protocol type and protocol is checked before, by the handler: only it knows the version.
+    """
+    group = turn.state.classic(request.group_id)
+    error = _refusal(group, request)
+    if error or group is None:
+        turn.reply(command.token, SyncGroupResponse(error_code=error))
+        return
+    member = group.members[request.member_id]
+    _has_synced(turn, group, request.member_id)
+    if group.state == COMPLETING:
+        park_sync(turn, member, command.token)
+        if group.leader_id == request.member_id:
+            _assign(turn, group, {one.member_id: one.assignment for one in request.assignments})
+    else:
+        response = SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment)
+        turn.reply(command.token, response)
+
+
+def _refusal(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
+    """Kafka's checks in Kafka's order; 0 when the request may be served (the group is Completing or Stable then)."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state == DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if group.state == EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.validate_member(request.member_id, request.group_instance_id)
+    if error:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(request.protocol_type, group.protocol_type) or _differs(request.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING else 0
+
+
+def _differs(asked: str | None, own: str | None) -> bool:
+    return asked is not None and own is not None and asked != own
+
+
+def _has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
+    group.pending_sync.pop(member_id, None)
+    if not group.pending_sync:
+        turn.state.deadlines.cancel(group.sync_deadline)
+
+
+def _assign(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+    turn.record(records.group_metadata(group, assignments))
+    group.transition(ASSIGNED, turn.now.wall_ms)
+    turn.event(
+        events.ASSIGNED,
+        group.group_id,
+        generation=group.generation,
+        leader=group.leader_id,
+        assignments={member.member_id: member.assignment for member in group.members.values()},
+    )
+    answer_syncs(turn, group, 0)

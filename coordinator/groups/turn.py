@@ -1,0 +1,38 @@
+"""One command, or one passing of time, being worked on: it collects what will come out. Decides nothing."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.interface import Effect, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.state import State
+from muster.protocol.message import Message
+
+
+class Turn:
+    """The state, the time, and the output so far."""
+
+    __slots__ = ("effects", "events", "now", "records", "replies", "state")
+
+    def __init__(self, state: State, now: Now) -> None:
+        self.state = state
+        self.now = now
+        self.replies: list[Reply] = []
+        self.records: list[Record] = []
+        self.events: list[Event] = []
+        self.effects: list[Effect] = []
+
+    def reply(self, token: object, response: Message) -> None:
+        """Answer a request."""
+        self.replies.append((token, response))
+
+    def record(self, record: Record) -> None:
+        """Decide on a record: it goes to the log, and is part of the state from now on."""
+        self.records.append(record)
+        self.state.evolve(record.key, record.value)
+
+    def event(self, kind: str, group_id: str, **facts: object) -> None:
+        """Something worth telling; `events` has the kinds and their facts."""
+        self.events.append(Event(kind, group_id, facts))
+
+    def output(self) -> Output:
+        """All of it."""
+        return Output(self.replies, self.records, self.events, self.effects)
