@@ -1,0 +1,371 @@
+"""The connection with a transport of a few lines: frames, order, back-pressure, refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from muster.coordinator.api.context import Channel, Endpoint
+from muster.coordinator.api.refused import Refused
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.net.connection import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, Connection
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.settings import NetSettings
+
+
+class Transport:
+    """Keeps what is written; tells the protocol to pause when it is told to be slow."""
+
+    def __init__(self) -> None:
+        self.writes: list[bytes] = []
+        self.reading = True
+        self.closed = ""
+        self.high = 0
+        self.slow: Connection | None = None
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self.high = high
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.writes.append(bytes(data))
+        if self.slow is not None and len(data) > self.high:
+            self.slow.pause_writing()
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        self.write(b"".join(parts))
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
+    def close(self) -> None:
+        self.closed = self.closed or "closed"
+
+    def abort(self) -> None:
+        self.closed = "aborted"
+
+
+class Echo:
+    """Answers each request with its content in a frame, at once or, for those that begin with "park", later."""
+
+    def __init__(self, channel: Channel, connection: Connection) -> None:
+        self.connection = connection
+        self.seen: list[bytes] = []
+        self.parked: bytes | None = None
+        self.ended = 0
+
+    def handle(self, data: bytes, start: int, end: int) -> None:
+        request = data[start:end]
+        self.seen.append(request)
+        if request.startswith(b"bad"):
+            raise Refused("no request", api="Echo")
+        if request.startswith(b"park"):
+            self.parked = request
+        elif request.startswith(b"silent"):
+            self.connection.answer(None)
+        elif request.startswith(b"parts"):
+            self.connection.answer([frame(request)[:4], memoryview(request)])
+        elif request.startswith(b"huge"):
+            self.connection.answer(b"x" * (OUTPUT_HIGH_BYTES + 1))
+        else:
+            self.connection.answer(frame(request))
+
+    def release(self) -> None:
+        assert self.parked is not None
+        request, self.parked = self.parked, None
+        self.connection.answer(frame(request))
+
+    def closed(self) -> None:
+        self.ended += 1
+
+
+def frame(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big") + content
+
+
+class Bench:
+    """A connection and both of its sides."""
+
+    def __init__(self, max_bytes: int = 1_000_000, **changes: Any) -> None:
+        self.clock = ManualClock(0)
+        self.limits = Limits(replace(NetSettings(), **changes), self.clock)
+        self.max_bytes = max_bytes
+        self.connection, self.transport, self.echo = self.connect()
+
+    def connect(self, host: str = "10.0.0.9") -> tuple[Connection, Transport, Echo]:
+        made: list[Echo] = []
+
+        def open_requests(channel: Channel, connection: Connection) -> Echo:
+            made.append(Echo(channel, connection))
+            return made[0]
+
+        channel = Channel("PLAINTEXT", Endpoint("h", 1), f"{host}:5", "/" + host)
+        connection = Connection(self.limits, self.max_bytes, lambda _: channel, open_requests)
+        transport: Any = Transport()
+        connection.connection_made(transport)
+        return connection, transport, made[0] if made else None  # type: ignore[return-value]
+
+    def receive(self, *contents: bytes) -> None:
+        self.connection.data_received(b"".join(map(frame, contents)))
+
+    @property
+    def sent(self) -> bytes:
+        return b"".join(self.transport.writes)
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+async def turn() -> None:
+    """Let the loop do what it was asked to do soon."""
+    done = asyncio.Event()
+    asyncio.get_running_loop().call_soon(done.set)
+    await done.wait()
+
+
+class TestFrames:
+    async def test_one_request_one_answer_one_write(self, bench: Bench) -> None:
+        bench.receive(b"hello")
+        assert bench.transport.writes == [frame(b"hello")]
+
+    async def test_requests_that_come_together_are_answered_in_one_write(self, bench: Bench) -> None:
+        bench.receive(b"a", b"b", b"c")
+        assert bench.transport.writes == [frame(b"a") + frame(b"b") + frame(b"c")]
+
+    async def test_an_empty_frame_is_a_request_of_no_bytes(self, bench: Bench) -> None:
+        bench.receive(b"")
+        assert bench.echo.seen == [b""]
+
+    async def test_half_a_frame_waits_for_the_rest(self, bench: Bench) -> None:
+        whole = frame(b"hello")
+        for i in range(len(whole) - 1):
+            bench.connection.data_received(whole[i : i + 1])
+            assert bench.echo.seen == []
+        bench.connection.data_received(whole[-1:])
+        assert bench.sent == whole
+
+    @given(contents=st.lists(st.binary(max_size=40), max_size=12), cuts=st.lists(st.integers(1, 60), max_size=40))
+    def test_however_the_stream_is_cut_the_requests_are_the_same(self, contents: list[bytes], cuts: list[int]) -> None:
+        contents = [b"_" + content for content in contents]
+
+        async def check() -> None:
+            bench, stream = Bench(), b"".join(map(frame, contents))
+            for cut in [*cuts, len(stream)]:
+                if stream:
+                    bench.connection.data_received(stream[:cut])
+                    stream = stream[cut:]
+            assert bench.echo.seen == contents
+            assert bench.sent == b"".join(map(frame, contents))
+
+        asyncio.run(check())
+
+    async def test_large_parts_are_not_joined_by_the_connection(self, bench: Bench) -> None:
+        given: list[Any] = []
+        bench.transport.writelines = lambda parts: given.extend(parts)  # type: ignore[method-assign]
+        bench.receive(b"parts and parts")
+        assert isinstance(given[1], memoryview)
+
+    @pytest.mark.parametrize("size", [-1, 1_000_001, 0x7FFF_FFFF])
+    async def test_an_impossible_size_ends_the_connection_after_what_came_before(self, bench: Bench, size: int) -> None:
+        with capture_logs() as logs:
+            bench.connection.data_received(frame(b"first") + size.to_bytes(4, "big", signed=True) + b"rest")
+        assert bench.transport.writes == [frame(b"first")]
+        assert bench.transport.closed == "closed"
+        assert len(logs) == 1
+        assert str(size) in logs[0]["why"]
+        assert logs[0]["peer"] == "10.0.0.9:5"
+
+    async def test_nothing_is_read_after_the_end(self, bench: Bench) -> None:
+        with capture_logs() as logs:
+            bench.receive(b"bad")
+            bench.receive(b"more")
+        assert bench.echo.seen == [b"bad"]
+        assert [line["why"] for line in logs] == ["no request"]
+        assert logs[0]["api"] == "Echo"
+
+    async def test_requests_behind_a_bad_one_are_not_looked_at(self, bench: Bench) -> None:
+        bench.receive(b"good", b"bad", b"good")
+        assert bench.echo.seen == [b"good", b"bad"]
+        assert bench.transport.writes == [frame(b"good")]
+
+
+class TestOrder:
+    async def test_a_parked_request_holds_the_next(self, bench: Bench) -> None:
+        bench.receive(b"a", b"park", b"b", b"c")
+        assert bench.echo.seen == [b"a", b"park"]
+        assert bench.transport.writes == [frame(b"a")]
+        bench.echo.release()
+        await turn()
+        assert bench.transport.writes == [frame(b"a"), frame(b"park"), frame(b"b") + frame(b"c")]
+
+    async def test_what_comes_while_one_is_parked_keeps_its_place(self, bench: Bench) -> None:
+        bench.receive(b"park")
+        bench.receive(b"b")
+        bench.connection.data_received(frame(b"c")[:3])
+        bench.echo.release()
+        bench.connection.data_received(frame(b"c")[3:])
+        await turn()
+        assert bench.sent == frame(b"park") + frame(b"b") + frame(b"c")
+
+    async def test_a_request_that_is_owed_no_answer_lets_the_next_come(self, bench: Bench) -> None:
+        bench.receive(b"silent", b"b")
+        assert bench.transport.writes == [frame(b"b")]
+
+    async def test_answers_to_each_other_do_not_nest(self) -> None:
+        """A parked answer that sets off the next request, which releases another connection's, and so on, a thousand long."""
+        bench = Bench()
+        chain = [bench.connect() for _ in range(1_500)]
+        for (connection, _, echo), (_, _, following) in zip(chain, [*chain[1:], chain[0]], strict=True):
+            connection.data_received(frame(b"park") + frame(b"then"))
+            handle = echo.handle
+
+            def then(
+                data: bytes, start: int, end: int, handle: Callable[..., None] = handle, following: Echo = following
+            ) -> None:
+                handle(data, start, end)
+                if following.parked is not None:
+                    following.release()
+
+            echo.handle = then  # type: ignore[method-assign]
+        chain[0][2].release()
+        for _ in range(1_501):
+            await turn()
+        assert all(echo.seen == [b"park", b"then"] for _, _, echo in chain)
+
+
+class TestBackPressure:
+    async def test_reading_pauses_when_much_waits_behind_a_parked_request(self, bench: Bench) -> None:
+        bench.receive(b"park")
+        assert bench.transport.reading
+        bench.receive(b"x" * (INPUT_HIGH_BYTES // 2))
+        assert bench.transport.reading
+        bench.receive(b"y" * (INPUT_HIGH_BYTES // 2))
+        assert not bench.transport.reading
+        bench.echo.release()
+        await turn()
+        assert bench.transport.reading
+        assert len(bench.echo.seen) == 3
+
+    async def test_an_unfinished_request_behind_a_parked_one_pauses_too(self, bench: Bench) -> None:
+        bench.receive(b"park")
+        bench.connection.data_received(frame(b"z" * 200_000)[:100_000])
+        assert not bench.transport.reading
+        bench.echo.release()
+        await turn()
+        assert bench.transport.reading
+
+    async def test_a_large_request_alone_is_read_to_its_end(self, bench: Bench) -> None:
+        whole = frame(b"z" * 500_000)
+        for start in range(0, len(whole), 50_000):
+            assert bench.transport.reading
+            bench.connection.data_received(whole[start : start + 50_000])
+        assert bench.echo.seen == [b"z" * 500_000]
+
+    async def test_a_slow_reader_is_asked_no_more_until_it_has_caught_up(self, bench: Bench) -> None:
+        bench.transport.slow = bench.connection
+        bench.receive(b"huge 1", b"huge 2", b"huge 3")
+        assert bench.echo.seen == [b"huge 1"]
+        bench.receive(b"w" * INPUT_HIGH_BYTES)
+        assert not bench.transport.reading
+        bench.connection.resume_writing()
+        assert bench.echo.seen == [b"huge 1", b"huge 2"]
+        bench.transport.slow = None
+        bench.connection.resume_writing()
+        assert len(bench.echo.seen) == 4
+        assert bench.transport.reading
+
+    async def test_many_small_answers_are_written_before_they_grow_too_large(self, bench: Bench) -> None:
+        bench.connection.data_received(frame(b"r" * 1_000) * 1_000)
+        assert len(bench.echo.seen) == 1_000
+        assert max(map(len, bench.transport.writes)) < 2 * OUTPUT_HIGH_BYTES
+
+    async def test_requests_wait_for_memory_when_queued_max_request_bytes_is_reached(self) -> None:
+        bench = Bench(queued_max_request_bytes=1_000)
+        big = frame(b"b" * 2_000)
+        bench.connection.data_received(big[:500])
+        other, transport, echo = bench.connect()
+        other.data_received(big[:500])
+        assert bench.transport.reading
+        assert not transport.reading
+        bench.connection.data_received(big[500:])
+        assert bench.echo.seen == [b"b" * 2_000]
+        assert transport.reading
+        other.data_received(big[500:])
+        assert echo.seen == [b"b" * 2_000]
+
+    async def test_a_connection_that_ends_gives_its_memory_back(self) -> None:
+        bench = Bench(queued_max_request_bytes=1_000)
+        big = frame(b"b" * 2_000)
+        bench.connection.data_received(big[:500])
+        other, transport, _ = bench.connect()
+        other.data_received(big[:500])
+        assert not transport.reading
+        bench.connection.connection_lost(None)
+        assert transport.reading
+
+
+class TestEnd:
+    async def test_a_lost_connection_tells_its_requests_and_its_channel_once(self, bench: Bench) -> None:
+        told: list[str] = []
+        bench.connection.channel.on_close(lambda: told.append("closed"))
+        bench.receive(b"park")
+        bench.connection.connection_lost(ConnectionResetError())
+        assert told == ["closed"]
+        assert bench.echo.ended == 1
+        assert bench.connection.channel.closed
+        assert len(bench.limits) == 0
+
+    async def test_an_answer_after_the_end_goes_nowhere(self, bench: Bench) -> None:
+        bench.receive(b"park", b"b")
+        bench.connection.connection_lost(None)
+        bench.echo.release()
+        await turn()
+        assert bench.transport.writes == []
+        assert bench.echo.seen == [b"park"]
+
+    async def test_the_peer_s_end_ends_the_connection(self, bench: Bench) -> None:
+        bench.receive(b"park", b"b")
+        assert bench.connection.eof_received() is False
+        bench.echo.release()
+        await turn()
+        assert bench.echo.seen == [b"park"]
+
+    async def test_close_sends_what_is_ready(self, bench: Bench) -> None:
+        bench.receive(b"a")
+        bench.connection.close()
+        bench.connection.close()
+        assert bench.sent == frame(b"a")
+        assert bench.transport.closed == "closed"
+
+    async def test_too_many_connections(self) -> None:
+        bench = Bench(max_connections=1)
+        with capture_logs() as logs:
+            connection, transport, echo = bench.connect()
+        assert transport.closed == "aborted"
+        assert echo is None
+        assert [line["event"] for line in logs] == ["refused a connection"]
+        connection.connection_lost(None)
+        assert len(bench.limits) == 1
+
+    async def test_an_idle_connection_is_closed(self) -> None:
+        bench = Bench(connections_max_idle_ms=800)
+        bench.clock.advance(700)
+        bench.receive(b"a")
+        bench.clock.advance(700)
+        assert bench.transport.closed == ""
+        bench.clock.advance(300)
+        assert bench.transport.closed == "aborted"

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.net.limits import Limits, parse_overrides
+from muster.coordinator.net.settings import NetSettings
+
+
+class Connection:
+    """What limits know of a connection."""
+
+    def __init__(self, limits: Limits, host: str = "10.0.0.1") -> None:
+        self.host = host
+        self.last_tick = 0
+        self.waits_for_us = False
+        self.limits = limits
+        self.calls: list[str] = []
+        limits.enter(self)
+
+    def lives(self) -> None:
+        self.last_tick = self.limits.tick
+
+    def close_idle(self) -> None:
+        self.calls.append("idle")
+        self.limits.leave(self)
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+    def abort(self) -> None:
+        self.calls.append("abort")
+
+    def memory_granted(self) -> None:
+        self.calls.append("memory")
+
+
+def make(clock: ManualClock | None = None, max_files: int | None = None, **changes: Any) -> Limits:
+    return Limits(replace(NetSettings(), **changes), clock or ManualClock(0), max_files)
+
+
+class TestCounts:
+    def test_max_connections(self) -> None:
+        limits = make(max_connections=2)
+        first, _ = Connection(limits), Connection(limits)
+        assert "max.connections" in (limits.refusal("10.0.0.2") or "")
+        limits.leave(first)
+        assert limits.refusal("10.0.0.2") is None
+        assert len(limits) == 1
+
+    def test_open_files_limit_connections_too(self) -> None:
+        limits = make(max_files=1)
+        Connection(limits)
+        assert limits.refusal("10.0.0.2") is not None
+
+    def test_max_connections_per_ip_and_its_overrides(self) -> None:
+        limits = make(max_connections_per_ip=1, max_connections_per_ip_overrides="10.0.0.2:2")
+        first = Connection(limits)
+        Connection(limits, "10.0.0.2")
+        assert "max.connections.per.ip" in (limits.refusal("10.0.0.1") or "")
+        assert limits.refusal("10.0.0.2") is None
+        Connection(limits, "10.0.0.2")
+        assert limits.refusal("10.0.0.2") is not None
+        limits.leave(first)
+        assert limits.refusal("10.0.0.1") is None
+
+    def test_leaving_without_having_entered_is_harmless(self) -> None:
+        limits = make()
+        limits.leave(Connection(make()))
+        assert len(limits) == 0
+
+    def test_when_empty_calls_at_the_last_leave_or_at_once(self) -> None:
+        limits = make()
+        called: list[str] = []
+        one, two = Connection(limits), Connection(limits)
+        limits.when_empty(lambda: called.append("empty"))
+        limits.leave(one)
+        assert called == []
+        limits.leave(two)
+        assert called == ["empty"]
+        make().when_empty(lambda: called.append("at once"))
+        assert called == ["empty", "at once"]
+
+    @pytest.mark.parametrize("text", ["10.0.0.1", "10.0.0.1:x", ":5", "10.0.0.1:-1"])
+    def test_overrides_that_cannot_be_read_are_named(self, text: str) -> None:
+        with pytest.raises(ValueError, match=r"max\.connections\.per\.ip\.overrides: '.*' is not ADDRESS:COUNT"):
+            parse_overrides(f"10.0.0.9:1,{text}")
+
+    def test_overrides(self) -> None:
+        assert parse_overrides(" 10.0.0.1:5, ::1:7,") == {"10.0.0.1": 5, "::1": 7}
+
+
+class TestIdle:
+    def test_a_silent_connection_is_closed_after_the_idle_time_and_at_most_an_eighth_more(self) -> None:
+        clock = ManualClock(0)
+        limits = make(clock, connections_max_idle_ms=800)
+        connection = Connection(limits)
+        clock.advance(800)
+        assert connection.calls == []
+        clock.advance(100)
+        assert connection.calls == ["idle"]
+
+    def test_a_sign_of_life_counts(self) -> None:
+        clock = ManualClock(0)
+        limits = make(clock, connections_max_idle_ms=800)
+        silent, alive = Connection(limits), Connection(limits)
+        for _ in range(20):
+            clock.advance(100)
+            alive.lives()
+        assert silent.calls == ["idle"]
+        assert alive.calls == []
+
+    def test_one_that_waits_for_an_answer_is_not_idle(self) -> None:
+        clock = ManualClock(0)
+        limits = make(clock, connections_max_idle_ms=800)
+        parked = Connection(limits)
+        parked.waits_for_us = True
+        clock.advance(10_000)
+        assert parked.calls == []
+        parked.waits_for_us = False
+        clock.advance(100)
+        assert parked.calls == ["idle"]
+
+    def test_no_timer_without_connections_and_a_new_one_with_the_next(self) -> None:
+        clock = ManualClock(0)
+        limits = make(clock, connections_max_idle_ms=800)
+        limits.leave(Connection(limits))
+        clock.advance(5_000)
+        late = Connection(limits)
+        clock.advance(900)
+        assert late.calls == ["idle"]
+
+    def test_negative_is_never(self) -> None:
+        clock = ManualClock(0)
+        connection = Connection(make(clock, connections_max_idle_ms=-1))
+        clock.advance(10_000_000)
+        assert connection.calls == []
+
+    def test_after_stop_nobody_is_idle(self) -> None:
+        clock = ManualClock(0)
+        limits = make(clock, connections_max_idle_ms=80)
+        connection = Connection(limits)
+        limits.stop()
+        clock.advance(1_000)
+        assert connection.calls == []
+
+
+class TestMemory:
+    def test_without_a_limit_everybody_gets_it(self) -> None:
+        limits = make()
+        assert not limits.bounded
+        assert limits.take_memory(Connection(limits), 1 << 40)
+
+    def test_who_comes_when_nothing_is_left_waits_for_what_is_given_back(self) -> None:
+        limits = make(queued_max_request_bytes=100)
+        assert limits.bounded
+        first, second, third = Connection(limits), Connection(limits), Connection(limits)
+        assert limits.take_memory(first, 60)
+        assert limits.take_memory(second, 60)
+        assert not limits.take_memory(third, 10)
+        assert third.calls == []
+        limits.give_memory(10)
+        assert third.calls == []
+        limits.give_memory(50)
+        assert third.calls == ["memory"]
+
+    def test_one_that_has_left_is_not_called(self) -> None:
+        limits = make(queued_max_request_bytes=10)
+        first, second = Connection(limits), Connection(limits)
+        assert limits.take_memory(first, 20)
+        assert not limits.take_memory(second, 20)
+        limits.leave(second)
+        limits.give_memory(20)
+        assert second.calls == []
