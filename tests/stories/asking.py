@@ -1,0 +1,324 @@
+"""What each command of a story asks for: text -> (api, version, body)."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable
+
+from tests.stories.stage import Actor, Stage, by_topic, bytes_of, null_or, pairs, stretched
+from tests.stories.story import Body
+
+Asked = tuple[str, int, Body]
+Verb = Callable[[Stage, Actor, dict[str, str], list[str]], Asked]
+VERBS: dict[str, Verb] = {}
+
+
+def verb(name: str) -> Callable[[Verb], Verb]:
+    def register(function: Verb) -> Verb:
+        VERBS[name] = function
+        return function
+
+    return register
+
+
+KEEP = ("client", "type", "protocols", "session", "rebalance", "instance", "topics")
+
+
+@verb("join")
+def join(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    for key in KEEP:
+        if key in args:
+            actor.settings[key] = args[key]
+            if key == "topics":
+                actor.settings["protocols"] = args.get("protocols", "range")
+    topics = actor.settings["topics"]
+    metadata = "sub(" + topics.replace(",", "+") + ")" if null_or(topics) else ""
+    return (
+        "JoinGroup",
+        9,
+        {
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "SessionTimeoutMs": int(actor.settings["session"]),
+            "RebalanceTimeoutMs": int(actor.settings["rebalance"]),
+            "MemberId": stage.member(actor, args.get("member")),
+            "GroupInstanceId": null_or(actor.settings["instance"]),
+            "ProtocolType": "" if actor.settings["type"] == "none" else actor.settings["type"],
+            "Protocols": [
+                {"Name": name, "Metadata": bytes_of(meta or metadata)}
+                for name, meta in pairs(actor.settings["protocols"])
+            ],
+            "Reason": null_or(args.get("reason")),
+        },
+    )
+
+
+@verb("sync")
+def sync(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "SyncGroup",
+        5,
+        {
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GenerationId": stage.generation(actor, args.get("generation"), actor.generation),
+            "MemberId": stage.member(actor, args.get("member")),
+            "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+            "ProtocolType": null_or(args.get("type", actor.settings["type"])),
+            "ProtocolName": null_or(args.get("protocol", actor.protocol or "range")),
+            "Assignments": [
+                {"MemberId": stage.member(actor, who), "Assignment": bytes_of(stretched(what))}
+                for who, what in (
+                    item.split(":", 1) if not item.startswith("id:") else item.rsplit(":", 1)
+                    for item in args.get("assign", "").split(",")
+                    if item
+                )
+            ],
+        },
+    )
+
+
+@verb("heartbeat")
+def heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "Heartbeat",
+        4,
+        {
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GenerationId": stage.generation(actor, args.get("generation"), actor.generation),
+            "MemberId": stage.member(actor, args.get("member")),
+            "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+        },
+    )
+
+
+@verb("leave")
+def leave(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    """leave: itself. leave B C(i1) none(i2): each by member label and, in brackets, instance id."""
+    members = []
+    for item in rest:
+        found = re.fullmatch(r"([^()]+)(?:\((.*)\))?", item)
+        if found is None:
+            raise ValueError(f"who leaves? {item}")
+        members.append({"MemberId": stage.member(actor, found[1]), "GroupInstanceId": found[2]})
+    if not rest and args.pop("nobody", None) is None:
+        members = [
+            {
+                "MemberId": stage.member(actor, args.get("member")),
+                "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+            }
+        ]
+    body = {"GroupId": stage.group(args.get("group", stage.story.group)), "Members": members}
+    if int(args.get("v", 5)) < 3:
+        body = {"GroupId": body["GroupId"], "MemberId": members[0]["MemberId"]}
+    return "LeaveGroup", 5, body
+
+
+@verb("commit")
+def commit(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    """commit t1/0=5 t1/1=6:note"""
+    return (
+        "OffsetCommit",
+        9,
+        {
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "GenerationIdOrMemberEpoch": stage.generation(actor, args.get("generation"), actor.generation),
+            "MemberId": stage.member(actor, args.get("member")),
+            "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+            "RetentionTimeMs": int(args.get("retention", -1)),
+            "Topics": commit_topics(rest),
+        },
+    )
+
+
+def commit_topics(rest: list[str]) -> list[Body]:
+    topics = []
+    for topic, specs in by_topic(rest).items():
+        partitions = []
+        for spec in specs:
+            index, _, value = spec.partition("=")
+            offset, _, metadata = value.partition(":")
+            partitions.append(
+                {
+                    "PartitionIndex": int(index),
+                    "CommittedOffset": int(offset),
+                    "CommittedMetadata": None if metadata == "null" else stretched(metadata),
+                }
+            )
+        topics.append({"Name": topic, "Partitions": partitions})
+    return topics
+
+
+@verb("fetch")
+def fetch(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    """fetch t1/0 t1/1, or fetch all; groups=g,h for several (v8+); stable=yes"""
+    topics = (
+        None
+        if rest == ["all"]
+        else [
+            {"Name": topic, "PartitionIndexes": [int(i) for i in indexes]} for topic, indexes in by_topic(rest).items()
+        ]
+    )
+    stable = args.get("stable") == "yes"
+    version = int(args.get("v", 9))
+    names = args.get("groups", args.get("group", stage.story.group)).split(",")
+    if version < 8:
+        return "OffsetFetch", 9, {"GroupId": stage.group(names[0]), "Topics": topics, "RequireStable": stable}
+    return (
+        "OffsetFetch",
+        9,
+        {
+            "RequireStable": stable,
+            "Groups": [
+                {
+                    "GroupId": stage.group(name),
+                    "Topics": topics,
+                    "MemberId": stage.member(actor, args["member"]) if "member" in args else None,
+                    "MemberEpoch": stage.generation(actor, args.get("epoch"), -1),
+                }
+                for name in names
+            ],
+        },
+    )
+
+
+@verb("offset-delete")
+def offset_delete(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "OffsetDelete",
+        0,
+        {
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "Topics": [
+                {"Name": topic, "Partitions": [{"PartitionIndex": int(i)} for i in indexes]}
+                for topic, indexes in by_topic(rest).items()
+            ],
+        },
+    )
+
+
+@verb("delete")
+def delete(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return "DeleteGroups", 2, {"GroupsNames": [stage.group(name) for name in rest or [stage.story.group]]}
+
+
+@verb("describe")
+def describe(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return "DescribeGroups", 6, {"Groups": [stage.group(name) for name in rest or [stage.story.group]]}
+
+
+@verb("list")
+def list_groups(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "ListGroups",
+        5,
+        {
+            "StatesFilter": [s for s in args.get("states", "").split(",") if s],
+            "TypesFilter": [s for s in args.get("types", "").split(",") if s],
+        },
+    )
+
+
+@verb("find")
+def find(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    keys = [stage.group(name) for name in rest]
+    if int(args.get("v", 6)) < 4:
+        return "FindCoordinator", 6, {"Key": keys[0], "KeyType": int(args.get("type", 0))}
+    return "FindCoordinator", 6, {"CoordinatorKeys": keys, "KeyType": int(args.get("type", 0))}
+
+
+@verb("txn-init")
+def txn_init(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "InitProducerId",
+        4,
+        {"TransactionalId": stage.group(rest[0]) if rest else None, "TransactionTimeoutMs": 60000},
+    )
+
+
+@verb("txn-add-offsets")
+def txn_add(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "AddOffsetsToTxn",
+        3,
+        {
+            "TransactionalId": actor.transactional_id,
+            "ProducerId": actor.producer[0],
+            "ProducerEpoch": actor.producer[1],
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+        },
+    )
+
+
+@verb("txn-commit-offsets")
+def txn_commit(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "TxnOffsetCommit",
+        3,
+        {
+            "TransactionalId": actor.transactional_id,
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "ProducerId": actor.producer[0],
+            "ProducerEpoch": actor.producer[1] + int(args.get("epoch", 0)),
+            "GenerationId": stage.generation(actor, args.get("generation"), -1),
+            "MemberId": stage.member(actor, args.get("member", "none")),
+            "GroupInstanceId": null_or(args.get("instance")),
+            "Topics": commit_topics(rest),
+        },
+    )
+
+
+@verb("txn-end")
+def txn_end(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return (
+        "EndTxn",
+        3,
+        {
+            "TransactionalId": actor.transactional_id,
+            "ProducerId": actor.producer[0],
+            "ProducerEpoch": actor.producer[1],
+            "Committed": rest[0] == "commit",
+        },
+    )
+
+
+@verb("consumer-heartbeat")
+def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    """KIP-848. epoch= (default: the actor's), topics=, regex=, owned=t1/0+1,t2/0 (none: empty list), rebalance=,
+    assignor=, instance=
+    """
+    owned = args.get("owned")
+    partitions = None
+    if owned is not None:
+        partitions = []
+        for item in owned.split(",") if owned != "none" else []:
+            topic, _, indexes = item.partition("/")
+            partitions.append({"TopicId": stage.topic_ids[topic], "Partitions": [int(i) for i in indexes.split("+")]})
+    if "instance" in args:
+        actor.settings["instance"] = args["instance"]
+    member = args.get("member")
+    if member is None and not actor.member:
+        actor.member = f"{actor.name}-{uuid.uuid4()}"  # assignors sort by member id: in the order of the names
+        stage.learn(actor, actor.member)
+    return (
+        "ConsumerGroupHeartbeat",
+        1,
+        {
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "MemberId": stage.member(actor, member),
+            "MemberEpoch": stage.generation(actor, args.get("epoch"), actor.epoch),
+            "InstanceId": null_or(actor.settings["instance"]),
+            "RackId": null_or(args.get("rack")),
+            "RebalanceTimeoutMs": int(args.get("rebalance", -1)),
+            "SubscribedTopicNames": None
+            if "topics" not in args
+            else [t for t in args["topics"].split(",") if t != "none"],
+            "SubscribedTopicRegex": null_or(args.get("regex")),
+            "ServerAssignor": null_or(args.get("assignor")),
+            "TopicPartitions": partitions,
+        },
+    )
+
+
+@verb("consumer-describe")
+def consumer_describe(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
+    return "ConsumerGroupDescribe", 1, {"GroupIds": [stage.group(name) for name in rest or [stage.story.group]]}

@@ -1,0 +1,29 @@
+#!/bin/bash
+# on-kafka.sh [PORT] [files or folders]: runs the stories against a real Apache Kafka, started (and ended) here once for each set of
+# broker settings that they ask for. Exit status 1 when a story differs. WORK: where the data directories go (default: a temporary one).
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+port=${1:-29092}
+shift || true
+[ $# -gt 0 ] || set -- "$here"
+work=${WORK:-$(mktemp -d)}
+status=0 pid=
+trap '[ -z "$pid" ] || kill "$pid"' EXIT
+run() {
+  local name=$1; shift
+  "$here/../kafka/run-kafka.sh" "$port" "$work/$name" offsets.topic.num.partitions=10 transaction.state.log.num.partitions=3 \
+    group.min.session.timeout.ms=100 "$@" > "$work/$name.log" 2>&1 &
+  pid=$!
+  for _ in $(seq 600); do (exec 3<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break; sleep 0.1; done
+  (cd "$here/../.." && "${PYTHON:-python3}" -m tests.stories.run_stories "127.0.0.1:$port" "${files[@]}") || status=1
+  kill "$pid"; wait "$pid" 2> /dev/null
+  pid=
+}
+files=()
+for file in "$@"; do files+=("$(realpath "$file")"); done
+"$here/../kafka/fetch-jars.sh" > /dev/null
+mkdir -p "$work"
+run no-delay group.initial.rebalance.delay.ms=0 group.consumer.assignment.interval.ms=0
+run delay group.initial.rebalance.delay.ms=600
+run two-members group.initial.rebalance.delay.ms=0 group.max.size=2
+exit $status

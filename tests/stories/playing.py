@@ -1,0 +1,120 @@
+"""Playing a story: a generator of Actions for whatever driver there is."""
+
+from __future__ import annotations
+
+import collections
+import uuid
+from collections.abc import Generator
+
+from tests.stories.asking import VERBS
+from tests.stories.showing import absorb, say
+from tests.stories.stage import Actor, Stage, null_or, split_args
+from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Step, Story
+
+
+def due(outcome: list[str], actor: str | None = None) -> list[str]:
+    """The actors with a reply in the outcome lines."""
+    return [line.split()[0] for line in outcome if line.split()[1:2] == ["<-"] and actor in (None, line.split()[0])]
+
+
+Play = Generator[Action, list[Reply] | None, str]
+Part = Generator[Action, list[Reply] | None, list[str]]
+
+
+def play(
+    story: Story,
+    suffix: str = "",
+    topic_ids: dict[str, uuid.UUID] | None = None,
+    recording: bool = False,
+) -> Play:
+    """Generator of Actions; returns the story's text as it really went."""
+    stage = Stage(story, suffix, topic_ids)
+    out = []
+    for item in story.items:
+        if isinstance(item, str):
+            out.append(item)
+            continue
+        out.append(item.line)
+        try:
+            out += yield from step(stage, item, None if recording else item.outcome)
+        except (KeyError, ValueError, AttributeError) as problem:
+            out.append(f"    ! {type(problem).__name__}: {problem} ({story.path}:{item.lineno})")
+            break
+    return "\n".join(out) + "\n"
+
+
+def step(stage: Stage, item: Step, outcome: list[str] | None) -> Part:
+    """One step: its outcome lines as they really came."""
+    expect = None if outcome is None else due(outcome)
+    words = item.line.split(None, 2)
+    if words[0] == "advance":
+        return say(stage, (yield Advance(int(words[1]), expect)) or [])
+    if words[0] == "await":
+        return (yield from wait_for(stage, words[1], words[2], expect))
+    names, _, command = item.line.partition(":")
+    word, _, rest = command.strip().partition(" ")
+    if word in ("drop", "restart"):
+        for name in names.split():
+            yield from drop(stage.actor(name), forget=word == "restart")
+        return []
+    return (yield from ask(stage, names.split(), word, rest, expect))
+
+
+def wait_for(stage: Stage, name: str, span: str, expect: list[str] | None) -> Part:
+    """Let time pass until the actor's reply, which is due in that span (`600..1100` ms after its request)."""
+    low, high = (int(x) for x in span.split(".."))
+    replies = (yield Await(name, low, high, expect)) or []
+    first = next((r for r in replies if r.actor == name), None)
+    lines = say(stage, replies)
+    if first is None:
+        lines.append(f"    {name} waiting (no reply within {high} ms)")
+    elif not low <= first.took_ms <= high:
+        lines.append(f"    ! {name}'s reply took {first.took_ms:.0f} ms, not {low}..{high}")
+    return lines
+
+
+def drop(actor: Actor, *, forget: bool) -> Part:
+    """The actor's process dies; `forget`: it starts again without member id and generation."""
+    yield Drop(actor.name)
+    if forget:
+        actor.member, actor.generation, actor.epoch, actor.protocol = "", -1, 0, None
+    return []
+
+
+def ask(stage: Stage, names: list[str], word: str, rest: str, expect: list[str] | None) -> Part:
+    """Each actor sends the request, one after the other."""
+    came: list[Reply] = []
+    for name in names:
+        actor = stage.actor(name)
+        args, extra = split_args(rest)
+        now = None
+        if expect is not None:  # the last one of the step brings out whatever else is due
+            now = [name] if name in expect else []
+            if name == names[-1]:
+                now = list((collections.Counter(expect) - collections.Counter(r.actor for r in came)).elements())
+        if word == "enter" and needs_id(actor, args):
+            first = yield from send(stage, actor, "join", args, extra, None if expect is None else [name])
+            refused = next((r for r in first if r.actor == name and r.body["ErrorCode"] == 79), None)
+            came += [r for r in first if r is not refused]
+            if refused is None:
+                continue
+            absorb(stage, refused)
+        came += yield from send(stage, actor, "join" if word == "enter" else word, args, extra, now)
+    answered = {r.actor for r in came}
+    return say(stage, came) + [f"    {name} waiting" for name in names if name not in answered]
+
+
+def needs_id(actor: Actor, args: dict[str, str]) -> bool:
+    """True when the actor's first JoinGroup will be answered MEMBER_ID_REQUIRED (KIP-394)."""
+    static = null_or(args.get("instance", actor.settings["instance"])) is not None
+    return not actor.member and not static and int(args.get("v", 9)) > 3
+
+
+def send(
+    stage: Stage, actor: Actor, word: str, args: dict[str, str], extra: list[str], expect: list[str] | None
+) -> Generator[Action, list[Reply] | None, list[Reply]]:
+    """One request; the replies that came by then."""
+    api, version, body = VERBS[word](stage, actor, args, extra)
+    stage.sent.append(body)
+    replies = yield Send(actor.name, api, int(args.get("v", version)), null_or(actor.settings["client"]), body, expect)
+    return list(replies or [])

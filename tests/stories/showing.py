@@ -1,0 +1,318 @@
+"""How each reply of a story reads: body -> text; and what an actor remembers of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+
+from tests.stories.stage import UUID, Actor, Stage, bytes_text, error_name, repr_text
+from tests.stories.story import Body, Reply
+
+
+def named(**values: object) -> str:
+    return "".join(f" {k}={v}" for k, v in values.items() if v is not None)
+
+
+def topic_rows(topics: Iterable[Body], name: str, partitions: str, text: Callable[[Body], str]) -> list[str]:
+    rows = [(topic[name], row["PartitionIndex"], text(row)) for topic in topics for row in topic[partitions]]
+    return [f"{t}/{p}={x}" for t, p, x in sorted(rows)]
+
+
+def show_join(stage: Stage, actor: Actor, reply: Reply) -> str:
+    body, request = reply.body, reply.request
+    ok = body["ErrorCode"] == 0
+    out = "join " + error_name(body["ErrorCode"])
+    if ok or body["GenerationId"] != -1:
+        out += named(generation=body["GenerationId"])
+    if ok:
+        out += named(protocol=repr_text(body["ProtocolName"]), leader=stage.label(body["Leader"]))
+        if reply.version >= 7 and body["ProtocolType"] != request["ProtocolType"]:
+            out += named(type=repr_text(body["ProtocolType"]))
+    else:
+        usual = None if reply.version >= 7 else ""
+        if body["ProtocolName"] != usual:
+            out += named(protocol=repr_text(body["ProtocolName"]))
+        if body["ProtocolType"] is not None:
+            out += named(type=repr_text(body["ProtocolType"]))
+        if body["Leader"]:
+            out += named(leader=stage.label(body["Leader"]))
+    if body["SkipAssignment"]:
+        out += " skip-assignment"
+    if reply.new_id:
+        out += named(member=stage.label(body["MemberId"]), id=UUID.sub("<uuid>", body["MemberId"]))
+    elif body["MemberId"] != request["MemberId"]:
+        out += named(member=stage.label(body["MemberId"]))
+    if body["Members"]:
+        members = []
+        for m in body["Members"]:
+            text = stage.label(m["MemberId"])
+            if m["GroupInstanceId"] is not None:
+                text += f"({m['GroupInstanceId']})"
+            if m["Metadata"]:
+                text += ":" + bytes_text(m["Metadata"])
+            members.append(text)
+        out += " members=[" + " ".join(sorted(members)) + "]"
+    return out
+
+
+def show_sync(stage: Stage, actor: Actor, reply: Reply) -> str:
+    body = reply.body
+    out = "sync " + error_name(body["ErrorCode"])
+    ok = body["ErrorCode"] == 0
+    if ok or body["Assignment"]:
+        out += named(assignment=bytes_text(body["Assignment"]))
+    if reply.version >= 5:
+        asked = (reply.request["ProtocolType"], reply.request["ProtocolName"]) if ok else (None, None)
+        if body["ProtocolType"] != asked[0]:
+            out += named(type=repr_text(body["ProtocolType"]))
+        if body["ProtocolName"] != asked[1]:
+            out += named(protocol=repr_text(body["ProtocolName"]))
+    return out
+
+
+def show_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
+    return "heartbeat " + error_name(reply.body["ErrorCode"])
+
+
+def show_leave(stage: Stage, actor: Actor, reply: Reply) -> str:
+    out = "leave " + error_name(reply.body["ErrorCode"])
+    asked = reply.request.get("Members", [])
+    rows = []
+    for m in reply.body["Members"] or []:
+        text = stage.label(m["MemberId"]) + (f"({m['GroupInstanceId']})" if m["GroupInstanceId"] is not None else "")
+        rows.append(f"{text}={error_name(m['ErrorCode'])}")
+    alone = (
+        len(rows) == 1
+        and len(asked) == 1
+        and rows[0].endswith("=ok")
+        and all(reply.body["Members"][0][k] == asked[0][k] for k in ("MemberId", "GroupInstanceId"))
+    )
+    return out if alone else " ".join([out, *rows])
+
+
+def show_commit(stage: Stage, actor: Actor, reply: Reply) -> str:
+    return " ".join(
+        ["commit", *topic_rows(reply.body["Topics"], "Name", "Partitions", lambda p: error_name(p["ErrorCode"]))]
+    )
+
+
+def show_txn_commit(stage: Stage, actor: Actor, reply: Reply) -> str:
+    return " ".join(
+        [
+            "txn-commit-offsets",
+            *topic_rows(reply.body["Topics"], "Name", "Partitions", lambda p: error_name(p["ErrorCode"])),
+        ]
+    )
+
+
+def fetched(p: Body) -> str:
+    if p["ErrorCode"]:
+        return error_name(p["ErrorCode"]) + ("" if p["CommittedOffset"] == -1 else f"({p['CommittedOffset']})")
+    text = str(p["CommittedOffset"])
+    if p["CommittedLeaderEpoch"] != -1:
+        text += f"@{p['CommittedLeaderEpoch']}"
+    if p["Metadata"] is None:
+        text += ":null"
+    elif p["Metadata"]:
+        text += ":" + bytes_text(p["Metadata"].encode())
+    return text
+
+
+def show_fetch(stage: Stage, actor: Actor, reply: Reply) -> str:
+    if reply.version < 8:
+        return " ".join(
+            [
+                "fetch",
+                error_name(reply.body["ErrorCode"]),
+                *topic_rows(reply.body["Topics"], "Name", "Partitions", fetched),
+            ]
+        )
+    groups = reply.body["Groups"]
+    parts = []
+    for g in groups:
+        rows = [error_name(g["ErrorCode"]), *topic_rows(g["Topics"], "Name", "Partitions", fetched)]
+        parts.append(" ".join(rows) if len(groups) == 1 else f"{stage.group_name(g['GroupId'])}({' '.join(rows)})")
+    return " ".join(["fetch", *parts])
+
+
+def show_offset_delete(stage: Stage, actor: Actor, reply: Reply) -> str:
+    return " ".join(
+        [
+            "offset-delete",
+            error_name(reply.body["ErrorCode"]),
+            *topic_rows(reply.body["Topics"], "Name", "Partitions", lambda p: error_name(p["ErrorCode"])),
+        ]
+    )
+
+
+def show_delete(stage: Stage, actor: Actor, reply: Reply) -> str:
+    return " ".join(
+        [
+            "delete",
+            *sorted(f"{stage.group_name(r['GroupId'])}={error_name(r['ErrorCode'])}" for r in reply.body["Results"]),
+        ]
+    )
+
+
+def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
+    rows = []
+    for g in sorted(reply.body["Groups"], key=lambda group: group["GroupId"]):
+        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(g["GroupId"]) + ": "
+        out += error_name(g["ErrorCode"]) + named(state=repr_text(g["GroupState"]))
+        if g["ErrorMessage"] is not None:
+            out += named(
+                message=json.dumps(g["ErrorMessage"].replace(stage.suffix, "") if stage.suffix else g["ErrorMessage"])
+            )
+        if g["ProtocolType"]:
+            out += named(type=g["ProtocolType"])
+        if g["ProtocolData"]:
+            out += named(protocol=g["ProtocolData"])
+        members = []
+        for m in g["Members"]:
+            label = stage.label(m["MemberId"])
+            text = label + (f"({m['GroupInstanceId']})" if m["GroupInstanceId"] is not None else "")
+            if m["ClientId"] != label.partition("#")[0]:
+                text += f" client={repr_text(m['ClientId'])}"
+            if m["ClientHost"] != "/127.0.0.1":
+                text += f" host={m['ClientHost']}"
+            if m["MemberMetadata"]:
+                text += " metadata=" + bytes_text(m["MemberMetadata"])
+            if m["MemberAssignment"]:
+                text += " assignment=" + bytes_text(m["MemberAssignment"])
+            members.append(text)
+        if members:
+            out += " members=[" + ", ".join(sorted(members)) + "]"
+        rows.append(out)
+    return "describe " + "; ".join(rows)
+
+
+def show_list(stage: Stage, actor: Actor, reply: Reply) -> str:
+    rows = []
+    for g in reply.body["Groups"]:
+        if stage.suffix and not g["GroupId"].endswith(stage.suffix):
+            continue
+        facts = [repr_text(g["ProtocolType"])] + [g[k] for k in ("GroupState", "GroupType") if g[k]]
+        rows.append(f"{stage.group_name(g['GroupId'])}({','.join(facts)})")
+    return " ".join(["list", error_name(reply.body["ErrorCode"]), *sorted(rows)])
+
+
+def show_find(stage: Stage, actor: Actor, reply: Reply) -> str:
+    def where(row: Body) -> str:
+        if row["ErrorCode"]:
+            text = error_name(row["ErrorCode"])
+            if (row["NodeId"], row["Host"], row["Port"]) != (-1, "", -1):
+                text += f"@{row['NodeId']},{row['Host']},{row['Port']}"
+            return text + ("" if not row["ErrorMessage"] else "+message")
+        return "found" + ("" if not row["ErrorMessage"] else f"+message({row['ErrorMessage']})")
+
+    if reply.version < 4:
+        return "find " + where(reply.body)
+    return " ".join(["find", *(f"{stage.group_name(row['Key'])}={where(row)}" for row in reply.body["Coordinators"])])
+
+
+def show_txn_init(stage: Stage, actor: Actor, reply: Reply) -> str:
+    actor.producer = (reply.body["ProducerId"], reply.body["ProducerEpoch"])
+    actor.transactional_id = reply.request["TransactionalId"]
+    return "txn-init " + error_name(reply.body["ErrorCode"])
+
+
+def consumer_partitions(stage: Stage, assignment: Body) -> str:
+    rows = [
+        f"{t.get('TopicName') or stage.topic_name(t['TopicId'])}/" + "+".join(str(p) for p in sorted(t["Partitions"]))
+        for t in assignment["TopicPartitions"]
+    ]
+    return "[" + " ".join(sorted(rows)) + "]"
+
+
+def show_consumer_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
+    body = reply.body
+    out = "consumer-heartbeat " + error_name(body["ErrorCode"])
+    if body["ErrorCode"]:
+        if body["MemberId"] is not None:
+            out += named(member=stage.label(body["MemberId"]))
+        return out + (named(epoch=body["MemberEpoch"]) if body["MemberEpoch"] else "")
+    if body["MemberId"] != reply.request["MemberId"]:
+        out += named(member=stage.label(body["MemberId"]))
+    out += named(epoch=body["MemberEpoch"])
+    if body["Assignment"] is not None:
+        out += named(assignment=consumer_partitions(stage, body["Assignment"]))
+    return out
+
+
+def show_consumer_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
+    rows = []
+    for g in sorted(reply.body["Groups"], key=lambda group: group["GroupId"]):
+        out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(g["GroupId"]) + ": "
+        out += error_name(g["ErrorCode"])
+        if not g["ErrorCode"]:
+            out += named(
+                state=g["GroupState"],
+                epoch=g["GroupEpoch"],
+                assignment_epoch=g["AssignmentEpoch"],
+                assignor=g["AssignorName"],
+            )
+            members = []
+            for m in g["Members"]:
+                text = stage.label(m["MemberId"]) + (f"({m['InstanceId']})" if m["InstanceId"] is not None else "")
+                text += f" epoch={m['MemberEpoch']} topics={'+'.join(m['SubscribedTopicNames'] or [])}"
+                text += f" assignment={consumer_partitions(stage, m['Assignment'])}"
+                text += f" target={consumer_partitions(stage, m['TargetAssignment'])}"
+                members.append(text)
+            out += " members=[" + ", ".join(sorted(members)) + "]"
+        rows.append(out)
+    return "consumer-describe " + "; ".join(rows)
+
+
+SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
+    "JoinGroup": show_join,
+    "SyncGroup": show_sync,
+    "Heartbeat": show_heartbeat,
+    "LeaveGroup": show_leave,
+    "OffsetCommit": show_commit,
+    "OffsetFetch": show_fetch,
+    "OffsetDelete": show_offset_delete,
+    "DeleteGroups": show_delete,
+    "DescribeGroups": show_describe,
+    "ListGroups": show_list,
+    "FindCoordinator": show_find,
+    "InitProducerId": show_txn_init,
+    "TxnOffsetCommit": show_txn_commit,
+    "AddOffsetsToTxn": lambda s, a, r: "txn-add-offsets " + error_name(r.body["ErrorCode"]),
+    "EndTxn": lambda s, a, r: "txn-end " + error_name(r.body["ErrorCode"]),
+    "ConsumerGroupHeartbeat": show_consumer_heartbeat,
+    "ConsumerGroupDescribe": show_consumer_describe,
+}
+
+
+def absorb(stage: Stage, reply: Reply) -> None:
+    """What the actor remembers of a reply, as a client would."""
+    actor, body = stage.actor(reply.actor), reply.body
+    if reply.api == "JoinGroup":
+        reply.new_id = body["MemberId"] != reply.request["MemberId"] and stage.learn(actor, body["MemberId"])
+        if body["ErrorCode"] in (0, 79) and body["MemberId"]:
+            actor.member = body["MemberId"]
+        if body["ErrorCode"] == 0:
+            actor.generation, actor.protocol = body["GenerationId"], body["ProtocolName"]
+    elif reply.api == "ConsumerGroupHeartbeat" and body["ErrorCode"] == 0:
+        stage.learn(actor, body["MemberId"])
+        actor.member = body["MemberId"] or actor.member
+        actor.epoch = body["MemberEpoch"]
+    if body.get("ThrottleTimeMs"):
+        raise ValueError(f"throttled: {body}")
+
+
+def say(stage: Stage, replies: Iterable[Reply]) -> list[str]:
+    for reply in replies:
+        absorb(stage, reply)
+    order = list(stage.actors)
+    asked = {
+        id(body): i for i, body in enumerate(stage.sent)
+    }  # two replies to one actor, on two connections, may overtake each other
+    lines = [
+        (
+            (order.index(r.actor), asked.get(id(r.request), 0)),
+            f"    {r.actor} <- {SHOW[r.api](stage, stage.actor(r.actor), r)}",
+        )
+        for r in replies
+    ]
+    return [line for _, line in sorted(lines, key=lambda pair: pair[0])]

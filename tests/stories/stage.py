@@ -1,0 +1,184 @@
+"""The people of a story: its actors, what each remembers, and the names that ids go by; text to bytes and back."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import shlex
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+from tests.stories import kafka_codec as codec
+from tests.stories.story import Body, Story
+
+ERRORS = {int(k): v for k, v in json.loads((pathlib.Path(__file__).parent / "errors.json").read_text()).items()}
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def error_name(code: int) -> str:
+    return "ok" if code == 0 else ERRORS.get(code, str(code))
+
+
+class Actor:
+    """A client, and what it remembers."""
+
+    def __init__(self, name: str, defaults: dict[str, str]) -> None:
+        self.name, self.member, self.epoch, self.generation = name, "", 0, -1
+        self.ids: list[str] = []
+        self.protocol: str | None = None
+        self.transactional_id: str | None = None
+        self.settings: dict[str, Any] = {
+            "client": name,
+            "type": "consumer",
+            "protocols": "range",
+            "session": "10000",
+            "rebalance": "10000",
+            "instance": None,
+            "topics": None,
+            **defaults,
+        }
+        self.producer = (-1, -1)
+
+
+class Stage:
+    """One run of one story: its actors, the names of its ids, and what the outcome lines say."""
+
+    def __init__(self, story: Story, suffix: str = "", topic_ids: dict[str, uuid.UUID] | None = None) -> None:
+        self.story, self.suffix, self.topic_ids = story, suffix, topic_ids or {}
+        self.actors: dict[str, Actor] = {}
+        self.labels: dict[str, str] = {}
+        self.sent: list[Body] = []  # every request's body, in the order of sending
+
+    def actor(self, name: str) -> Actor:
+        if name not in self.actors:
+            self.actors[name] = Actor(name, self.story.defaults)
+        return self.actors[name]
+
+    # names
+    def group(self, name: str) -> str | None:
+        known: dict[str, str | None] = {"none": "", "null": None}
+        return known.get(name, name + self.suffix)
+
+    def group_name(self, real: str | None) -> str:
+        return real.removesuffix(self.suffix) if real and self.suffix else repr_text(real)
+
+    def member(self, actor: Actor, text: str | None) -> str | None:
+        """none, null, id:LITERAL, or the label of a member id: B is B's first one, B#2 its second; own is the
+        default.
+        """
+        if text is None:
+            return actor.member
+        if text == "none":
+            return ""
+        if text == "null":
+            return None
+        if text.startswith("id:"):
+            return text[3:]
+        for real, label in self.labels.items():
+            if label == text:
+                return real
+        raise ValueError(f"no member id is called {text} yet")
+
+    def learn(self, actor: Actor, member_id: str | None) -> bool:
+        """Binds a new member id to its actor; True when it was not known before."""
+        if not member_id or member_id in self.labels:
+            return False
+        actor.ids.append(member_id)
+        self.labels[member_id] = actor.name if len(actor.ids) == 1 else f"{actor.name}#{len(actor.ids)}"
+        return True
+
+    def label(self, member_id: str | None) -> str:
+        if member_id is None:
+            return "null"
+        if member_id == "":
+            return "none"
+        if member_id in self.labels:
+            return self.labels[member_id]
+        return "id:" + UUID.sub("<uuid>", member_id) if UUID.search(member_id) else "id:" + member_id
+
+    def generation(self, actor: Actor, text: str | None, own: int) -> int:
+        if text is None:
+            return own
+        if text[0] in "+" or (text[0] == "-" and text != "-1" and text != "-2"):
+            return own + int(text)
+        return int(text)
+
+    def topic_name(self, topic_id: uuid.UUID) -> str:
+        return next((name for name, real in self.topic_ids.items() if real == topic_id), str(topic_id))
+
+
+def repr_text(text: str | None) -> str:
+    if text is None:
+        return "null"
+    if text == "":
+        return '""'
+    return text if re.fullmatch(r"[!-~]+", text) else json.dumps(text)
+
+
+def bytes_of(text: str | None) -> bytes:
+    if text in (None, '""', ""):
+        return b""
+    if text.startswith("sub("):
+        topics = [t for t in text[4:-1].split("+") if t]
+        return b"\0\1" + codec.encode("ConsumerProtocolSubscription", 1, {"Topics": topics, "UserData": None})
+    if text.startswith("hex:"):
+        return bytes.fromhex(text[4:])
+    return text.encode()
+
+
+def bytes_text(raw: bytes | None) -> str:
+    if raw is None:
+        return "null"
+    if raw == b"":
+        return '""'
+    if len(raw) >= 6 and raw[0] == 0 and raw[1] <= 3:
+        try:
+            body = codec.decode("ConsumerProtocolSubscription", raw[1], raw, 2)
+            return "sub(" + "+".join(body["Topics"]) + ")"
+        except (ValueError, UnicodeDecodeError):
+            pass
+    try:
+        text = raw.decode()
+        if re.fullmatch(r"[!-~]+", text):
+            return text if len(text) <= 60 else f"{text[0]}*{len(text)}" if len(set(text)) == 1 else text
+    except UnicodeDecodeError:
+        pass
+    return "hex:" + raw.hex()
+
+
+def split_args(text: str) -> tuple[dict[str, str], list[str]]:
+    args: dict[str, str] = {}
+    rest: list[str] = []
+    for token in shlex.split(text):
+        key, eq, value = token.partition("=")
+        if eq and "/" not in key:
+            args[key] = value
+        else:
+            rest.append(token)
+    return args, rest
+
+
+def pairs(text: str | None) -> list[tuple[str, str]]:
+    if text is None or text == "none":
+        return []
+    return [(name, rest) for name, _, rest in (item.partition(":") for item in text.split(","))]
+
+
+def null_or(text: str | None) -> str | None:
+    return None if text in (None, "null", "none") else text
+
+
+def stretched(text: str) -> str:
+    """x*5000 is five thousand x."""
+    found = re.fullmatch(r"(.)\*(\d+)", text)
+    return found[1] * int(found[2]) if found else text
+
+
+def by_topic(specs: Iterable[str]) -> dict[str, list[str]]:
+    topics: dict[str, list[str]] = {}
+    for spec in specs:
+        topic, _, rest = spec.partition("/")
+        topics.setdefault(topic, []).append(rest)
+    return topics

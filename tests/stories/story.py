@@ -1,0 +1,122 @@
+"""The story format: what passes between a story and its driver, and the file. Opens no socket and reads no clock.
+
+A driver runs `playing.play(story, ...)`, a generator: it yields one Action at a time and is sent the Replies that came.
+`tcp` is the driver over TCP, `virtual` the one over the core in virtual time; README.md has the format.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+HEADERS = ("broker", "topics", "group", "defaults", "tags")
+
+Body = dict[str, Any]
+"""A message as a dict with Kafka's field names."""
+
+# ---- what passes between a story and its driver
+
+
+@dataclasses.dataclass
+class Send:
+    """Send one request. `expect`: the actors whose replies are due now, in any order; None when that is not known
+    (recording).
+    """
+
+    actor: str
+    api: str
+    version: int
+    client_id: str | None
+    body: Body
+    expect: list[str] | None
+
+
+@dataclasses.dataclass
+class Advance:
+    """Let so many ms pass; send back the replies that came. `expect`: the actors whose replies are due by then."""
+
+    ms: int
+    expect: list[str] | None
+
+
+@dataclasses.dataclass
+class Await:
+    """Let time pass until the reply to `actor`'s oldest open request is there (at most `high` ms after it was sent)."""
+
+    actor: str
+    low: int
+    high: int
+    expect: list[str] | None
+
+
+@dataclasses.dataclass
+class Drop:
+    """The actor's process dies: its connections close, replies to it are lost."""
+
+    actor: str
+
+
+@dataclasses.dataclass
+class Reply:
+    actor: str
+    api: str
+    version: int
+    request: Body
+    body: Body
+    took_ms: float
+    new_id: bool = False
+
+
+Action = Send | Advance | Await | Drop
+
+
+# ---- the file
+
+
+@dataclasses.dataclass
+class Step:
+    line: str
+    outcome: list[str]
+    lineno: int
+
+
+class Story:
+    """One story file: its headers, and its `items`: lines of text kept as they are, and Steps."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path, self.text = path, text
+        self.name = pathlib.Path(path).stem
+        self.group = "g"
+        self.broker: dict[str, str] = {}
+        self.defaults: dict[str, str] = {}
+        self.tags: list[str] = []
+        self.items: list[str | Step] = []
+        topics: dict[str, str] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.startswith("    "):
+                if not self.items or not isinstance(self.items[-1], Step):
+                    raise ValueError(f"{path}:{number}: an outcome without a step")
+                self.items[-1].outcome.append(line)
+            elif not line.strip() or line.startswith("#"):
+                self.items.append(line)
+            elif line.split()[0] in HEADERS:
+                self.items.append(line)
+                word, _, rest = line.partition(" ")
+                if word == "group":
+                    self.group = rest.strip()
+                elif word == "tags":
+                    self.tags = rest.split()
+                else:
+                    pairs = dict(item.split("=", 1) for item in rest.split())
+                    {"broker": self.broker, "topics": topics, "defaults": self.defaults}[word].update(pairs)
+            else:
+                self.items.append(Step(line, [], number))
+        self.topics = {name: int(count) for name, count in topics.items()}
+
+    @property
+    def title(self) -> str:
+        for item in self.items:
+            if isinstance(item, str) and item.startswith("#"):
+                return item.lstrip("# ")
+        return self.name

@@ -1,0 +1,261 @@
+"""The driver of stories over TCP, against a running server: Apache Kafka or any other that speaks its protocol.
+
+Standard library only, and no part of the product, so that it can judge either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import secrets
+import struct
+import time
+import uuid
+from collections.abc import Callable, Collection
+from typing import Any
+
+from tests.stories import kafka_codec as codec
+from tests.stories import playing
+from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
+
+QUIET_S = 0.07
+"""No reply for so long: the request is waiting."""
+QUIET_RECORD_S = 0.15
+PATIENCE_S = 4.0
+"""How long to wait for a reply that is due now."""
+
+TRANSACTIONS = ("InitProducerId", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+
+Ready = dict[Any, Any]
+"""What `prepare` has found on a server already: topic name -> id, and which coordinators answer."""
+
+
+def transient(reply: Reply) -> bool:
+    """The transaction coordinator is not ready or not done yet; every client asks again, so these are no outcome."""
+    codes = [reply.body.get("ErrorCode", 0)]
+    codes += [row["ErrorCode"] for topic in reply.body.get("Topics", []) for row in topic["Partitions"]]
+    return any(code in (14, 15, 16, 51) for code in codes)
+
+
+class Connection:
+    """One socket; requests may wait in line on it, replies come in order."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_reply: Callable[[Reply], object],
+    ) -> None:
+        self.on_reply = on_reply
+        self.open: collections.deque[tuple[Send, float, asyncio.Future[Body] | None]] = collections.deque()
+        self.correlation = 0
+        self.reader, self.writer = reader, writer
+        self.task = asyncio.create_task(self.read())
+
+    @classmethod
+    async def to(cls, host: str, port: int, on_reply: Callable[[Reply], object] = lambda reply: None) -> Connection:
+        return cls(*await asyncio.open_connection(host, port), on_reply)
+
+    async def read(self) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, OSError):
+            while True:
+                (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+                frame = await self.reader.readexactly(size)
+                send, sent, future = self.open.popleft()
+                _, body = codec.decode_response(send.api, send.version, frame)
+                if future is not None:
+                    future.set_result(body)
+                else:
+                    took_ms = (time.monotonic() - sent) * 1000
+                    self.on_reply(Reply(send.actor, send.api, send.version, send.body, body, took_ms))
+
+    def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
+        self.correlation += 1
+        frame = codec.encode_request(send.api, send.version, self.correlation, send.client_id, send.body)
+        self.open.append((send, time.monotonic(), future))
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+
+    async def ask(self, api: str, version: int, body: Body) -> Body:
+        future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
+        self.send(Send("runner", api, version, "runner", body, None), future)
+        return await asyncio.wait_for(future, 10)
+
+    async def close(self) -> None:
+        self.task.cancel()
+        self.writer.close()
+        with contextlib.suppress(asyncio.CancelledError, ConnectionError, OSError):
+            await self.task
+        with contextlib.suppress(ConnectionError, OSError):
+            await self.writer.wait_closed()
+
+
+class Driver:
+    """Plays one story on one server."""
+
+    def __init__(self, host: str, port: int, scale: float = 1, recording: bool = False) -> None:
+        self.host, self.port, self.scale, self.recording = host, port, scale, recording
+        self.connections: dict[str, list[Connection]] = collections.defaultdict(list)
+        self.replies: list[Reply] = []
+        self.news = asyncio.Event()
+        self.idle_s = 0.0  # spent on seeing that requests wait, since time last passed: the next step is shorter by it
+
+    def on_reply(self, reply: Reply) -> None:
+        self.replies.append(reply)
+        self.news.set()
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Waits until done() or for so many seconds; True when done."""
+        end = time.monotonic() + seconds
+        while not done():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            self.news.clear()
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(self.news.wait(), left)
+        return True
+
+    def taken(self) -> list[Reply]:
+        replies, self.replies = self.replies, []
+        for reply in replies:
+            reply.took_ms /= self.scale
+        return replies
+
+    def has(self, actors: Collection[str]) -> bool:
+        return not (collections.Counter(actors) - collections.Counter(reply.actor for reply in self.replies))
+
+    async def quiet(self, seconds: float) -> None:
+        self.idle_s += seconds
+        await asyncio.sleep(seconds)
+
+    async def act(self, action: Action) -> list[Reply]:
+        """One action; the replies that came of it."""
+        if isinstance(action, Send):
+            return await self.send(action)
+        if isinstance(action, Advance):
+            whole_s = action.ms / 1000 * self.scale
+            await asyncio.sleep(max(whole_s - self.idle_s, whole_s / 2))
+            await self.settle(action.expect or [])
+        elif isinstance(action, Await):
+            actor = action.actor
+            await self.until(lambda: self.has([actor]), (action.high / 1000 + 0.3) * self.scale)
+            if not action.expect:
+                await asyncio.sleep(QUIET_RECORD_S)
+            await self.settle(action.expect or [])
+        elif isinstance(action, Drop):
+            for connection in self.connections.pop(action.actor, []):
+                await connection.close()
+            return []
+        self.idle_s = 0.0
+        return self.taken()
+
+    async def settle(self, expect: list[str]) -> None:
+        await self.until(lambda: self.has(expect), PATIENCE_S / 4)
+
+    async def send(self, action: Send) -> list[Reply]:
+        for field in ("SessionTimeoutMs", "RebalanceTimeoutMs"):
+            if self.scale != 1 and action.body.get(field, -1) > 0:
+                action.body[field] = int(action.body[field] * self.scale)
+        free = next((one for one in self.connections[action.actor] if not one.open), None)
+        if free is None:
+            free = await Connection.to(self.host, self.port, self.on_reply)
+            self.connections[action.actor].append(free)
+        free.send(action)
+        expect = action.expect
+        if expect is None:
+            await self.until(lambda: self.has([action.actor]), QUIET_RECORD_S)
+            await self.quiet(QUIET_RECORD_S / 3)
+        else:
+            await self.until(lambda: self.has(expect), PATIENCE_S)
+            await self.quiet(0.005 if action.actor in expect else QUIET_S)
+        if action.api in TRANSACTIONS and self.replies and transient(self.replies[-1]):
+            self.replies.pop()
+            await asyncio.sleep(0.05)
+            return await self.send(action)
+        return self.taken()
+
+    async def close(self) -> None:
+        for connections in self.connections.values():
+            for connection in connections:
+                await connection.close()
+
+
+async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID]) -> str:
+    """The story's text as it went on that server, with fresh group ids."""
+    steps = playing.play(story, "~" + secrets.token_hex(4), topic_ids, driver.recording)
+    answer: list[Reply] | None = None
+    try:
+        while True:
+            answer = await driver.act(steps.send(answer))
+    except StopIteration as end:
+        text: str = end.value
+        return text
+    finally:
+        await driver.close()
+
+
+async def play_over_tcp(host: str, port: int, story: Story, *, scale: float = 1) -> str:
+    """Play a story on a running server that has the settings of its `broker` line; its text as it went.
+
+    It passed when that equals `story.text`. `scale` stretches all times, for a slow machine.
+    """
+    runner = await Connection.to(host, port)
+    try:
+        topic_ids = await prepare(runner, {}, story)
+    finally:
+        await runner.close()
+    return await play(Driver(host, port, scale), story, topic_ids)
+
+
+async def prepare(runner: Connection, known: Ready, story: Story) -> dict[str, uuid.UUID]:
+    """Topics exist and the coordinators answer; returns topic name -> id. `known` is kept from story to story."""
+    missing = [name for name in story.topics if name not in known]
+    if missing:
+        await create_topics(runner, known, {name: story.topics[name] for name in missing})
+    for kind in [0, 1] if "txn" in story.tags else [0]:
+        for _ in range(200):
+            if ("ready", kind) in known:
+                break
+            body = await runner.ask("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": ["ready"]})
+            if body["Coordinators"][0]["ErrorCode"] == 0 and (kind or await groups_ready(runner)):
+                known["ready", kind] = True
+            else:
+                await asyncio.sleep(0.1)
+    return {name: known[name] for name in story.topics}
+
+
+async def create_topics(runner: Connection, known: Ready, counts: dict[str, int]) -> None:
+    """Create what is not there, and wait until it is led."""
+    topics = [{"Name": name, "NumPartitions": count, "ReplicationFactor": 1} for name, count in counts.items()]
+    body = await runner.ask("CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics})
+    bad = [topic for topic in body["Topics"] if topic["ErrorCode"] not in (0, 36)]
+    if bad:
+        raise SystemExit(f"creating topics: {bad}")
+    asked = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in counts]
+    for _ in range(100):
+        found = await runner.ask("Metadata", 12, {"Topics": asked, "AllowAutoTopicCreation": False})
+        if all(not t["ErrorCode"] and not any(p["ErrorCode"] for p in t["Partitions"]) for t in found["Topics"]):
+            break
+        await asyncio.sleep(0.1)
+    known.update({topic["Name"]: topic["TopicId"] for topic in found["Topics"]})
+
+
+async def groups_ready(runner: Connection) -> bool:
+    """Every partition of the offsets topic has been loaded (so many ids fall on all of fifty)."""
+    for i in range(250):
+        body = await runner.ask("Heartbeat", 3, {"GroupId": f"ready-{i}", "GenerationId": 1, "MemberId": "x"})
+        if body["ErrorCode"] != 25:
+            return False
+    return True
+
+
+async def settings_of(runner: Connection) -> dict[str, str] | None:
+    """The server's settings as DescribeConfigs tells them; None when it does not."""
+    body = await runner.ask("Metadata", 9, {"Topics": [], "AllowAutoTopicCreation": False})
+    node = {"ResourceType": 4, "ResourceName": str(body["Brokers"][0]["NodeId"]), "ConfigurationKeys": None}
+    try:
+        body = await runner.ask("DescribeConfigs", 4, {"Resources": [node]})
+    except (TimeoutError, ConnectionError):
+        return None
+    return {config["Name"]: config["Value"] for result in body["Results"] for config in result["Configs"]}

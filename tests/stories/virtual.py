@@ -1,0 +1,242 @@
+"""The driver of stories over the core, in virtual time: no socket, no clock, no waiting.
+
+Requests go through bytes and the codec in the version the story asks for, as they would over TCP, and so do replies
+and records. What belongs to the handlers around the core (unknown topics, FindCoordinator) is done here in as few
+lines as possible.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.image import TopicImage, TopicsImage
+from muster.coordinator.groups.interface import Client, Command, JoinCommand, Now, Output, Record
+from muster.coordinator.groups.members import Member
+from muster.coordinator.groups.records import to_bytes
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.states import EMPTY, STABLE
+from muster.protocol import frames, hub
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.messages.offset_delete import OffsetDeleteRequest
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from muster.protocol.records import OFFSETS
+from muster.protocol.shapes import capabilities
+from tests.stories import kafka_codec as codec
+from tests.stories import playing
+from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Story
+
+START = Now(1_000_000, 1_700_000_000_000)
+
+
+def settings_of(story: Story) -> GroupSettings:
+    """The core's settings by the story's `broker` line; names that are none of the core's are left out."""
+    own = {field.name for field in fields(GroupSettings)}
+    named = {name.replace(".", "_"): int(value) for name, value in story.broker.items()}
+    return GroupSettings(**{name: value for name, value in named.items() if name in own})
+
+
+class VirtualDriver:
+    """Plays one story on one core."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.now = START
+        topics = {name: TopicImage(name, _topic_id(name).bytes, count) for name, count in story.topics.items()}
+        self.topics = TopicsImage(topics, 1)
+        self.core = GroupCore(settings_of(story), self.topics)
+        self.core.loaded(self.now)
+        self.records: list[Record] = []
+        self.replies: list[Reply] = []
+        self.ids = 0
+
+    def run(self) -> str:
+        """The story's text as it went."""
+        play = playing.play(self.story, "", {name: _topic_id(name) for name in self.story.topics})
+        answer: list[Reply] | None = None
+        try:
+            while True:
+                answer = self.act(play.send(answer))
+        except StopIteration as end:
+            text: str = end.value
+            return text
+
+    def act(self, action: Action) -> list[Reply]:
+        """One action; the replies that came of it."""
+        if isinstance(action, Send):
+            self.send(action)
+            self.pass_time(self.now.mono_ms, lambda: False)
+        elif isinstance(action, Advance):
+            self.pass_time(self.now.mono_ms + action.ms, lambda: False)
+        elif isinstance(action, Await):
+            actor = action.actor
+            self.pass_time(
+                self.now.mono_ms + action.high + 300, lambda: any(reply.actor == actor for reply in self.replies)
+            )
+        elif isinstance(action, Drop):
+            return []
+        replies, self.replies = self.replies, []
+        return replies
+
+    def send(self, action: Send) -> None:
+        """Hand a request to the core, through bytes."""
+        frame = codec.encode_request(action.api, action.version, 7, action.client_id, action.body)
+        header, start = frames.decode_request_header(frame, 0, len(frame))
+        request = hub.decode_request(header, frame, start, len(frame))
+        sent_ms = self.now.mono_ms
+
+        def respond(response: Message) -> None:
+            raw = b"".join(hub.encode_response(header, response))
+            _, body = codec.decode_response(action.api, action.version, raw[4:])
+            took_ms = self.now.mono_ms - sent_ms
+            self.replies.append(Reply(action.actor, action.api, action.version, action.body, body, took_ms))
+
+        client = Client(action.client_id or "", "/127.0.0.1")
+        handled = self._before(request, action.version, respond)
+        if handled is None:
+            return
+        command = Command(request, handled, client)
+        if action.api == "JoinGroup":
+            self.ids += 1
+            command = JoinCommand(
+                request,
+                handled,
+                client,
+                str(uuid.UUID(int=self.ids)),
+                capabilities.join_requires_known_member_id(action.version),
+                capabilities.join_supports_skip_assignment(action.version),
+            )
+        self.take(self.core.handle(command, self.now))
+
+    def take(self, output: Output) -> None:
+        """What the shell does with an output: keep the records, send the replies."""
+        self.records.extend(output.records)
+        for token, response in output.replies:
+            respond: Any = token
+            respond(response)
+
+    def pass_time(self, until_ms: int, done: Callable[[], bool]) -> None:
+        """Step from deadline to deadline until then, or until it is done."""
+        while not done():
+            due_ms = self.core.next_deadline_ms()
+            if due_ms is None or due_ms > until_ms:
+                self.move_to(until_ms)
+                return
+            self.move_to(due_ms)
+            self.take(self.core.advance(self.now))
+
+    def move_to(self, mono_ms: int) -> None:
+        """The time is so many ms now, unless it is later already."""
+        step = max(mono_ms - self.now.mono_ms, 0)
+        self.now = Now(self.now.mono_ms + step, self.now.wall_ms + step)
+
+    def replayed(self) -> GroupCore:
+        """Another core, made of this one's records, through bytes."""
+        core = GroupCore(settings_of(self.story), self.topics)
+        for record in self.records:
+            key, value = to_bytes(record)
+            record_type, key_message = OFFSETS.decode_key(key)
+            core.replay(key_message, None if value is None else OFFSETS.decode_value(record_type, value)[1], self.now)
+        core.loaded(self.now)
+        return core
+
+    def _before(
+        self, request: Message, version: int, respond: Callable[[Message], None]
+    ) -> Callable[[Message], None] | None:
+        """What a handler does before the core is asked: what to answer through; None: it has answered."""
+        if isinstance(request, FindCoordinatorRequest):
+            rows = [Coordinator(key, 1, "127.0.0.1", 9092, 0, "") for key in request.coordinator_keys]
+            respond(FindCoordinatorResponse(coordinators=rows))
+            return None
+        if (
+            isinstance(request, SyncGroupRequest)
+            and capabilities.sync_names_protocol(version)
+            and not (request.protocol_type and request.protocol_name)
+        ):
+            respond(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return None
+        if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest):
+            return self._without_unknown_topics(request, respond)
+        return respond
+
+    def _without_unknown_topics(
+        self, request: OffsetCommitRequest | OffsetDeleteRequest, respond: Callable[[Message], None]
+    ) -> Callable[[Message], None] | None:
+        api = type(request).__module__.rpartition(".")[2]
+        module: Any = __import__(f"muster.protocol.messages.{api}", fromlist=["*"])
+        prefix = type(request).__name__.removesuffix("Request")
+        new_topic, new_row, new_response = (
+            getattr(module, f"{prefix}Response{part}") for part in ("Topic", "Partition", "")
+        )
+        refused = []
+        for topic in request.topics:
+            known = self.topics.by_name.get(topic.name)
+            count = 0 if known is None else known.partitions
+            bad = [one for one in topic.partitions if not 0 <= one.partition_index < count]
+            topic.partitions = [one for one in topic.partitions if one not in bad]  # type: ignore[assignment]  # of its own type
+            if bad:
+                rows = [new_row(one.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in bad]
+                refused.append(new_topic(topic.name, partitions=rows))
+        request.topics = [topic for topic in request.topics if topic.partitions]  # type: ignore[assignment]  # of its own type
+        if refused and not request.topics and isinstance(request, OffsetCommitRequest):
+            respond(new_response(topics=refused))
+            return None
+
+        def merge(response: Any) -> None:
+            if not getattr(response, "error_code", 0):
+                response.topics = [*refused, *response.topics]
+            respond(response)
+
+        return merge
+
+
+def _topic_id(name: str) -> uuid.UUID:
+    return uuid.uuid5(uuid.NAMESPACE_DNS, name)
+
+
+def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
+    """What a core remembers of its log: all offsets, and those groups whose present state `live` has recorded.
+
+    A join phase and a generation without an assignment are soft state, as on Kafka; and when a group became Stable is
+    in no record.
+    """
+    facts: dict[str, object] = {}
+    for group_id, group in core.state.groups.items():
+        facts[f"offsets of {group_id}"] = {
+            (topic, partition): value
+            for topic, partitions in core.state.offsets.topics(group_id).items()
+            for partition, value in partitions.items()
+        }
+        now = live.state.classic(group_id)
+        if not isinstance(group, ClassicGroup) or now is None or now.state not in (EMPTY, STABLE):
+            continue
+        facts[group_id] = (
+            group.state,
+            group.generation,
+            group.protocol_type,
+            group.protocol_name,
+            group.leader_id,
+            group.state_since_ms if group.state == EMPTY and group.generation else None,
+            group.static_ids,
+            {one.member_id: _member(one, group.protocol_name) for one in group.members.values()},
+        )
+    return facts
+
+
+def _member(member: Member, protocol_name: str | None) -> tuple[object, ...]:
+    return (
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        member.metadata(protocol_name),
+        member.assignment,
+    )
