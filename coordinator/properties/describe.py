@@ -63,7 +63,8 @@ def broker(view: View) -> list[Entry]:
             continue
         synonyms = _broker_synonyms(prop.name, BROKER_SYNONYMS.get(prop.name, (prop.name,)), view)
         source = synonyms[0].source if synonyms else SOURCE_DEFAULT
-        value = None if prop.sensitive else view.text(prop.name)
+        text = None if prop.sensitive else view.text(prop.name)
+        value = None if text is None else text_of(prop.parse(text))
         entries.append(Entry(prop.name, value, prop.read_only, source, prop.sensitive, prop.wire_type, synonyms))
     return entries
 

@@ -1,4 +1,4 @@
-"""Every property that Apache Kafka 4.3.0 knows, distilled from its jars by tools/properties; not edited by hand.
+"""Every property that Apache Kafka 4.3.0 knows, distilled from its jars by tools/properties.
 
 A row is (name, type, default, valid, importance, update mode, internal). Types are those of Kafka's ConfigDef. The
 default is text as in a properties file, None when Kafka's is null. `valid` is None, a range "[min,...,max]",

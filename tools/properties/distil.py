@@ -18,7 +18,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 TABLE = HERE.parent.parent / "coordinator" / "properties" / "table.py"
 
-HEAD = '''"""Every property that Apache Kafka {version} knows, distilled from its jars by tools/properties; not edited by hand.
+HEAD = '''"""Every property that Apache Kafka {version} knows, distilled from its jars by tools/properties.
 
 A row is (name, type, default, valid, importance, update mode, internal). Types are those of Kafka's ConfigDef. The
 default is text as in a properties file, None when Kafka's is null. `valid` is None, a range "[min,...,max]",

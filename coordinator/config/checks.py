@@ -1,0 +1,74 @@
+"""What values must hold together, as far as it matters here: checks of Kafka's KafkaConfig and its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.properties import Value
+
+_LIMITED = {
+    "consumer": ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"),
+    "share": (
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "assignment.interval.ms",
+        "record.lock.duration.ms",
+        "delivery.count.limit",
+        "partition.max.record.locks",
+    ),
+    "streams": ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"),
+}
+
+
+def _ordered() -> Iterator[tuple[str, str]]:
+    """Pairs of which the first may not be greater than the second."""
+    yield "group.min.session.timeout.ms", "group.max.session.timeout.ms"
+    for kind, names in _LIMITED.items():
+        for name in names:
+            yield f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"
+            yield f"group.{kind}.min.{name}", f"group.{kind}.{name}"
+            yield f"group.{kind}.{name}", f"group.{kind}.max.{name}"
+
+
+def check(value: Callable[[str], Value]) -> None:
+    """Raises ConfigError with one sentence for the first pair of values that cannot be meant."""
+    for lower, upper in _ordered():
+        low, high = value(lower), value(upper)
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            raise ConfigError(f"{lower}={low} is greater than {upper}={high}; lower the first or raise the second")
+    for kind in _LIMITED:
+        beat, session = (value(f"group.{kind}.{name}") for name in ("heartbeat.interval.ms", "session.timeout.ms"))
+        if isinstance(beat, int) and isinstance(session, int) and beat >= session:
+            raise ConfigError(
+                f"group.{kind}.heartbeat.interval.ms={beat} must be less than group.{kind}.session.timeout.ms={session}"
+            )
+    _retention(value)
+    _network(value)
+    codec = value("offsets.topic.compression.codec")
+    if isinstance(codec, int) and not 0 <= codec <= 4:
+        raise ConfigError(
+            f"offsets.topic.compression.codec={codec} names no codec; expected 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd"
+        )
+
+
+def _retention(value: Callable[[str], Value]) -> None:
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if value(name) == 0:
+            raise ConfigError(f"{name}=0 would delete records at once; expected at least 1, or -1 for no limit")
+
+
+def _network(value: Callable[[str], Value]) -> None:
+    queued, largest = value("queued.max.request.bytes"), value("socket.request.max.bytes")
+    if isinstance(queued, int) and isinstance(largest, int) and 0 < queued < largest:
+        raise ConfigError(
+            f"queued.max.request.bytes={queued} is less than socket.request.max.bytes={largest}; "
+            "a request of the greatest size would never be read"
+        )
+    overrides = str(value("max.connections.per.ip.overrides") or "")
+    for pair in filter(None, (word.strip() for word in overrides.split(","))):
+        host, _, count = pair.rpartition(":")
+        if not host or not count.strip().isdecimal():
+            raise ConfigError(f"max.connections.per.ip.overrides: '{pair}' is not HOST:NUMBER, as in 127.0.0.1:200")
+    if value("max.connections.per.ip") == 0 and not overrides:
+        raise ConfigError("max.connections.per.ip=0 lets nobody in; it needs max.connections.per.ip.overrides")

@@ -1,0 +1,124 @@
+"""The configuration after it was gathered and checked: each value with its origin, and the settings of every room."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+from muster.coordinator.config.listeners import Listener
+from muster.coordinator.properties import BROKER, Property, Value
+from muster.coordinator.properties.lookup import MUSTER
+
+Settings = TypeVar("Settings")
+
+DEPARTURES: Mapping[str, str] = MappingProxyType({"node.id": "1", "broker.id": "1"})
+"""Defaults that are not Kafka's: Kafka asks for a node id, here it is 1 unless given."""
+
+
+class Given(NamedTuple):
+    """A value that the user gave; `origin` is `override`, `environment` or `file`."""
+
+    text: str
+    value: Value
+    origin: str
+
+
+class Config:
+    """What the server runs with. Made by `load`, never changed afterwards.
+
+    `data_dir` is None for a log in memory; `cluster_id` and `rack` are None when not given; `topics` are
+    (name, partitions) to create at the start; `notes` are sentences that the log should show.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Given],
+        *,
+        listeners: tuple[Listener, ...],
+        data_dir: Path | None,
+        topics: tuple[tuple[str, int], ...] = (),
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self._given = given
+        self._asked: set[str] = set(_ASKED_HERE)
+        self.listeners = listeners
+        self.data_dir = data_dir
+        self.topics = topics
+        self.notes = notes
+        node_id = self.value("node.id")
+        self.node_id: int = node_id if isinstance(node_id, int) else 1
+        self.cluster_id = self.text("muster.cluster.id")
+        self.rack = self.text("broker.rack")
+
+    def settings(self, room: type[Settings]) -> Settings:
+        """A room's settings: each field of its dataclass is the property of that name, "_" for ".".
+
+        Raises LookupError when a field is no property: a slip in the program, never the user's.
+        """
+        if not dataclasses.is_dataclass(room):
+            raise TypeError(f"{room!r} is no dataclass")
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(room):
+            name = field.name.replace("_", ".")
+            self._asked.add(name)
+            values[field.name] = self.value(name)
+        return room(**values)
+
+    def value(self, name: str) -> Value:
+        """The value of a property, typed; None when it has none. Raises LookupError for a name that is no property."""
+        found = self._given.get(name)
+        if found is not None:
+            return found.value
+        prop = _definition(name)
+        return prop.parse(DEPARTURES[name]) if name in DEPARTURES else prop.default_value
+
+    def text(self, name: str) -> str | None:
+        """The value of a property as text; None when it has none, or there is no such property."""
+        if name == "log.dirs":
+            return str(self.data_dir) if self.data_dir is not None else None
+        found = self._given.get(name)
+        if found is not None:
+            return found.text
+        prop = BROKER.get(name) or MUSTER.get(name)
+        return DEPARTURES.get(name, prop.default) if prop is not None else None
+
+    def source(self, name: str) -> str:
+        """`static` when the user gave the value, else `default`: what DescribeConfigs tells apart."""
+        return "static" if name in self._given else "default"
+
+    def origin(self, name: str) -> str:
+        """Where the value comes from: `override`, `environment`, `file` or `default`."""
+        found = self._given.get(name)
+        return found.origin if found is not None else "default"
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """Everything the user gave, as text."""
+        return {name: found.text for name, found in self._given.items()}
+
+    def unused(self) -> tuple[str, ...]:
+        """What the user gave and no room has asked for: properties that mean nothing here (yet)."""
+        return tuple(sorted(name for name in self._given if name not in self._asked))
+
+
+_ASKED_HERE = (
+    "advertised.listeners",
+    "broker.id",
+    "broker.rack",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "muster.cluster.id",
+    "node.id",
+)
+
+
+def _definition(name: str) -> Property:
+    found = BROKER.get(name) or MUSTER.get(name)
+    if found is None:
+        raise LookupError(f"there is no property {name}")
+    return found

@@ -1,0 +1,141 @@
+"""The listeners: `listeners`, `advertised.listeners` and `listener.security.protocol.map`, as Kafka reads them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from muster.coordinator.config.error import ConfigError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's security protocols."""
+SERVED = ("PLAINTEXT",)
+"""Those that are served."""
+DEFAULT_PORT = 9092
+WILDCARDS = ("", "0.0.0.0", "::")
+"""Hosts that stand for every interface."""
+
+_ENDPOINT = re.compile(r"(.+)://(?:\[([0-9a-fA-F:.%\w]+)\]|([0-9a-zA-Z\-%._]*)):(-?[0-9]+)", re.ASCII)
+_ADDRESS = re.compile(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([0-9a-zA-Z\-%._]*)):([0-9]+)", re.ASCII)
+
+
+class Address(NamedTuple):
+    """A host ("" for every interface) and a port (0 for a free one)."""
+
+    host: str
+    port: int
+
+
+class Listener(NamedTuple):
+    """A place to listen at, and what clients are told of it.
+
+    `advertised_host` None: the address that the client's connection arrived at; `advertised_port` None: the port bound.
+    """
+
+    name: str
+    host: str
+    port: int
+    advertised_host: str | None = None
+    advertised_port: int | None = None
+
+
+def show(host: str, port: int) -> str:
+    """`HOST:PORT`, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_address(text: str, option: str, *, advertised: bool = False) -> Address:
+    """HOST:PORT of a command line option; IPv6 in brackets, nothing before the colon for every interface.
+
+    Raises ConfigError naming the option. An advertised address needs a host that clients can reach and a port.
+    """
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
+        advice = "an IPv6 host goes in brackets, as in [::1]:9092" if text.count(":") > 1 else "as in localhost:9092"
+        raise ConfigError(f"{option} '{text}' is not HOST:PORT; {advice}")
+    host, port = match[1] or match[2], int(match[3])
+    least = 1 if advertised else 0
+    if not least <= port <= 65535:
+        raise ConfigError(f"{option} '{text}': the port {port} is not between {least} and 65535")
+    if advertised and host in WILDCARDS:
+        raise ConfigError(
+            f"{option} '{text}': clients cannot connect to the host '{host}'; name one that they can reach"
+        )
+    return Address(host, port)
+
+
+def parse_endpoints(name: str, entries: Sequence[str]) -> dict[str, Address]:
+    """Listener name -> address of a property such as `listeners`. Raises ConfigError naming property and entry."""
+    found: dict[str, Address] = {}
+    for entry in entries:
+        match = _ENDPOINT.fullmatch(entry)
+        if match is None:
+            raise ConfigError(f"{name}: '{entry}' is not NAME://HOST:PORT, as in PLAINTEXT://localhost:9092")
+        listener, port = match[1].upper(), int(match[4])
+        if not 0 <= port <= 65535:
+            raise ConfigError(f"{name}: the port {port} of '{entry}' is not between 0 and 65535")
+        if listener in found:
+            raise ConfigError(f"{name}: the listener name {listener} stands there twice; each name may be used once")
+        found[listener] = Address(match[2] or match[3], port)
+    return found
+
+
+def parse_protocols(text: str) -> dict[str, str]:
+    """Listener name -> security protocol of `listener.security.protocol.map`. Raises ConfigError naming the pair."""
+    found: dict[str, str] = {}
+    for pair in filter(None, (word.strip() for word in text.split(","))):
+        listener, colon, protocol = (part.strip() for part in pair.rpartition(":"))
+        if not colon or protocol.upper() not in PROTOCOLS:
+            raise ConfigError(
+                f"listener.security.protocol.map: '{pair}' is not NAME:PROTOCOL with one of {', '.join(PROTOCOLS)}"
+            )
+        found[listener.upper()] = protocol.upper()
+    return found
+
+
+def assemble(
+    listening: dict[str, Address],
+    advertised: dict[str, Address],
+    protocols: dict[str, str],
+    controllers: Sequence[str],
+) -> tuple[tuple[Listener, ...], tuple[str, ...]]:
+    """The listeners to open, and the names of the controller's, which are not opened. Raises ConfigError."""
+    skipped = tuple(name for name in listening if name in {one.upper() for one in controllers})
+    opened = {name: address for name, address in listening.items() if name not in skipped}
+    if not opened:
+        raise ConfigError(
+            "listeners: only listeners of the controller are left; give one for clients, as PLAINTEXT://:9092"
+        )
+    for name in opened:
+        protocol = protocols.get(name)
+        if protocol is None:
+            raise ConfigError(
+                f"listeners: no security protocol is known for the listener {name}; "
+                f"add {name}:PLAINTEXT to listener.security.protocol.map"
+            )
+        if protocol not in SERVED:
+            raise ConfigError(
+                f"listeners: {name} asks for the protocol {protocol}, but only {SERVED[0]} is served so far"
+            )
+    for name, address in advertised.items():
+        if name in skipped:
+            continue
+        if name not in opened:
+            raise ConfigError(f"advertised.listeners: {name} is not among the names of listeners ({', '.join(opened)})")
+        if address.host in WILDCARDS:
+            raise ConfigError(
+                f"advertised.listeners: clients of {name} cannot connect to '{show(*address)}'; name a host"
+            )
+    ports = [address.port for address in opened.values() if address.port]
+    for port in ports:
+        hosts = {address.host for address in opened.values() if address.port == port}
+        if ports.count(port) > 1 and (len(hosts) < ports.count(port) or any(host in WILDCARDS for host in hosts)):
+            raise ConfigError(f"listeners: the port {port} is used by more than one listener; each needs its own")
+    return tuple(_listener(name, address, advertised.get(name)) for name, address in opened.items()), skipped
+
+
+def _listener(name: str, address: Address, advertised: Address | None) -> Listener:
+    if advertised is None:
+        return Listener(name, address.host, address.port)
+    return Listener(name, address.host, address.port, advertised.host, advertised.port or None)

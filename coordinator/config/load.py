@@ -1,0 +1,205 @@
+"""Gathering the configuration: options over environment over file over defaults, every name and value checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.coordinator.config import environment as environment_
+from muster.coordinator.config import javaproperties
+from muster.coordinator.config.checks import check
+from muster.coordinator.config.config import Config, Given
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.expected import expected
+from muster.coordinator.config.listeners import (
+    Address,
+    Listener,
+    assemble,
+    parse_address,
+    parse_endpoints,
+    parse_protocols,
+    show,
+)
+from muster.coordinator.config.names import hint, known
+from muster.coordinator.config.topics import parse_topics
+from muster.coordinator.properties import BROKER, InvalidProperty
+
+DEFAULT_DATA_DIR = "muster-data"
+"""The data directory when neither an option nor the configuration names one, under the directory the server starts in."""
+
+
+class _Raw(NamedTuple):
+    """A value as it was found; `where` names the place to the user."""
+
+    text: str
+    origin: str
+    where: str
+
+
+def load(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    overrides: Sequence[str] = (),
+    listen: str | None = None,
+    advertise: str | None = None,
+    data_dir: Path | None = None,
+    in_memory: bool = False,
+    topics: Sequence[str] = (),
+) -> Config:
+    """The configuration, from the options of `muster serve`. Raises ConfigError with one sentence.
+
+    `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS. `environment` is
+    os.environ, or None for none.
+    """
+    environment = environment or {}
+    raw: dict[str, _Raw] = {}
+    if file is not None:
+        raw.update(_from_file(file))
+    raw.update(_from_environment(environment))
+    raw.update(_from_overrides(overrides))
+    raw.update(_from_options(listen, advertise, data_dir, raw))
+    given, unknown = _read(raw)
+    _same_ids(given)
+    _roles(given)
+    listeners, skipped = _listeners(given)
+    notes = tuple(_notes(unknown, skipped))
+    where = None if in_memory else _data_dir(given)
+    config = Config(given, listeners=listeners, data_dir=where, topics=parse_topics(topics), notes=notes)
+    check(config.value)
+    return config
+
+
+def _from_file(file: Path) -> Iterator[tuple[str, _Raw]]:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the configuration file {file} cannot be read: {error.strerror or error}") from error
+    for name, text in javaproperties.parse(javaproperties.decode(data), str(file)).items():
+        yield name, _Raw(text, "file", str(file))
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, _Raw]]:
+    if environment.get("CLUSTER_ID"):  # as the apache/kafka image has it
+        yield "muster.cluster.id", _Raw(environment["CLUSTER_ID"], "environment", "CLUSTER_ID")
+    for name, (variable, text) in environment_.properties(environment).items():
+        yield name, _Raw(text, "environment", variable)
+
+
+def _from_overrides(overrides: Sequence[str]) -> Iterator[tuple[str, _Raw]]:
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--override '{override}' is not NAME=VALUE, as in --override num.partitions=3")
+        yield name.strip(), _Raw(text, "override", "--override")
+
+
+def _from_options(
+    listen: str | None, advertise: str | None, data_dir: Path | None, raw: Mapping[str, _Raw]
+) -> Iterator[tuple[str, _Raw]]:
+    if data_dir is not None:
+        yield "log.dirs", _Raw(str(data_dir), "override", "--data-dir")
+    if listen is not None:
+        yield "listeners", _Raw("PLAINTEXT://" + _shown(parse_address(listen, "--listen")), "override", "--listen")
+    if advertise is not None:
+        name = "PLAINTEXT" if listen is not None else _only_listener(raw)
+        told = f"{name}://" + _shown(parse_address(advertise, "--advertise", advertised=True))
+        yield "advertised.listeners", _Raw(told, "override", "--advertise")
+    elif listen is not None and "advertised.listeners" in raw:
+        raise ConfigError(
+            f"--listen replaces the listeners that advertised.listeners ({raw['advertised.listeners'].where}) speaks of; "
+            "give --advertise HOST:PORT too"
+        )
+
+
+def _shown(address: Address) -> str:
+    return show(address.host, address.port)
+
+
+def _only_listener(raw: Mapping[str, _Raw]) -> str:
+    text = raw["listeners"].text if "listeners" in raw else BROKER["listeners"].default
+    entries = [entry.strip() for entry in (text or "").split(",")]
+    controllers = raw["controller.listener.names"].text.upper() if "controller.listener.names" in raw else ""
+    names = [
+        name for name in parse_endpoints("listeners", entries) if name not in controllers.replace(" ", "").split(",")
+    ]
+    if len(names) != 1:
+        raise ConfigError(
+            f"--advertise is for one listener, but there are {len(names)}; set advertised.listeners instead"
+        )
+    return names[0]
+
+
+def _read(raw: Mapping[str, _Raw]) -> tuple[dict[str, Given], list[str]]:
+    """The values, typed, in the order of names; and the variables of the environment that name no property."""
+    texts = {name: found.text for name, found in raw.items()}
+    given: dict[str, Given] = {}
+    unknown: list[str] = []
+    for name in sorted(raw):
+        text, origin, where = raw[name]
+        prop = known(name, texts)
+        if prop is None:
+            if origin == "environment":
+                unknown.append(where)
+                continue
+            raise ConfigError(f"unknown property {name} ({where}): Kafka 4.3 has none of that name{hint(name)}")
+        try:
+            given[name] = Given(text, prop.parse(text), origin)
+        except InvalidProperty as error:
+            raise ConfigError(f"{name}: '{text}' ({where}) is not valid; expected {expected(prop)}") from error
+    return given, unknown
+
+
+def _same_ids(given: dict[str, Given]) -> None:
+    """node.id and broker.id are one thing (AbstractKafkaConfig.populateSynonyms)."""
+    node, broker = given.get("node.id"), given.get("broker.id")
+    if node is not None and broker is not None and node.value != broker.value:
+        raise ConfigError(f"node.id={node.text} and broker.id={broker.text} differ; give one, or both the same")
+    if node is None and broker is not None:
+        if isinstance(broker.value, int) and broker.value < 0:
+            raise ConfigError(f"broker.id={broker.text} is not valid; expected a whole number of at least 0")
+        given["node.id"] = broker
+    elif node is not None:
+        given["broker.id"] = node
+
+
+def _roles(given: Mapping[str, Given]) -> None:
+    roles = given.get("process.roles")
+    if roles is not None and roles.value == ("controller",):
+        raise ConfigError(
+            "process.roles=controller asks for a node without clients; expected broker or broker,controller"
+        )
+
+
+def _listeners(given: Mapping[str, Given]) -> tuple[tuple[Listener, ...], tuple[str, ...]]:
+    def words(name: str) -> tuple[str, ...]:
+        value = given[name].value if name in given else BROKER[name].default_value
+        return value if isinstance(value, tuple) else ()
+
+    name = "listener.security.protocol.map"
+    protocols = parse_protocols(given[name].text if name in given else BROKER[name].default or "")
+    return assemble(
+        parse_endpoints("listeners", words("listeners")),
+        parse_endpoints("advertised.listeners", words("advertised.listeners")),
+        protocols,
+        words("controller.listener.names"),
+    )
+
+
+def _data_dir(given: Mapping[str, Given]) -> Path:
+    for name in ("log.dirs", "log.dir"):
+        found = given.get(name)
+        if found is None or not isinstance(found.value, tuple):
+            continue
+        if len(found.value) > 1:
+            raise ConfigError(f"{name}: '{found.text}' names {len(found.value)} directories, but one is used; name one")
+        return Path(found.value[0])
+    return Path(DEFAULT_DATA_DIR)
+
+
+def _notes(unknown: Sequence[str], skipped: Sequence[str]) -> Iterator[str]:
+    if unknown:
+        yield f"these variables of the environment name no property of Kafka 4.3 and are ignored: {', '.join(unknown)}"
+    if skipped:
+        yield f"these listeners are the controller's and are not opened: {', '.join(skipped)}"

@@ -1,0 +1,56 @@
+"""Which names are properties: Kafka's and Muster's own, a listener's own, and the nearest to a wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.coordinator.properties import BROKER, TOPIC, TOPIC_SYNONYMS, Property
+from muster.coordinator.properties.lookup import MUSTER, OUTSIDE
+from muster.coordinator.properties.table import BROKER_DYNAMIC_ONLY
+
+_LISTENER = "listener.name."
+_PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")
+
+
+def known(name: str, given: Mapping[str, str]) -> Property | None:
+    """The definition of a property of this name, None when Kafka 4.3 has none; `given` are all properties given.
+
+    A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) is read as the property it
+    overrides. What plug-ins read (under config.providers., and under the prefixes that tiered storage is told) may be any text.
+    """
+    found = BROKER.get(name) or MUSTER.get(name)
+    if found is not None:
+        return found
+    if name.startswith(_LISTENER):
+        return _of_listener(name)
+    if name in OUTSIDE or name.startswith("config.providers.") or _of_plug_in(name, given):
+        return Property(name, "STRING", None, None, "LOW", "read-only", False)
+    return next((Property(*row) for row in BROKER_DYNAMIC_ONLY if row[0] == name), None)
+
+
+def _of_listener(name: str) -> Property | None:
+    _, dot, rest = name.removeprefix(_LISTENER).partition(".")
+    base = BROKER.get(rest) or BROKER.get(rest.partition(".")[2])
+    if not dot or base is None:
+        return None
+    return Property(name, base.type, None, base.valid, base.importance, base.update_mode, False)
+
+
+def _of_plug_in(name: str, given: Mapping[str, str]) -> bool:
+    prefixes = (given.get(prop) or BROKER[prop].default or "" for prop in _PLUG_INS)
+    return any(prefix and name.startswith(prefix) for prefix in prefixes)
+
+
+def hint(name: str) -> str:
+    """What a user who wrote an unknown name may have meant, as the end of a sentence; empty when nothing is near."""
+    if name in TOPIC:
+        synonyms = TOPIC_SYNONYMS.get(name)
+        return (
+            f"; that is a property of topics, the broker's is {synonyms[0][0]}"
+            if synonyms
+            else ("; that is a property of topics only")
+        )
+    import difflib  # only needed to explain a mistake
+
+    near = difflib.get_close_matches(name.lower(), [*BROKER, *MUSTER], n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""
