@@ -16,6 +16,7 @@ import structlog
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
+from muster.coordinator.log.errors import LogError
 from muster.coordinator.refusals import append_error, refuse, spoil
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -186,8 +187,8 @@ class Shard:
                     if term != self._term:
                         return
                     now = self._clock.now()
-        except (OSError, ValueError) as error:
-            # the log's own errors are among them; nothing can be decided without the state
+        except (LogError, OSError, ValueError) as error:
+            # nothing can be decided without the state
             self._failed("the groups cannot be loaded", error)
             return
         self._core = core
@@ -209,8 +210,8 @@ class Shard:
         if output.records:
             try:
                 self._log.append(self.leader_epoch, self._codec.build(output.records, now), wall_ms=now.wall_ms)
-            except (OSError, ValueError) as error:
-                # the log's own errors are among them: the core is ahead of its log now
+            except (LogError, OSError, ValueError) as error:
+                # the core is ahead of its log now
                 self._parked.append((-1, output.replies))
                 self._failed("an append failed", error)
                 return

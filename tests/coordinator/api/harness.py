@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any, cast
 
 from muster.coordinator.api.context import Channel, Endpoint, RequestContext
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.image import TopicImage, TopicsImage
 from muster.coordinator.groups.interface import Client
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.routing import Routing
+from muster.coordinator.shard import Shard
+from muster.protocol.api import api_named
 from muster.protocol.message import Message
+from tests.coordinator.fakes import FakeCodec, FakeLog
 
 
 class Answers:
@@ -66,3 +75,48 @@ def make_node(**parts: Any) -> Node:
         "draw_uuid_text": lambda: f"00000000-0000-4000-8000-{next(ids):012}",
     }
     return Node(**cast(Any, {**defaults, **parts}))
+
+
+class FakeTopics:
+    """As much of `Topics` as the group plane asks for: the image."""
+
+    def __init__(self, **partitions: int) -> None:
+        """Topics by name with their partition counts; ids are their places, from 1."""
+        topics = {
+            name.replace("_", "-"): TopicImage(name.replace("_", "-"), place.to_bytes(16, "big"), count)
+            for place, (name, count) in enumerate(partitions.items(), 1)
+        }
+        self.image = TopicsImage(topics, 7)
+
+
+def make_group_node(
+    topics: FakeTopics | None = None,
+    shards: int = 3,
+    clock: ManualClock | None = None,
+    settings: GroupSettings | None = None,
+    **parts: Any,
+) -> Node:
+    """A node with real groups over logs that take everything."""
+    topics, clock = topics or FakeTopics(), clock or ManualClock()
+    groups = settings or GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
+    made = []
+    for index in range(shards):
+        log = FakeLog()
+        shard = Shard(index, partial(GroupCore, groups), partial(_open, log), FakeCodec(), clock, topics.image)
+        for _ in shard.start():
+            pass
+        made.append(shard)
+    return make_node(topics=topics, clock=clock, routing=Routing(made), **parts)
+
+
+def _open(log: FakeLog) -> Any:
+    return log
+
+
+def ask(node: Node, request: Message, context: RequestContext | None = None) -> Answers:
+    """Hand a request of the group plane to its handler, by the registry, in the newest version."""
+    name = type(request).__name__.removesuffix("Request")
+    key = api_named(name).key
+    answers = Answers()
+    handler(key)(node, context or make_context(key, SERVED[key].max_version), request, answers)
+    return answers

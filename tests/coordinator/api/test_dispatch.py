@@ -1,0 +1,264 @@
+"""Frames to handlers and answers to frames, with real bytes and handlers of a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.api import registry
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.refused import Refused
+from muster.protocol import frames
+from muster.protocol.api import ApiKey, api
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.api_versions import ApiVersionsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupResponse
+from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
+
+HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
+
+
+class Connection:
+    """A sink that keeps what it is given, and the requests it belongs to."""
+
+    def __init__(self, intercept: Intercept = NO_INTERCEPT) -> None:
+        self.channel = make_channel()
+        self.answers: list[Any] = []
+        self.failed: list[Refused] = []
+        self.requests: ConnectionRequests = Dispatcher(make_node(topics=FakeTopics()), intercept).open(
+            self.channel, self
+        )
+
+    def answer(self, answer: Any) -> None:
+        self.answers.append(answer)
+
+    def fail(self, refused: Refused) -> None:
+        self.failed.append(refused)
+
+    def receive(self, frame: bytes) -> None:
+        """Hand over one frame, size included, with other bytes around it as in a real chunk."""
+        data = b"\xff" * 3 + frame[4:] + b"\xff" * 5
+        self.requests.handle(data, 3, 3 + len(frame) - 4)
+
+    def ask(self, key: int, version: int, message: Message, correlation_id: int = 5, client: str | None = "me") -> None:
+        self.receive(frames.request_frame(api(key), version, correlation_id, message, client))
+
+    def response(self, key: int, version: int) -> tuple[int, Any]:
+        """The last answer: its correlation id and message."""
+        answer = self.answers[-1]
+        data = answer if isinstance(answer, bytes) else b"".join(answer)
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        correlation_id, body = frames.decode_response_header(api(key), version, data, 4, len(data))
+        return correlation_id, api(key).decode_response(version, data, body)
+
+
+Seen = list[tuple[RequestContext, Any, Respond]]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    """Heartbeat and LeaveGroup are kept instead of handled."""
+    seen: Seen = []
+
+    def keep(node: Node, context: RequestContext, request: Any, respond: Respond) -> None:
+        seen.append((context, request, respond))
+
+    for key in (HEARTBEAT, LEAVE):
+        monkeypatch.setitem(registry._loaded, key, keep)
+    return seen
+
+
+def _handle_with(monkeypatch: pytest.MonkeyPatch, run: Callable[[Respond], None]) -> None:
+    monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: run(respond))
+
+
+class TestTheWayIn:
+    @pytest.mark.parametrize("version", range(5))
+    def test_request_and_answer_of_every_version(self, seen: Seen, version: int) -> None:
+        connection = Connection()
+        connection.ask(HEARTBEAT, version, HeartbeatRequest("g", 3, "m"), correlation_id=-7)
+        context, request, respond = seen[0]
+        assert (request.group_id, request.generation_id, request.member_id) == ("g", 3, "m")
+        assert (context.api_key, context.api_version) == (HEARTBEAT, version)
+        assert (context.client.client_id, context.client.host) == ("me", "/10.0.0.9")
+        respond(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        assert connection.response(HEARTBEAT, version) == (-7, HeartbeatResponse(error_code=27))
+
+    def test_the_context_is_made_once_for_a_client_id(self, seen: Seen) -> None:
+        connection = Connection()
+        for client in ("a", "a", "b", None, "a"):
+            connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"), client=client)
+            seen[-1][2](HeartbeatResponse())
+        first, again, other, null, back = (context for context, _, _ in seen)
+        assert first is again
+        assert (other.client.client_id, null.client.client_id, back.client.client_id) == ("b", "", "a")
+
+    def test_older_requests_arrive_in_the_newest_shape_and_answers_leave_in_theirs(self, seen: Seen) -> None:
+        connection = Connection()
+        connection.ask(LEAVE, 1, LeaveGroupRequest("g", "m"))
+        _, request, respond = seen[0]
+        assert [member.member_id for member in request.members] == ["m"]
+        respond(LeaveGroupResponse(members=[MemberResponse("m", None, ErrorCode.UNKNOWN_MEMBER_ID)]))
+        assert connection.response(LEAVE, 1)[1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_tagged_fields_in_the_header_are_skipped(self, seen: Seen) -> None:
+        plain = frames.request_frame(api(HEARTBEAT), 4, 5, HeartbeatRequest("g"), "me")
+        header = 4 + 10 + 2
+        assert plain[header] == 0
+        connection = Connection()
+        for tags in (b"\x00", b"\x01\x07\x02ab", b"\x00"):
+            connection.receive(plain[:header] + tags + plain[header + 1 :])
+            seen[-1][2](HeartbeatResponse())
+        assert [request.group_id for _, request, _ in seen] == ["g", "g", "g"]
+
+    def test_a_connection_with_ever_new_client_ids_stays_small(self, seen: Seen) -> None:
+        connection = Connection()
+        for key, version in ((HEARTBEAT, 0), (HEARTBEAT, 4), (LEAVE, 0)):
+            for number in range(300):
+                connection.ask(key, version, HeartbeatRequest("g") if key == HEARTBEAT else LeaveGroupRequest("g"),
+                               client=str(number))  # fmt: skip
+        assert len(connection.requests._routes) <= 256
+
+
+class TestRefusals:
+    def refused(self, frame: bytes, connection: Connection | None = None) -> Refused:
+        with pytest.raises(Refused) as caught:
+            (connection or Connection()).receive(frame)
+        return caught.value
+
+    @pytest.mark.parametrize(
+        ("key", "version", "name"),
+        [(HEARTBEAT, 5, "Heartbeat"), (HEARTBEAT, -1, "Heartbeat"), (ApiKey.PRODUCE, 2, "Produce"), (999, 0, 999),
+         (ApiKey.SASL_HANDSHAKE, 1, "SaslHandshake"), (-3, 0, -3)],
+    )  # fmt: skip
+    def test_what_is_not_served_is_named(self, key: int, version: int, name: object) -> None:
+        header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
+        refused = self.refused(b"size" + header + b"\0\0\0\1" + b"\0\2me")
+        assert "not served" in refused.reason
+        assert refused.facts == {"api": name, "version": version, "client_id": "me"}
+
+    @pytest.mark.parametrize("cut", range(1, 23))
+    def test_a_request_cut_off_anywhere_is_malformed(self, seen: Seen, cut: int) -> None:
+        whole = frames.request_frame(api(HEARTBEAT), 4, 5, HeartbeatRequest("gr", 3, "m"), "me")
+        connection = Connection()
+        assert "malformed" in self.refused(whole[: len(whole) - cut], connection).reason
+        connection = Connection()
+        connection.receive(whole)
+        # and again by the remembered way
+        assert "malformed" in self.refused(whole[: len(whole) - cut], connection).reason
+        assert len(seen) == 1
+
+    def test_a_malformed_body_names_the_field(self, seen: Seen) -> None:
+        whole = frames.request_frame(api(HEARTBEAT), 0, 5, HeartbeatRequest("gr", 3, "m"), "me")
+        refused = self.refused(whole[:16] + b"\x7f\xff" + whole[18:])
+        assert "HeartbeatRequest.group_id" in refused.reason
+        assert refused.facts == {"api": "Heartbeat", "version": 0, "client_id": "me"}
+
+    def test_a_client_id_that_is_not_utf8(self) -> None:
+        whole = frames.request_frame(api(HEARTBEAT), 0, 5, HeartbeatRequest("gr"), "me")
+        assert "client_id" in self.refused(whole.replace(b"me", b"\xff\xfe")).reason
+
+    @pytest.mark.parametrize("version", [5, 99, -1])
+    def test_api_versions_of_an_unknown_version_is_answered_in_version_0(self, version: int) -> None:
+        connection = Connection()
+        header = (18).to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
+        connection.receive(b"size" + header + b"\0\0\0\x2a" + b"\0\2me" + b"whatever")
+        correlation_id, response = connection.response(ApiKey.API_VERSIONS, 0)
+        assert correlation_id == 42
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(row.api_key, row.min_version, row.max_version) for row in response.api_keys] == [(18, 0, 4)]
+
+    def test_the_connection_goes_on_after_it(self) -> None:
+        connection = Connection()
+        connection.receive(b"size\0\x12\0\x63\0\0\0\1\xff\xff")
+        connection.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest("me", "1.0"))
+        assert connection.response(ApiKey.API_VERSIONS, 3)[1].error_code == 0
+
+
+class TestAnswers:
+    def test_none_is_owed(self, seen: Seen) -> None:
+        connection = Connection()
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        seen[0][2](None)
+        assert connection.answers == [None]
+
+    def test_a_second_answer_is_a_fault_that_nobody_hears(self, seen: Seen) -> None:
+        connection = Connection()
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        respond = seen[0][2]
+        respond(HeartbeatResponse())
+        with capture_logs() as logs:
+            respond(HeartbeatResponse())
+        assert len(connection.answers) == 1
+        assert [line["event"] for line in logs] == ["a request was answered twice"]
+
+    def test_an_answer_after_the_end_is_dropped(self, seen: Seen) -> None:
+        connection = Connection()
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        connection.requests.closed()
+        with capture_logs() as logs:
+            seen[0][2](HeartbeatResponse())
+        assert connection.answers == logs == []
+
+    def test_a_handler_that_fails_costs_its_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(respond: Respond) -> None:
+            raise RuntimeError("a bug")
+
+        _handle_with(monkeypatch, fail)
+        connection = Connection()
+        with capture_logs() as logs:
+            connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        assert [refused.facts["api"] for refused in connection.failed] == ["Heartbeat"]
+        assert str(logs[0]["exc_info"]) == "a bug"
+
+    def test_an_answer_that_cannot_be_said_costs_its_connection_only(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        _handle_with(monkeypatch, lambda respond: respond(HeartbeatResponse(error_code=1_000_000)))
+        connection = Connection()
+        with capture_logs() as logs:
+            connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        assert len(connection.failed) == 1
+        assert connection.answers == []
+        assert logs[0]["event"] == "an answer could not be encoded"
+
+    def test_a_large_answer_is_not_joined_with_its_header(self, seen: Seen) -> None:
+        connection = Connection()
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        route = next(iter(connection.requests._routes.values()))
+        route.api, route.version = api(ApiKey.JOIN_GROUP), 9
+        seen[0][2](JoinGroupResponse(leader="l" * 30_000, member_id="m" * 30_000, protocol_name="p" * 10_000))
+        assert len(connection.answers[0]) == 2
+        assert connection.response(ApiKey.JOIN_GROUP, 9)[1].leader == "l" * 30_000
+
+
+class TestIntercept:
+    def test_a_request_can_be_held_back(self, seen: Seen) -> None:
+        held: list[Callable[[], None]] = []
+        connection = Connection(Intercept(request=lambda context, request, proceed: held.append(proceed)))
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        assert seen == []
+        held[0]()
+        assert seen[0][1].group_id == "g"
+
+    def test_an_answer_can_be_changed_and_held_back(self, seen: Seen) -> None:
+        held: list[Callable[[], None]] = []
+
+        def response(context: RequestContext, response: Message | None, proceed: Any) -> None:
+            held.append(lambda: proceed(HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION)))
+
+        connection = Connection(Intercept(response=response))
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        seen[0][2](HeartbeatResponse())
+        assert connection.answers == []
+        held[0]()
+        held[0]()
+        assert len(connection.answers) == 1
+        assert connection.response(HEARTBEAT, 4)[1].error_code == ErrorCode.ILLEGAL_GENERATION

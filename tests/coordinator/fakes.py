@@ -1,0 +1,61 @@
+"""A log of records instead of bytes, for tests of what stands above the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from muster.coordinator.groups.interface import Now, Record
+from muster.protocol.message import Message
+
+
+class FakeLog:
+    """A log of records instead of bytes, that can be told to fail and to be durable later."""
+
+    def __init__(self) -> None:
+        self.rows: list[Record] = []
+        self.start_offset = 0
+        self.durable_offset = 0
+        self.sync = False
+        self.fail: Exception | None = None
+        self.epochs: list[int] = []
+        self.waiting: list[tuple[int, Callable[[Exception | None], object]]] = []
+
+    @property
+    def end_offset(self) -> int:
+        return len(self.rows)
+
+    def append(self, leader_epoch: int, batch: Any, *, wall_ms: int) -> None:
+        if self.fail is not None:
+            raise self.fail
+        self.epochs.append(leader_epoch)
+        self.rows += batch
+        if not self.sync:
+            self.durable_offset = self.end_offset
+
+    def when_durable(self, position: int, callback: Callable[[Exception | None], object]) -> None:
+        if self.durable_offset >= position:
+            callback(None)
+        else:
+            self.waiting.append((position, callback))
+
+    def synced(self, position: int | None = None, error: Exception | None = None) -> None:
+        if error is None:
+            self.durable_offset = self.end_offset if position is None else position
+        waiting, self.waiting = self.waiting, []
+        for wanted, callback in waiting:
+            if error is not None or wanted <= self.durable_offset:
+                callback(error)
+            else:
+                self.waiting.append((wanted, callback))
+
+    def replay(self, offset: int | None = None, *, chunk_bytes: int = 0) -> Iterator[Any]:
+        yield from ([row] for row in list(self.rows))
+
+
+class FakeCodec:
+    def build(self, records: Sequence[Record], now: Now) -> Any:
+        return list(records)
+
+    def read(self, chunk: Any) -> Iterator[tuple[Message, Message | None]]:
+        yield from ((row.key, row.value) for row in chunk)
