@@ -1,0 +1,71 @@
+"""The log: Kafka-format segments on disk or in memory, what is appended to them, read from them, recovered and
+removed.
+
+Knows batches and offsets, nothing of topics, groups or requests. `Log` is one partition's log, `LogManager` those of
+a data directory; `batches` builds and reads record batches (and alone imports aiokafka); `headers` and `validation`
+need no codec.
+"""
+
+from muster.coordinator.log.durability import SharedSync
+from muster.coordinator.log.errors import (
+    BatchError,
+    BatchTooLarge,
+    CorruptBatch,
+    DamagedLog,
+    DirectoryLocked,
+    FencedLeaderEpoch,
+    InvalidRecords,
+    InvalidTimestamp,
+    LogError,
+    LogOffline,
+    MalformedCheckpoint,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    TruncatedBatch,
+    UnsupportedCompression,
+    WrongDirectory,
+)
+from muster.coordinator.log.files import FileStorage
+from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.log import Log
+from muster.coordinator.log.maintenance import Maintenance
+from muster.coordinator.log.manager import Identity, LogManager
+from muster.coordinator.log.memory import MemoryStorage
+from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.settings import LogConfig, LogSettings
+from muster.coordinator.log.storage import File, Storage
+from muster.coordinator.log.validation import validate_produce
+
+__all__ = [
+    "AppendResult",
+    "BatchError",
+    "BatchHeader",
+    "BatchTooLarge",
+    "CorruptBatch",
+    "DamagedLog",
+    "DirectoryLocked",
+    "FencedLeaderEpoch",
+    "File",
+    "FileStorage",
+    "Identity",
+    "InvalidRecords",
+    "InvalidTimestamp",
+    "Log",
+    "LogConfig",
+    "LogError",
+    "LogManager",
+    "LogOffline",
+    "LogSettings",
+    "Maintenance",
+    "MalformedCheckpoint",
+    "MemoryStorage",
+    "OffsetOutOfRange",
+    "RecordListTooLarge",
+    "SharedSync",
+    "Storage",
+    "TimestampOffset",
+    "TruncatedBatch",
+    "UnsupportedCompression",
+    "WrongDirectory",
+    "validate_produce",
+]

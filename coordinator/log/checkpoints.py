@@ -1,0 +1,120 @@
+"""The small text files of a data directory, under Kafka's names and in Kafka's formats. Pure: text in, values out,
+and back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+
+from muster.coordinator.log.errors import MalformedCheckpoint
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+START_OFFSETS = "log-start-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+PARTITION_METADATA = "partition.metadata"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+Partition = tuple[str, int]
+"""Topic and partition index."""
+
+
+def encode_uuid(uuid: bytes) -> str:
+    """16 bytes as Kafka writes them: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
+
+
+def decode_uuid(text: str) -> bytes:
+    """The 16 bytes of `encode_uuid`; ValueError for anything else."""
+    uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    if len(uuid) != 16:
+        raise ValueError(f"{text!r} is not the text of a 16-byte id")
+    return uuid
+
+
+def _rows(path: str, data: bytes) -> list[str]:
+    """The lines after the version and the count, which must agree with them."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdigit() or int(lines[1]) != len(lines) - 2:
+        raise MalformedCheckpoint(f"{path} is no checkpoint of version 0 with as many rows as it says")
+    return lines[2:]
+
+
+def _table(rows: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in ("0", str(len(rows)), *rows)).encode()
+
+
+def decode_offsets(path: str, data: bytes) -> dict[Partition, int]:
+    """An offset checkpoint: version, count, then lines `topic partition offset`."""
+    offsets: dict[Partition, int] = {}
+    for row in _rows(path, data):
+        words = row.split()
+        if len(words) != 3 or not (words[1].isdigit() and words[2].isdigit()):
+            raise MalformedCheckpoint(f"{path} has the row {row!r}, expected: topic partition offset")
+        offsets[words[0], int(words[1])] = int(words[2])
+    return offsets
+
+
+def encode_offsets(offsets: Mapping[Partition, int]) -> bytes:
+    """An offset checkpoint, in the order of the partitions."""
+    return _table([f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())])
+
+
+def decode_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
+    """A leader epoch checkpoint: version, count, then lines `epoch start-offset`."""
+    entries: list[tuple[int, int]] = []
+    for row in _rows(path, data):
+        words = row.split()
+        if len(words) != 2 or not (words[0].isdigit() and words[1].isdigit()):
+            raise MalformedCheckpoint(f"{path} has the row {row!r}, expected: epoch offset")
+        entries.append((int(words[0]), int(words[1])))
+    return entries
+
+
+def encode_epochs(entries: Sequence[tuple[int, int]]) -> bytes:
+    """A leader epoch checkpoint."""
+    return _table([f"{epoch} {start}" for epoch, start in entries])
+
+
+def decode_properties(path: str, data: bytes) -> dict[str, str]:
+    """Lines `name=value` (or `name: value`); comments and blank lines are skipped."""
+    properties: dict[str, str] = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        text = line.strip()
+        if not text or text[0] in "#!":
+            continue
+        at = min((i for i in (text.find("="), text.find(":")) if i >= 0), default=-1)
+        if at < 0:
+            raise MalformedCheckpoint(f"{path} has the line {line!r}, expected: name=value")
+        properties[text[:at].strip()] = text[at + 1 :].strip()
+    return properties
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """Lines `name=value`."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items()).encode()
+
+
+def decode_topic_id(path: str, data: bytes) -> bytes:
+    """The topic id in a `partition.metadata` file (KIP-516)."""
+    properties = decode_properties(path, data)
+    try:
+        if properties["version"] != "0":
+            raise ValueError(properties["version"])
+        return decode_uuid(properties["topic_id"])
+    except (KeyError, ValueError) as error:
+        raise MalformedCheckpoint(f"{path} does not hold version 0 and a topic_id: {error}") from error
+
+
+def encode_topic_id(topic_id: bytes) -> bytes:
+    """A `partition.metadata` file."""
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}\n".encode()
+
+
+def encode_clean_shutdown() -> bytes:
+    """The file whose presence says that the last stop was clean (KIP-966); the broker epoch is one that no controller
+    gave.
+    """
+    return json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()

@@ -1,0 +1,95 @@
+"""When appended bytes count as durable, and who waits for it. A sync runs in a thread, never on the event loop, and
+serves all that wait.
+
+Two promises: the page cache's (a log without a `SharedSync`, or one that does not wait for it: durable as soon as it
+is written; survives a killed process, not a power cut) and the disk's (durable once synced).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from muster.coordinator.log.errors import LogOffline
+
+Waiter = Callable[[LogOffline | None], object]
+
+
+class Waiters:
+    """Callbacks by the position they wait for; released in the order of positions, those of one position in order of
+    arrival.
+    """
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: deque[tuple[int, Waiter]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, position: int, callback: Waiter) -> None:
+        """Hold `callback` until `position` is durable."""
+        queue = self._queue
+        later: list[tuple[int, Waiter]] = []
+        while queue and queue[-1][0] > position:  # rare: nearly all wait for the newest position
+            later.append(queue.pop())
+        queue.append((position, callback))
+        queue.extend(reversed(later))
+
+    def release(self, durable_offset: int) -> None:
+        """Call all that wait for `durable_offset` or less."""
+        queue = self._queue
+        while queue and queue[0][0] <= durable_offset:
+            queue.popleft()[1](None)
+
+    def fail(self, error: LogOffline) -> None:
+        """Tell all that what they wait for will not come."""
+        queue, self._queue = self._queue, deque()
+        for _, callback in queue:
+            callback(error)
+
+
+class SharedSync:
+    """Runs jobs that wait for the disk in a few threads and hands their outcome back to the event loop."""
+
+    def __init__(
+        self, post: Callable[[Callable[[], object]], object], *, threads: int = 4, executor: Executor | None = None
+    ):
+        """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`).
+
+        `executor`: where jobs run; by default `threads` threads, started when the first job comes.
+        """
+        self._post = post
+        self._threads = threads
+        self._executor = executor
+        self._guard = threading.Lock()
+
+    def run(self, job: Callable[[], object], done: Callable[[OSError | None], object]) -> None:
+        """Do `job` in a thread, then `done` on the event loop, with the OSError that `job` raised or None."""
+        with self._guard:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="muster-sync")
+
+        def work() -> None:
+            failure: OSError | None = None
+            try:
+                job()
+            except OSError as error:
+                failure = error
+            try:
+                self._post(lambda: done(failure))
+            except RuntimeError:
+                # the event loop was closed meanwhile: nobody is left to be told
+                return
+
+        self._executor.submit(work)
+
+    def close(self) -> None:
+        """Let the running jobs come to their end, take no others."""
+        with self._guard:
+            executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True)

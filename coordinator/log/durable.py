@@ -1,0 +1,167 @@
+"""Up to where a log is durable, who is told, and how it is synced and closed.
+
+A sync never runs on the event loop: only `flush` and `close` wait for the disk, at a stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.coordinator.log.durability import SharedSync, Waiter, Waiters
+from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.log.segment import Segment
+from muster.coordinator.log.segmented import Contents, SegmentedLog
+from muster.coordinator.log.settings import MAX_INT64, LogConfig
+from muster.coordinator.log.storage import File
+
+
+class DurableLog(SegmentedLog):
+    """A log whose readers and waiters learn how far it is durable."""
+
+    def __init__(
+        self, contents: Contents, config: LogConfig, *, sync: SharedSync | None = None, wait_for_sync: bool = False
+    ) -> None:
+        """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
+        super().__init__(contents, config)
+        self.waits_for_sync = wait_for_sync and sync is not None
+        self.closed_cleanly = False
+        self._listeners: tuple[Callable[[], object], ...] = ()
+        self._waiters = Waiters()
+        self._sync = sync
+        self._syncing = False
+        self._cut_at = MAX_INT64
+        """The lowest offset that was cut off since the running sync began: it says nothing of what came there since."""
+        self._unsynced: list[File] = []
+        self._unflushed = 0
+        """Records appended since the last sync began."""
+
+    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back after each append, and when more has become durable; returns what ends that. `callback` must be
+        quick.
+        """
+        self._listeners = (*self._listeners, callback)
+
+        def remove() -> None:
+            self._listeners = tuple(held for held in self._listeners if held is not callback)
+
+        return remove
+
+    def when_durable(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once all before `position` is durable, at once when it is; or `callback(error)` when
+        it cannot be.
+        """
+        if position <= self.durable_offset:
+            callback(None)
+        elif self.failure is not None:
+            callback(self.failure)
+        else:
+            self._waiters.add(position, callback)
+            self._start_sync()
+
+    def _on_failure(self, failure: LogOffline) -> None:
+        self._waiters.fail(failure)
+
+    def _on_roll(self, old: Segment) -> None:
+        self._unsynced.append(old.file)
+        # so that recovery after a kill has the new segment to look at and not the whole log
+        self._start_sync()
+
+    def _in_background(self, job: Callable[[], object]) -> None:
+        if self._sync is None:
+            job()
+        else:
+            self._sync.run(job, self._ignore)
+
+    @staticmethod
+    def _ignore(failure: OSError | None) -> None:
+        """What could not be removed is removed at the next start."""
+
+    def _cut_to(self, end_offset: int) -> None:
+        self._cut_at = min(self._cut_at, end_offset)
+        super()._cut_to(end_offset)
+
+    def _advance(self, end_offset: int) -> None:
+        """Records up to `end_offset` were appended."""
+        self._unflushed += end_offset - self.end_offset
+        self.end_offset = end_offset
+        if not self.waits_for_sync:
+            self.durable_offset = end_offset
+        if self._unflushed >= self._config.flush_messages:
+            self._start_sync()
+        for callback in self._listeners:
+            callback()
+
+    def _start_sync(self) -> None:
+        """Sync what is written, in a thread; those that come to wait meanwhile share the next one."""
+        if self._sync is None or self._syncing or self.failure is not None:
+            return
+        self._syncing = True
+        self._unflushed = 0
+        self._cut_at = MAX_INT64
+        files, self._unsynced = [*self._unsynced, self._active.file], []
+        names_changed = len(files) > 1 or self.recovery_point <= self._active.base_offset
+        target = self.end_offset
+
+        def job() -> None:
+            for file in files:
+                file.sync()
+            if names_changed:
+                self._storage.sync_directory(self.directory)
+
+        self._sync.run(job, lambda failure: self._synced(target, files[-1].path, failure))
+
+    def _synced(self, target: int, path: str, failure: OSError | None) -> None:
+        self._syncing = False
+        if self.failure is not None:
+            return
+        if failure is not None:
+            self._failed(path, failure)
+            return
+        target = min(target, self._cut_at)
+        self.recovery_point = max(self.recovery_point, target)
+        if self.waits_for_sync and target > self.durable_offset:
+            self.durable_offset = target
+            self._waiters.release(target)
+            for callback in self._listeners:
+                callback()
+        if self._waiters:
+            self._start_sync()
+
+    def flush(self) -> None:
+        """Sync all that is written, waiting for the disk: for stops and tests, not for the event loop."""
+        if self.recovery_point == self.end_offset and not self._unsynced:
+            return
+        try:
+            for file in [*self._unsynced, self._active.file]:
+                file.sync()
+            self._storage.sync_directory(self.directory)
+        except OSError as error:
+            raise self._failed(self._active.file.path, error) from error
+        self._unsynced = []
+        self._unflushed = 0
+        self.recovery_point = self.end_offset
+        if self.waits_for_sync and self.durable_offset < self.end_offset:
+            self.durable_offset = self.end_offset
+            self._waiters.release(self.end_offset)
+
+    def close(self) -> None:
+        """Write what lets the next start begin without recovery, give the handles back; nothing more is appended."""
+        if self.failure is None:
+            try:
+                self.flush()
+                self._active.seal()
+            except LogOffline:
+                pass  # it has been told; the stop is not a clean one
+            except OSError as error:
+                self._failed(self._active.file.path, error)
+        self.closed_cleanly = self.failure is None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give all handles back without writing anything, as a killed process would; those that still wait are told."""
+        for segment in self.segments:
+            segment.file.close()
+        if self.failure is None:
+            self.failure = LogOffline(self.directory, "it is closed")
+        self._waiters.fail(self.failure)
+        self._listeners = ()

@@ -1,0 +1,84 @@
+"""Which leader epoch began at which offset (KIP-101; Kafka: LeaderEpochFileCache). Pure: the log writes its
+checkpoint file.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+UNDEFINED = (-1, -1)
+
+
+class LeaderEpochs:
+    """The epochs of one log, each with the offset of its first record; both always rise."""
+
+    __slots__ = ("_epochs", "_starts")
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        """`entries`: pairs (epoch, start offset) in order, as read from a checkpoint."""
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        for epoch, start in entries:
+            self.assign(epoch, start)
+
+    def entries(self) -> list[tuple[int, int]]:
+        """Pairs (epoch, start offset), in order."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch; -1 when there is none."""
+        return self._epochs[-1] if self._epochs else -1
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """From `start_offset` on, `epoch` leads. True when that is news. Entries that contradict it are dropped, as
+        by Kafka.
+        """
+        if epoch < 0:
+            return False
+        if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
+            return False
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        return True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The greatest epoch not above `epoch`, and where it ends (Kafka: endOffsetFor); (-1, -1) when that is
+        unknown.
+        """
+        if epoch < 0 or not self._epochs:
+            return UNDEFINED
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        higher = bisect_right(self._epochs, epoch)
+        if higher == len(self._epochs):
+            return UNDEFINED
+        # below the first known epoch: what came before is no longer in the log, so its end is the first known start
+        return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch under which the record at `offset` was appended; -1 when that is unknown."""
+        index = bisect_right(self._starts, offset) - 1
+        return self._epochs[index] if index >= 0 else -1
+
+    def truncate_from_end(self, end_offset: int) -> bool:
+        """Forget the epochs that begin at `end_offset` or after it. True when there were any."""
+        keep = bisect_left(self._starts, end_offset)
+        changed = keep < len(self._starts)
+        del self._epochs[keep:], self._starts[keep:]
+        return changed
+
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forget what lies before `start_offset`; the epoch in force there begins there now. True when anything
+        changed.
+        """
+        index = bisect_right(self._starts, start_offset) - 1
+        if index < 0 or (index == 0 and self._starts[0] == start_offset):
+            return False
+        del self._epochs[:index], self._starts[:index]
+        self._starts[0] = start_offset
+        return True

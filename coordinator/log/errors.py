@@ -1,0 +1,140 @@
+"""What can go wrong in a log. Each error that a client can be told of carries Kafka's code in `error_code`; holds no
+behaviour.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.log.position import Place
+
+
+class LogError(Exception):
+    """Any failure of this room; `error_code` is Kafka's code for it."""
+
+    error_code: int = -1
+
+
+class BatchError(LogError, ValueError):
+    """A record batch that Kafka would refuse."""
+
+
+class CorruptBatch(BatchError):
+    """Wrong size, CRC or structure (CORRUPT_MESSAGE)."""
+
+    error_code = 2
+
+
+class TruncatedBatch(CorruptBatch):
+    """The bytes end before the batch does (CORRUPT_MESSAGE)."""
+
+
+class BatchTooLarge(BatchError):
+    """Larger than `max.message.bytes` (MESSAGE_TOO_LARGE)."""
+
+    error_code = 10
+
+
+class RecordListTooLarge(BatchError):
+    """Larger than a whole segment may be (RECORD_LIST_TOO_LARGE)."""
+
+    error_code = 18
+
+
+class InvalidTimestamp(BatchError):
+    """A timestamp, or a kind of timestamp, that the topic does not take (INVALID_TIMESTAMP)."""
+
+    error_code = 32
+
+
+class UnsupportedCompression(BatchError):
+    """A codec that is unknown, or not allowed in this version of Produce (UNSUPPORTED_COMPRESSION_TYPE)."""
+
+    error_code = 76
+
+
+class InvalidRecords(BatchError):
+    """A well-formed batch that breaks a rule of the broker (INVALID_RECORD).
+
+    `record_errors`: pairs (index of the record in its batch, why), for the rows of a Produce response v8+; may be
+    empty.
+    """
+
+    error_code = 87
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class OffsetOutOfRange(LogError):
+    """An offset below the log's start or above its end (OFFSET_OUT_OF_RANGE)."""
+
+    error_code = 1
+
+    def __init__(self, offset: int, start_offset: int, end_offset: int) -> None:
+        super().__init__(f"offset {offset} is outside of the log, which goes from {start_offset} to {end_offset}")
+        self.offset = offset
+        self.start_offset = start_offset
+        self.end_offset = end_offset
+
+
+class FencedLeaderEpoch(LogError):
+    """An append under an epoch older than one the log has seen (FENCED_LEADER_EPOCH)."""
+
+    error_code = 74
+
+    def __init__(self, epoch: int, current_epoch: int) -> None:
+        super().__init__(f"leader epoch {epoch} is over: the log is at epoch {current_epoch}")
+        self.epoch = epoch
+        self.current_epoch = current_epoch
+
+
+class LogOffline(LogError):
+    """A write or a sync failed, or the log is closed: nothing is appended until it is opened anew
+    (KAFKA_STORAGE_ERROR).
+    """
+
+    error_code = 56
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is offline: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class DamagedLog(LogError):
+    """A batch in the middle of a log does not hold together, with whole batches after it (KAFKA_STORAGE_ERROR).
+
+    Cutting there would drop what was acknowledged, so the partition stays offline until an operator decides.
+    """
+
+    error_code = 56
+
+    def __init__(self, place: Place, reason: str) -> None:
+        super().__init__(f"{place.path} is damaged at byte {place.position}: {reason}")
+        self.path = place.path
+        self.position = place.position
+        self.reason = reason
+
+
+class InsaneIndex(LogError):
+    """An index file that cannot belong to its segment; it is rebuilt from the log."""
+
+
+class MalformedCheckpoint(LogError, ValueError):
+    """One of the small files of a data directory cannot be understood; names the file."""
+
+
+class DirectoryLocked(LogError):
+    """Another server works on the data directory; names the directory and, when known, the holder's pid."""
+
+    def __init__(self, directory: str, pid: int | None) -> None:
+        holder = f"process {pid}" if pid is not None else "another process"
+        super().__init__(
+            f"the data directory {directory} is in use by {holder}: stop it, or give this server a directory of its own"
+        )
+        self.directory = directory
+        self.pid = pid
+
+
+class WrongDirectory(LogError):
+    """A data directory that belongs to another node or cluster."""

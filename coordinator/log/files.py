@@ -1,0 +1,208 @@
+"""A data directory on a disk. `sync_descriptor` is the one place where the process waits for a disk."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from muster.coordinator.log.lock import DirectoryLock
+from muster.coordinator.log.storage import Buffer, Entry
+
+_FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+_MODE = 0o644
+
+
+def sync_descriptor(descriptor: int) -> None:
+    """Wait until a file's bytes are on the disk itself (macOS keeps them in the drive's cache unless asked
+    otherwise).
+    """
+    if _FULL_SYNC is not None:
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
+class DiskFile:
+    """A `storage.File` over a descriptor that is opened at first use."""
+
+    __slots__ = ("_closing", "_descriptor", "_guard", "_syncs", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor = -1
+        self._guard = threading.Lock()
+        self._syncs = 0
+        self._closing: list[int] = []
+
+    def _open(self, flags: int = os.O_RDWR) -> int:
+        self._descriptor = os.open(self.path, flags, _MODE)
+        return self._descriptor
+
+    def _create(self) -> int:
+        return self._open(os.O_RDWR | os.O_CREAT)
+
+    def size(self) -> int:
+        """Its length in bytes."""
+        descriptor = self._descriptor
+        return os.fstat(descriptor if descriptor >= 0 else self._open()).st_size
+
+    def pread(self, count: int, position: int) -> bytes:
+        """Up to `count` bytes from `position`."""
+        descriptor = self._descriptor
+        return os.pread(descriptor if descriptor >= 0 else self._open(), count, position)
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`."""
+        descriptor = self._descriptor
+        written = os.pwrite(descriptor if descriptor >= 0 else self._create(), data, position)
+        if written != len(data):
+            self._write_rest([data], written, position)
+
+    def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        """Write the parts one after the other from `position`."""
+        descriptor = self._descriptor
+        written = os.pwritev(descriptor if descriptor >= 0 else self._create(), parts, position)
+        if written != sum(map(len, parts)):
+            self._write_rest(parts, written, position)
+
+    def _write_rest(self, parts: Sequence[Buffer], written: int, position: int) -> None:
+        # a short write: the next one says why (ENOSPC), or goes on where a signal or a limit broke it off
+        rest = memoryview(b"".join(parts))[written:]
+        position += written
+        while rest:
+            count = os.pwrite(self._descriptor, rest, position)
+            if count == 0:
+                raise OSError(errno.EIO, "the file takes no more bytes", self.path)
+            rest = rest[count:]
+            position += count
+
+    def truncate(self, size: int) -> None:
+        """Cut it to `size`."""
+        descriptor = self._descriptor
+        os.ftruncate(descriptor if descriptor >= 0 else self._create(), size)
+
+    def allocate(self, size: int) -> None:
+        """Reserve room up to `size`, where the system can."""
+        descriptor = self._descriptor if self._descriptor >= 0 else self._create()
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(descriptor, 0, size)
+        else:
+            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk. From any thread: a `close` meanwhile takes effect
+        afterwards; a removed file needs none.
+        """
+        with self._guard:
+            try:
+                descriptor = self._descriptor if self._descriptor >= 0 else self._open()
+            except FileNotFoundError:
+                return  # removed meanwhile: nothing of it needs to last
+            self._syncs += 1
+        try:
+            sync_descriptor(descriptor)
+        finally:
+            with self._guard:
+                self._syncs -= 1
+                closing = self._closing if self._syncs == 0 else []
+                if closing:
+                    self._closing = []
+            for old in closing:
+                os.close(old)
+
+    def close(self) -> None:
+        """Give its descriptor back, once no sync needs it any more."""
+        with self._guard:
+            descriptor, self._descriptor = self._descriptor, -1
+            if descriptor >= 0 and self._syncs:
+                self._closing.append(descriptor)
+                return
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class FileStorage:
+    """A `storage.Storage` over a directory of the file system."""
+
+    def __init__(self, root: str | Path) -> None:
+        """`root`: the data directory; it is made when `make_directory("")` is called."""
+        self.root = str(root)
+
+    def _full(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def file(self, path: str) -> DiskFile:
+        """The file at `path`, not opened yet."""
+        return DiskFile(self._full(path))
+
+    def entries(self, path: str) -> list[Entry]:
+        """What is in a directory, by name."""
+        found: list[Entry] = []
+        with os.scandir(self._full(path)) as names:
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # removed since: as if it had never been listed
+                    facts = name.stat()
+                    found.append(Entry(name.name, name.is_dir(), facts.st_size, facts.st_mtime_ns // 1_000_000))
+        return sorted(found)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it."""
+        os.makedirs(self._full(path), exist_ok=True)
+
+    def load(self, path: str) -> bytes | None:
+        """A whole small file; None when it is not there."""
+        try:
+            return Path(self._full(path)).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
+        """Replace a whole small file at once."""
+        full = self._full(path)
+        temporary = full + ".tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if sync:
+                sync_descriptor(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(temporary, full)
+        if sync:
+            self.sync_directory(path.rpartition("/")[0])
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or a directory."""
+        os.replace(self._full(old), self._full(new))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._full(path))
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._full(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Wait until the names in a directory are on the disk."""
+        descriptor = os.open(self._full(path), os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self) -> DirectoryLock:
+        """Take the data directory for this server alone."""
+        return DirectoryLock(self.root)

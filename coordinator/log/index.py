@@ -1,0 +1,157 @@
+"""The two sparse indexes of a segment, in memory and in Kafka's file formats (OffsetIndex, TimeIndex). Pure.
+
+An index file is written whole (on roll, flush and close) and read whole when it is first needed; one that is missing
+or insane is rebuilt from the log, so nothing here has to survive a crash.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from itertools import pairwise
+
+from muster.coordinator.log.errors import InsaneIndex
+
+OFFSET_ENTRY = 8
+TIME_ENTRY = 12
+
+
+def _big_endian(values: array[int]) -> bytes:
+    if sys.byteorder == "little":
+        values = values[:]
+        values.byteswap()
+    return values.tobytes()
+
+
+def _from_big_endian(code: str, data: bytes) -> array[int]:
+    values = array(code)
+    values.frombytes(data)
+    if sys.byteorder == "little":
+        values.byteswap()
+    return values
+
+
+def _rises(values: array[int], *, strictly: bool) -> bool:
+    return all(a < b for a, b in pairwise(values)) if strictly else all(a <= b for a, b in pairwise(values))
+
+
+class OffsetIndex:
+    """The last offset of a batch, relative to the segment's base offset, beside the batch's position in the file."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets: array[int] = array("i")
+        self.positions: array[int] = array("i")
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def append(self, offset: int, position: int) -> None:
+        """`offset`: relative; both above all before."""
+        self.offsets.append(offset)
+        self.positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """Where to begin to look for a relative offset: no batch before that position holds it."""
+        index = bisect_right(self.offsets, offset)
+        return self.positions[index - 1] if index else 0
+
+    def truncate(self, position: int) -> None:
+        """Forget the batches that begin at `position` or after it."""
+        while self.positions and self.positions[-1] >= position:
+            self.positions.pop()
+            self.offsets.pop()
+
+    def encode(self) -> bytes:
+        """The bytes of an `.index` file: pairs of int32 (relative offset, position)."""
+        pairs = array("i", bytes(OFFSET_ENTRY * len(self.offsets)))
+        pairs[0::2] = self.offsets
+        pairs[1::2] = self.positions
+        return _big_endian(pairs)
+
+    @classmethod
+    def decode(cls, data: bytes, segment_size: int) -> OffsetIndex:
+        """From the bytes of a file beside a segment of `segment_size` bytes; InsaneIndex when they cannot belong to
+        it.
+        """
+        if len(data) % OFFSET_ENTRY:
+            raise InsaneIndex(f"{len(data)} bytes are no multiple of {OFFSET_ENTRY}")
+        pairs = _from_big_endian("i", data)
+        index = cls()
+        index.offsets = pairs[0::2]
+        index.positions = pairs[1::2]
+        if len(index) and not (
+            index.offsets[0] >= 0
+            and index.positions[0] >= 0
+            and index.positions[-1] < segment_size
+            and _rises(index.offsets, strictly=True)
+            and _rises(index.positions, strictly=True)
+        ):
+            raise InsaneIndex("its entries do not rise, or lead out of the segment")
+        return index
+
+
+class TimeIndex:
+    """The greatest timestamp so far (ms) beside the relative offset of the batch that brought it."""
+
+    __slots__ = ("offsets", "timestamps")
+
+    def __init__(self) -> None:
+        self.timestamps: array[int] = array("q")
+        self.offsets: array[int] = array("i")
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Note that up to the relative `offset` the greatest timestamp is `timestamp`, when that is news."""
+        if timestamp > (self.timestamps[-1] if self.timestamps else -1):
+            self.timestamps.append(timestamp)
+            self.offsets.append(offset)
+
+    def lookup(self, timestamp: int) -> int:
+        """A relative offset not behind the first record whose timestamp is `timestamp` or more."""
+        index = bisect_right(self.timestamps, timestamp)
+        return self.offsets[index - 1] if index else 0
+
+    def truncate(self, offset: int) -> None:
+        """Forget the entries at the relative `offset` and after it."""
+        while self.offsets and self.offsets[-1] >= offset:
+            self.offsets.pop()
+            self.timestamps.pop()
+
+    def encode(self) -> bytes:
+        """The bytes of a `.timeindex` file: pairs of int64 (timestamp) and int32 (relative offset)."""
+        timestamps = _big_endian(self.timestamps)
+        offsets = _big_endian(self.offsets)
+        data = bytearray(TIME_ENTRY * len(self.timestamps))
+        # byte by byte of the entry, over all entries at once: a loop over entries would hold the event loop up at
+        # each roll
+        for at in range(8):
+            data[at::TIME_ENTRY] = timestamps[at::8]
+        for at in range(4):
+            data[8 + at :: TIME_ENTRY] = offsets[at::4]
+        return bytes(data)
+
+    @classmethod
+    def decode(cls, data: bytes) -> TimeIndex:
+        """From the bytes of a file; InsaneIndex when they cannot be one."""
+        if len(data) % TIME_ENTRY:
+            raise InsaneIndex(f"{len(data)} bytes are no multiple of {TIME_ENTRY}")
+        count = len(data) // TIME_ENTRY
+        timestamps = bytearray(8 * count)
+        offsets = bytearray(4 * count)
+        for at in range(8):
+            timestamps[at::8] = data[at::TIME_ENTRY]
+        for at in range(4):
+            offsets[at::4] = data[8 + at :: TIME_ENTRY]
+        index = cls()
+        index.timestamps = _from_big_endian("q", bytes(timestamps))
+        index.offsets = _from_big_endian("i", bytes(offsets))
+        if count and not (
+            index.offsets[0] >= 0 and _rises(index.timestamps, strictly=True) and _rises(index.offsets, strictly=False)
+        ):
+            raise InsaneIndex("its entries do not rise")
+        return index

@@ -1,0 +1,221 @@
+"""Opening a partition's log: what its directory holds, where it ends, and recovery when the last stop was not clean.
+
+After a clean stop only the newest segment is looked at, and only behind its last index entry. Otherwise all from the
+recovery point on is gone through with every CRC checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+import structlog
+
+from muster.coordinator.log import checkpoints
+from muster.coordinator.log.durability import SharedSync
+from muster.coordinator.log.epochs import LeaderEpochs
+from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint
+from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.log import Log
+from muster.coordinator.log.recovery import Checked, check_segment, whole_batch_follows
+from muster.coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment, segment_name
+from muster.coordinator.log.segmented import Contents
+from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.storage import Entry, Storage
+
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+TEMPORARY_SUFFIX = ".tmp"
+_DIGITS = 20
+_logger = structlog.get_logger("muster.log")
+
+
+@dataclass(frozen=True, slots=True)
+class LastStop:
+    """What the data directory says of the last stop, for one partition."""
+
+    was_clean: bool
+    recovery_point: int = 0
+    start_offset: int = 0
+
+
+def load_log(
+    storage: Storage,
+    directory: str,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    last_stop: LastStop,
+    *,
+    wall_ms: int = 0,
+    sync: SharedSync | None = None,
+    wait_for_sync: bool = False,
+) -> Log:
+    """The log in `directory`, which must exist. DamagedLog when a batch in its middle does not hold together."""
+    segments = _segments(storage, directory, config, last_stop.start_offset, wall_ms)
+    epochs = _epochs(storage, directory)
+    if last_stop.was_clean:
+        end_offset = _end_of(segments[-1])
+    else:
+        end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition)
+    start_offset = max(last_stop.start_offset, segments[0].base_offset)
+    contents = Contents(
+        storage,
+        directory,
+        topic,
+        partition,
+        segments,
+        epochs,
+        start_offset=min(start_offset, end_offset),
+        end_offset=end_offset,
+        recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
+    )
+    log = Log(contents, config, sync=sync, wait_for_sync=wait_for_sync)
+    if start_offset > end_offset:
+        # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
+        log.restart_at(start_offset)
+    before = epochs.entries()
+    epochs.truncate_from_end(log.end_offset + 1)
+    epochs.truncate_from_start(log.start_offset)
+    log.leader_epoch = epochs.latest
+    if not last_stop.was_clean or epochs.entries() != before:
+        log.store_epochs()
+    return log
+
+
+def _epochs(storage: Storage, directory: str) -> LeaderEpochs:
+    path = f"{directory}/{checkpoints.LEADER_EPOCHS}"
+    data = storage.load(path)
+    if data is None:
+        return LeaderEpochs()
+    try:
+        return LeaderEpochs(checkpoints.decode_epochs(path, data))
+    except MalformedCheckpoint as error:
+        _logger.warning("checkpoint_ignored", path=path, reason=str(error))
+        return LeaderEpochs()
+
+
+def _segments(storage: Storage, directory: str, config: LogConfig, start_offset: int, wall_ms: int) -> list[Segment]:
+    """The segments in order, or one new one; leftovers of an interrupted change are put right."""
+    entries = storage.entries(directory)
+    if _clear_leftovers(storage, directory, entries):
+        entries = storage.entries(directory)
+    segments: list[Segment] = []
+    for entry in entries:
+        base_offset = _base_offset(entry.name)
+        if base_offset is not None and entry.name.endswith(LOG_SUFFIX):
+            name = f"{directory}/{segment_name(base_offset)}"
+            segment = Segment(storage, name, base_offset, config, entry.modified_ms or wall_ms)
+            if entry.size:
+                segment.adopt(entry.size)
+            segments.append(segment)
+    if not segments:
+        segment = Segment(storage, f"{directory}/{segment_name(start_offset)}", start_offset, config, wall_ms)
+        segment.create()
+        segments.append(segment)
+    return segments
+
+
+def _base_offset(name: str) -> int | None:
+    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    return int(digits) if len(digits) == _DIGITS and digits.isdigit() and suffix in SUFFIXES else None
+
+
+def _clear_leftovers(storage: Storage, directory: str, entries: list[Entry]) -> bool:
+    """Remove what an interrupted deletion, write or cleaning left; finish an interrupted swap (Kafka:
+    LogLoader.load).
+    """
+    names = {entry.name: entry for entry in entries if not entry.is_directory}
+    changed = False
+    for name in names:
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            storage.remove(f"{directory}/{name}")
+            changed = True
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+    if logs:
+        first = int(logs[0][:_DIGITS])
+        end = max(_end_of_swap(storage, directory, names[name]) for name in logs)
+        for name in names:
+            base_offset = _base_offset(name)
+            if base_offset is not None and first <= base_offset < end:
+                storage.remove(f"{directory}/{name}")
+    for name in swaps:
+        storage.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+        changed = True
+    logged = {name[:_DIGITS] for name in names if name.endswith((LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX))}
+    for name in names:
+        if _base_offset(name) is not None and name[:_DIGITS] not in logged and not name.endswith(".snapshot"):
+            storage.remove(f"{directory}/{name}")
+            changed = True
+    return changed
+
+
+def _end_of_swap(storage: Storage, directory: str, entry: Entry) -> int:
+    base_offset = int(entry.name[:_DIGITS])
+    swap = Segment(storage, f"{directory}/{entry.name}", base_offset, LogConfig(), 0)
+    swap.file = storage.file(f"{directory}/{entry.name}")
+    end = base_offset
+    with contextlib.closing(swap.file):
+        for _, header in swap.batches(0, entry.size):
+            end = header.next_offset
+    return end
+
+
+def _end_of(segment: Segment) -> int:
+    """The offset after the last batch of a segment that was closed as it should be."""
+    if segment.size == 0:
+        return segment.base_offset
+    try:
+        return segment.restore_marks()
+    except CorruptBatch as error:
+        raise DamagedLog(segment.place(segment.size), str(error)) from error
+
+
+def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, topic: str, partition: int) -> int:
+    """Check what lies behind the recovery point; cut a torn tail; the log's end offset."""
+
+    def note(header: BatchHeader) -> None:
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+
+    next_offset = segments[0].base_offset
+    for index, segment in enumerate(segments):
+        is_last = index + 1 == len(segments)
+        if not is_last and segments[index + 1].base_offset <= recovery_point:
+            continue
+        size = segment.size
+        if size == 0:
+            next_offset = max(next_offset, segment.base_offset)
+            continue
+        checked = check_segment(segment, size, max(next_offset, segment.base_offset), note)
+        next_offset = checked.next_offset
+        if checked.left:
+            _cut_tail(segments, index, size, checked, topic, partition)
+        if not is_last:
+            segment.store_indexes()
+            segment.release()
+    return max(next_offset, segments[-1].base_offset)
+
+
+def _cut_tail(segments: list[Segment], index: int, size: int, checked: Checked, topic: str, partition: int) -> None:
+    segment = segments[index]
+    position = size - checked.left
+    reason = checked.reason
+    if any(later.size for later in segments[index + 1 :]):
+        raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
+    follower = whole_batch_follows(segment.file, position, size, checked.next_offset) if reason else None
+    if follower is not None:
+        raise DamagedLog(segment.place(position), f"{reason}, and a whole batch follows at byte {follower}")
+    segment.file.truncate(position)
+    if reason:
+        _logger.warning(
+            "torn_tail_cut",
+            topic=topic,
+            partition=partition,
+            path=segment.file.path,
+            position=position,
+            bytes=checked.left,
+            reason=reason,
+            end_offset=checked.next_offset,
+        )

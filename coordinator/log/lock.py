@@ -1,0 +1,53 @@
+"""One server per data directory: Kafka's `.lock` file, held by the same kind of lock, so that Kafka and Muster also
+keep each other out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from muster.coordinator.log.errors import DirectoryLocked
+
+LOCK_FILE = ".lock"
+
+# POSIX record locks belong to a process: they neither see a second holder in it nor outlive its closing any
+# descriptor of the file.
+_held_here: set[str] = set()
+
+
+class DirectoryLock:
+    """A data directory held by this process until `release`."""
+
+    def __init__(self, directory: str) -> None:
+        """DirectoryLocked when another server, in this process or elsewhere, holds `directory`."""
+        self._key = os.path.realpath(directory)
+        if self._key in _held_here:
+            raise DirectoryLocked(directory, os.getpid())
+        path = Path(directory) / LOCK_FILE
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            pid = _holder(self._descriptor)
+            os.close(self._descriptor)
+            if not isinstance(error, BlockingIOError | PermissionError):
+                raise
+            raise DirectoryLocked(directory, pid) from error
+        _held_here.add(self._key)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        """Let others have the directory; harmless when called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            _held_here.discard(self._key)
+
+
+def _holder(descriptor: int) -> int | None:
+    """The pid that the holder has written; Kafka writes none."""
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else None

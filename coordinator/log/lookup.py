@@ -1,0 +1,64 @@
+"""Finding a record by its timestamp (KIP-33; Kafka: UnifiedLog.fetchOffsetByTimestamp). Decodes at most one batch.
+Changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.coordinator.log import batches
+from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.position import TimestampOffset
+from muster.coordinator.log.segment import Segment
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.log import Log
+
+
+def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampOffset | None:
+    """The first record at or after the log's start whose timestamp is `timestamp_ms` or later."""
+    for segment in log.segments:
+        if segment.size and segment.largest_timestamp() >= timestamp_ms:
+            found = _in_segment(segment, timestamp_ms, log.start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _in_segment(segment: Segment, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
+    from_offset = max(segment.base_offset + segment.time_index().lookup(timestamp_ms), start_offset)
+    where = segment.locate(from_offset)
+    if where is None:
+        return None
+    for position, header in segment.batches(where[0], segment.size):
+        if header.max_timestamp >= timestamp_ms:
+            found = _in_batch(segment, position, header, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def _in_batch(
+    segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
+) -> TimestampOffset | None:
+    for _, records in batches.read(segment.file.pread(header.size, position)):
+        for record in records:
+            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+    return None
+
+
+def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
+    """The first record that carries the greatest timestamp (KIP-734); None when no record has one."""
+    greatest: Segment | None = None
+    for segment in log.segments:
+        segment.largest_timestamp()  # sees to it that max_timestamp is known
+        if (
+            segment.size
+            and segment.max_timestamp >= 0
+            and (greatest is None or segment.max_timestamp > greatest.max_timestamp)
+        ):
+            greatest = segment
+    if greatest is None:
+        return None
+    return offset_for_timestamp(log, greatest.max_timestamp)

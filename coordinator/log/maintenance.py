@@ -1,0 +1,55 @@
+"""What a data directory needs from time to time, by the Clock: retention passes and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.log.manager import LogManager
+
+_logger = structlog.get_logger("muster.log")
+
+
+class Maintenance:
+    """Runs retention each `log.retention.check.interval.ms` and checkpoints each
+    `log.flush.offset.checkpoint.interval.ms`.
+    """
+
+    def __init__(self, manager: LogManager, clock: Clock) -> None:
+        self._manager = manager
+        self._clock = clock
+        self._timers: dict[str, Timer] = {}
+
+    def start(self) -> None:
+        """Arm both timers."""
+        settings = self._manager.settings
+        self._repeat("retention", settings.log_retention_check_interval_ms, self.enforce_retention)
+        self._repeat("checkpoint", settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+
+    def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
+        def ring() -> None:
+            self._repeat(name, interval_ms, action)
+            action()
+
+        self._timers[name] = self._clock.call_at(self._clock.now().mono_ms + interval_ms, ring)
+
+    def enforce_retention(self) -> None:
+        """One retention pass, now."""
+        self._manager.enforce_retention(self._clock.now().wall_ms)
+
+    def checkpoint(self) -> None:
+        """Write the checkpoints, now. A full disk is told and waited out: the old ones stay valid, recovery only
+        takes longer.
+        """
+        try:
+            self._manager.checkpoint()
+        except OSError as error:
+            _logger.error("checkpoint_failed", directory=self._manager.storage.root, reason=str(error))
+
+    def stop(self) -> None:
+        """Nothing more runs by itself."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()

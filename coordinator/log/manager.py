@@ -1,0 +1,290 @@
+"""All logs of one data directory: its lock and identity, the logs in it, their checkpoints, and how it is left behind.
+
+Driven from one thread; it reads no clock: the caller passes wall ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from muster.coordinator.log import checkpoints
+from muster.coordinator.log.checkpoints import Partition
+from muster.coordinator.log.durability import SharedSync
+from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheckpoint, WrongDirectory
+from muster.coordinator.log.loader import LastStop, load_log
+from muster.coordinator.log.log import Log
+from muster.coordinator.log.settings import LogConfig, LogSettings
+from muster.coordinator.log.storage import Lock, Storage
+
+DELETE_SUFFIX = "-delete"
+_logger = structlog.get_logger("muster.log")
+
+
+class Identity(NamedTuple):
+    """Whose data directory it is (`meta.properties`)."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str
+
+
+class LogManager:
+    """The logs of one data directory."""
+
+    def __init__(self, storage: Storage, settings: LogSettings, *, sync: SharedSync | None = None) -> None:
+        """`sync`: threads for syncs and removals; without it nothing is synced but by `flush` and `close`."""
+        self.storage = storage
+        self.settings = settings
+        self.default_config = LogConfig.of(settings)
+        self.offline: dict[Partition, DamagedLog] = {}
+        """Partitions whose log could not be opened, and why."""
+        self._sync = sync
+        self._lock: Lock | None = None
+        self._draw_uuid: Callable[[], bytes]
+        self._logs: dict[Partition, Log] = {}
+        self._was_clean = False
+        self._recovery_points: dict[Partition, int] = {}
+        self._start_offsets: dict[Partition, int] = {}
+
+    # -- the directory
+
+    def open(self, *, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
+        """Take the directory, made when it is not there, and find out whose it is and how it was left.
+
+        `cluster_id`: what it must be, or None for that of the directory (a new one is drawn for a new directory).
+        Raises DirectoryLocked, WrongDirectory, MalformedCheckpoint or OSError.
+        """
+        self._draw_uuid = draw_uuid
+        self.storage.make_directory("")
+        self._lock = self.storage.lock()
+        try:
+            identity = self._identify(cluster_id, node_id, draw_uuid)
+            self._was_clean = self.storage.load(checkpoints.CLEAN_SHUTDOWN) is not None
+            self._recovery_points = self._load_offsets(checkpoints.RECOVERY_POINTS)
+            self._start_offsets = self._load_offsets(checkpoints.START_OFFSETS)
+            # from here on a kill must be seen as one
+            self.storage.remove(checkpoints.CLEAN_SHUTDOWN)
+            for entry in self.storage.entries(""):
+                if entry.is_directory and entry.name.endswith(DELETE_SUFFIX):
+                    self.storage.remove_tree(entry.name)
+        except BaseException:
+            self._release()
+            raise
+        return identity
+
+    def _identify(self, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
+        data = self.storage.load(checkpoints.META_PROPERTIES)
+        if data is not None:
+            path = f"{self.storage.root}/{checkpoints.META_PROPERTIES}"
+            properties = checkpoints.decode_properties(path, data)
+            found = properties.get("cluster.id", "")
+            node = properties.get("node.id", properties.get("broker.id", ""))
+            if cluster_id is not None and found != cluster_id:
+                raise WrongDirectory(f"{path} belongs to the cluster {found}, not to {cluster_id}")
+            if node != str(node_id):
+                raise WrongDirectory(f"{path} belongs to the node {node}, not to {node_id}: set node.id={node}")
+            if found and "directory.id" in properties:
+                return Identity(found, node_id, properties["directory.id"])
+            cluster_id = found or cluster_id
+        identity = Identity(
+            cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, checkpoints.encode_uuid(draw_uuid())
+        )
+        text = {
+            "cluster.id": identity.cluster_id,
+            "directory.id": identity.directory_id,
+            "node.id": str(node_id),
+            "version": "1",
+        }
+        self.storage.save(checkpoints.META_PROPERTIES, checkpoints.encode_properties(text), sync=True)
+        return identity
+
+    def _load_offsets(self, name: str) -> dict[Partition, int]:
+        data = self.storage.load(name)
+        if data is None:
+            return {}
+        try:
+            return checkpoints.decode_offsets(f"{self.storage.root}/{name}", data)
+        except MalformedCheckpoint as error:
+            # as if it were not there: recovery then begins at each log's start
+            _logger.warning("checkpoint_ignored", path=f"{self.storage.root}/{name}", reason=str(error))
+            return {}
+
+    def on_disk(self) -> list[Partition]:
+        """The partitions that have a directory, in order."""
+        found = [_partition_of(entry.name) for entry in self.storage.entries("") if entry.is_directory]
+        return sorted(partition for partition in found if partition is not None)
+
+    def topic_id_on_disk(self, topic: str, partition: int) -> bytes | None:
+        """The topic id noted in a partition's directory; None when there is none."""
+        path = f"{topic}-{partition}/{checkpoints.PARTITION_METADATA}"
+        data = self.storage.load(path)
+        return None if data is None else checkpoints.decode_topic_id(f"{self.storage.root}/{path}", data)
+
+    # -- logs
+
+    def open_log(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        config: LogConfig | None = None,
+        topic_id: bytes | None = None,
+        wall_ms: int = 0,
+        wait_for_sync: bool = False,
+    ) -> Log:
+        """The log of a partition, made when it is not there, recovered when the last stop was not clean.
+
+        `wait_for_sync`: durable means synced (needs a SharedSync). DamagedLog, also kept in `offline`, when it cannot
+        be opened.
+        """
+        key = (topic, partition)
+        held = self._logs.get(key)
+        if held is not None:
+            return held
+        directory = f"{topic}-{partition}"
+        self.storage.make_directory(directory)
+        last_stop = LastStop(
+            # a log that the checkpoint does not know was put there by someone else, who knows in what state
+            was_clean=self._was_clean and key in self._recovery_points,
+            recovery_point=self._recovery_points.get(key, 0),
+            start_offset=self._start_offsets.get(key, 0),
+        )
+        try:
+            log = load_log(
+                self.storage,
+                directory,
+                topic,
+                partition,
+                config or self.default_config,
+                last_stop,
+                wall_ms=wall_ms,
+                sync=self._sync,
+                wait_for_sync=wait_for_sync,
+            )
+        except DamagedLog as error:
+            self.offline[key] = error
+            _logger.error(
+                "log_damaged",
+                topic=topic,
+                partition=partition,
+                path=error.path,
+                position=error.position,
+                reason=error.reason,
+            )
+            raise
+        if topic_id is not None and self.storage.load(f"{directory}/{checkpoints.PARTITION_METADATA}") is None:
+            self.storage.save(f"{directory}/{checkpoints.PARTITION_METADATA}", checkpoints.encode_topic_id(topic_id))
+        self.offline.pop(key, None)
+        self._logs[key] = log
+        return log
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition, when it is open."""
+        return self._logs.get((topic, partition))
+
+    def logs(self) -> list[Log]:
+        """All open logs, in the order of their opening."""
+        return list(self._logs.values())
+
+    def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> Log:
+        """Throw a log's state away and read it anew from its files, as after a kill: the way back from LogOffline.
+
+        The old object stays offline. Its listeners do not move to the new one.
+        """
+        key = (topic, partition)
+        old = self._logs.pop(key)
+        old.abandon()
+        self._recovery_points[key] = old.recovery_point
+        self._start_offsets[key] = old.start_offset
+        clean, self._was_clean = self._was_clean, False
+        try:
+            return self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=old.waits_for_sync)
+        finally:
+            self._was_clean = clean
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Take a partition's log away: at once by name, the bytes when there is time. Harmless when there is none."""
+        key = (topic, partition)
+        log = self._logs.pop(key, None)
+        if log is not None:
+            log.abandon()
+        for offsets in (self._recovery_points, self._start_offsets, self.offline):
+            offsets.pop(key, None)
+        # Kafka's name for it, cut to what a file system takes
+        doomed = f"{f'{topic}-{partition}'[: 255 - 40]}.{self._draw_uuid().hex()}{DELETE_SUFFIX}"
+        try:
+            self.storage.rename(f"{topic}-{partition}", doomed)
+        except FileNotFoundError:
+            return
+        if self._sync is None:
+            self.storage.remove_tree(doomed)
+        else:
+            self._sync.run(lambda: self.storage.remove_tree(doomed), _leave_to_next_start)
+
+    # -- all of them
+
+    def enforce_retention(self, wall_ms: int) -> int:
+        """One pass over all logs; how many segments went. A log that fails meanwhile is offline, the others go on."""
+        removed = 0
+        for log in self.logs():
+            try:
+                removed += log.enforce_retention(wall_ms)
+            except LogOffline:
+                continue
+        return removed
+
+    def checkpoint(self) -> None:
+        """Write recovery points and start offsets, those of logs that are not open (yet) as they were."""
+        for key, log in self._logs.items():
+            self._recovery_points[key] = log.recovery_point
+            self._start_offsets[key] = log.start_offset
+        starts = {key: offset for key, offset in self._start_offsets.items() if offset > 0}
+        self.storage.save(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(self._recovery_points))
+        self.storage.save(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts))
+
+    def flush(self) -> None:
+        """Sync all logs, waiting for the disk."""
+        for log in self.logs():
+            if log.failure is None:
+                log.flush()
+
+    def close(self, *, clean: bool = True) -> None:
+        """Give the directory back. `clean`: everything is synced and noted first, so that the next start needs no
+        recovery.
+
+        A log that cannot be synced makes the stop an unclean one. With `clean=False` the files stay as a kill would
+        leave them.
+        """
+        if self._lock is None:
+            return
+        try:
+            if clean:
+                for log in self.logs():
+                    log.close()
+                self.checkpoint()
+                if all(log.closed_cleanly for log in self.logs()):
+                    self.storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown(), sync=True)
+            else:
+                for log in self.logs():
+                    log.abandon()
+        finally:
+            self._logs.clear()
+            self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+
+def _leave_to_next_start(failure: OSError | None) -> None:
+    """What could not be removed is removed by the next `open`."""
+
+
+def _partition_of(directory: str) -> Partition | None:
+    """Topic and index of a partition's directory; None for any other name."""
+    topic, dash, index = directory.rpartition("-")
+    return (topic, int(index)) if dash and topic and index.isascii() and index.isdigit() else None

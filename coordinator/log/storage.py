@@ -1,0 +1,108 @@
+"""What a log asks of the place where its bytes lie: one data directory with files in it. Protocols only.
+
+Three implementations: `files.FileStorage`, `memory.MemoryStorage` (`--in-memory`) and a faulty one in the tests.
+Paths are relative to the data directory, with "/" between their parts; "" is the data directory itself. Every failure
+is an OSError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Entry(NamedTuple):
+    """One name in a directory."""
+
+    name: str
+    is_directory: bool
+    size: int
+    modified_ms: int
+    """Wall ms of the last change; 0 when the storage does not know."""
+
+
+class File(Protocol):
+    """One file. It is opened at its first use, and again when it is used after `close`. Whatever writes makes it when
+    it is not there.
+    """
+
+    @property
+    def path(self) -> str:
+        """For messages: where it lies, in full when it lies on a disk."""
+
+    def size(self) -> int:
+        """Its length in bytes."""
+
+    def pread(self, count: int, position: int) -> bytes:
+        """Up to `count` bytes from `position`; fewer only at its end."""
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Write all of `data` at `position`, or raise OSError (part of it may then be written)."""
+
+    def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        """Write the parts one after the other, as `pwrite` would their join."""
+
+    def truncate(self, size: int) -> None:
+        """Cut it to `size`, or fill it up with zeros."""
+
+    def allocate(self, size: int) -> None:
+        """Reserve room up to `size`; what was not written reads as zeros. A storage without reservations does
+        nothing.
+        """
+
+    def sync(self) -> None:
+        """Wait until all that was written is on the disk. May be called from another thread, also while the file is
+        closed.
+        """
+
+    def close(self) -> None:
+        """Give its handle back."""
+
+
+class Lock(Protocol):
+    """A data directory held by this server."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
+class Storage(Protocol):
+    """One data directory."""
+
+    @property
+    def root(self) -> str:
+        """The data directory, for messages."""
+
+    def file(self, path: str) -> File:
+        """The file at `path`, not opened yet."""
+
+    def entries(self, path: str) -> list[Entry]:
+        """What is in a directory, by name; FileNotFoundError when there is no such directory."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it; harmless when it is there."""
+
+    def load(self, path: str) -> bytes | None:
+        """A whole small file; None when it is not there."""
+
+    def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
+        """Replace a whole small file at once: a reader, or a crash, finds the old bytes or the new. `sync`: wait for
+        the disk.
+        """
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or a directory."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; harmless when it is not there."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; harmless when it is not there."""
+
+    def sync_directory(self, path: str) -> None:
+        """Wait until the names in a directory are on the disk. May be called from another thread."""
+
+    def lock(self) -> Lock:
+        """Take the data directory for this server alone; DirectoryLocked when another has it."""

@@ -1,0 +1,64 @@
+"""Going through a log from an offset to its end: for replay and for rebuilding what is derived from a log. Changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from muster.coordinator.log.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
+from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.segment import Segment
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.log import Log
+
+
+def _parts(log: Log, offset: int, end_offset: int) -> list[tuple[Segment, int, int]]:
+    """Segment, first position and last position of all that lies from `offset` to the end."""
+    if not log.start_offset <= offset <= end_offset:
+        raise OffsetOutOfRange(offset, log.start_offset, end_offset)
+    parts: list[tuple[Segment, int, int]] = []
+    if offset == end_offset:
+        return parts
+    for segment in log.segments[log.segment_index(offset) :]:
+        where = segment.locate(offset) if segment.base_offset < offset else (0, 0)
+        if where is not None and where[0] < segment.size:
+            parts.append((segment, where[0], segment.size))
+    return parts
+
+
+def replay(log: Log, offset: int, end_offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    """Whole batches in chunks of about `chunk_bytes`, at least one batch in each."""
+    return _chunks(_parts(log, offset, end_offset), chunk_bytes)
+
+
+def _chunks(parts: list[tuple[Segment, int, int]], chunk_bytes: int) -> Iterator[bytes]:
+    for segment, start, end in parts:
+        position = begin = start
+        for at, header in _batches(segment, start, end):
+            if at + header.size - begin > chunk_bytes and at > begin:
+                yield segment.file.pread(at - begin, begin)
+                begin = at
+            position = at + header.size
+        if position > begin:
+            yield segment.file.pread(position - begin, begin)
+
+
+def headers(log: Log, offset: int, end_offset: int) -> Iterator[BatchHeader]:
+    """The headers of all batches from the one that holds `offset`."""
+    parts = _parts(log, offset, end_offset)
+    return (header for segment, start, end in parts for _, header in _batches(segment, start, end))
+
+
+def _batches(segment: Segment, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    position = start
+    try:
+        for at, header in segment.batches(start, end):
+            position = at + header.size
+            if position > end:
+                raise CorruptBatch(f"a batch of {header.size} bytes, of which {end - at} are there")
+            yield at, header
+    except CorruptBatch as error:
+        raise DamagedLog(segment.place(position), str(error)) from error
