@@ -19,6 +19,9 @@ BOOTSTRAP = os.environ.get("MUSTER_TEST_BOOTSTRAP")
 SERVER = os.environ.get("MUSTER_TEST_SERVER", "muster")
 TIMEOUT_S = 120 if SERVER == "kafka" else 60
 
+NOT_LED_YET = (3, 5, 6)
+"""UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER"""
+
 Start = Callable[..., ServerProcess]
 
 
@@ -109,10 +112,16 @@ def group(new_name: Callable[[str], str]) -> str:
 
 
 def create_topic(server: ServerProcess, name: str, partitions: int) -> None:
-    """Create a topic with frames by hand, so that the clients' own admin calls are not needed for it."""
+    """Create a topic with frames by hand, so that the clients' own admin calls are not needed for it.
+
+    Returns when its partitions are led: Kafka answers CreateTopics a little before.
+    """
     with socket.create_connection(server.address, timeout=30) as connection:
         answer = wire.call(connection, wire.create_topic(name, partitions))
-    answer.number("i")
-    assert answer.number("i") == 1
-    assert answer.string() == name
-    assert answer.number("h") == 0
+        answer.number("i")
+        assert answer.number("i") == 1
+        assert answer.string() == name
+        assert answer.number("h") == 0
+        for partition in range(partitions):
+            while wire.read_list_offsets_error(wire.call(connection, wire.list_offsets(name, partition))) in NOT_LED_YET:
+                pass

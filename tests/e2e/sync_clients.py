@@ -122,7 +122,8 @@ def kafka_python_read(consumer: kafka.KafkaConsumer, count: int) -> list[Any]:
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("_", "."): value for name, value in settings.items()}
+    """librdkafka's property names (its callbacks' names keep their "_")."""
+    return {name if callable(value) else name.replace("_", "."): value for name, value in settings.items()}
 
 
 class ThreadMember:

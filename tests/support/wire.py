@@ -184,6 +184,12 @@ def fetch(
     return Request(1, 10, head + array([string(topic) + array([row])]) + array([]))
 
 
+def list_offsets(topic: str, partition: int, timestamp_ms: int = -1) -> Request:
+    """ListOffsets v1 of one partition (-1: the end, -2: the start)."""
+    row = struct.pack(">iq", partition, timestamp_ms)
+    return Request(2, 1, struct.pack(">i", -1) + array([string(topic) + array([row])]))
+
+
 def produce(topic: str, partition: int, batch: bytes, *, acks: int = -1) -> Request:
     """Produce v7 of one record batch."""
     rows = array([string(topic) + array([struct.pack(">i", partition) + data(batch)])])
@@ -237,6 +243,14 @@ def read_topic_errors(answer: Reader) -> list[int]:
             answer.number("i")
             codes.append(answer.number("h"))
     return codes
+
+
+def read_list_offsets_error(answer: Reader) -> int:
+    """The error code of a ListOffsets v1 answer of one partition."""
+    answer.number("i")
+    answer.string()
+    answer.number("q")
+    return answer.number("h")
 
 
 def coordinator_is_ready(connection: socket.socket, group: str) -> bool:

@@ -1,0 +1,128 @@
+"""The server as a process and as an address: the ready line, signals, listeners and what they advertise."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.aio import consuming, producing, read
+from tests.e2e.conftest import BOOTSTRAP, SERVER
+from tests.e2e.sync_clients import confluent_admin, confluent_produce
+from tests.support import wire
+from tests.support.servers import QUICK, MusterServer, ServerProcess, free_port_pair
+
+pytestmark = pytest.mark.skipif(SERVER != "muster" or BOOTSTRAP is not None, reason="Muster's own command line")
+Start = Callable[..., ServerProcess]
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "files"])
+def test_it_says_ready_once_and_ends_with_status_zero(start_server: Start, signal_number: int, in_memory: bool) -> None:
+    server = start_server(in_memory=in_memory)
+    with socket.create_connection(server.address, timeout=20) as connection:
+        assert wire.read_error(wire.call(connection, wire.find_coordinator("g"))) == 0
+    assert server.stop(signal_number) == b""
+
+
+def test_with_clients_at_work_it_ends_with_status_zero(start_server: Start) -> None:
+    """Parked fetches and joins, idle and half-open connections."""
+    server = start_server({"group.initial.rebalance.delay.ms": "60000"})
+    with (
+        socket.create_connection(server.address, timeout=20) as idle,
+        socket.create_connection(server.address, timeout=20) as half,
+        socket.create_connection(server.address, timeout=20) as fetching,
+        socket.create_connection(server.address, timeout=20) as joining,
+    ):
+        wire.call(fetching, wire.create_topic("t", 1))
+        fetching.sendall(wire.frame(wire.fetch("t", 0, 0, max_wait_ms=300_000)))
+        member = wire.read_join_group(wire.call(joining, wire.join_group("g", ""))).member
+        joining.sendall(wire.frame(wire.join_group("g", member)))
+        half.sendall(b"\0\0")
+        wire.call(idle, wire.api_versions())
+        server.stop()
+
+
+def test_a_second_server_on_the_same_data_is_refused(start_server: Start, tmp_path: Path) -> None:
+    first = start_server()
+    second = subprocess.run(
+        [*MusterServer(first.workdir).command()], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert second.returncode == 1
+    assert second.stdout == ""
+    assert str(first.workdir / "data") in second.stderr
+    with socket.create_connection(first.address, timeout=20) as connection:
+        assert wire.call(connection, wire.api_versions()).number("h") == 0
+
+
+def test_a_port_that_is_taken_is_named(start_server: Start, tmp_path: Path) -> None:
+    first = start_server(in_memory=True)
+    other = MusterServer(tmp_path / "other", in_memory=True)
+    other.bootstrap = first.bootstrap
+    second = subprocess.run([*other.command()], capture_output=True, text=True, timeout=30, check=False)
+    assert second.returncode == 1
+    assert first.bootstrap.rsplit(":", 1)[1] in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+async def test_each_listener_advertises_its_own_address(start_server: Start) -> None:
+    port = free_port_pair()
+    server = start_server(
+        {
+            "listeners": f"INSIDE://127.0.0.1:{port},OUTSIDE://127.0.0.1:{port + 1}",
+            "advertised.listeners": f"INSIDE://127.0.0.1:{port},OUTSIDE://localhost:{port + 1}",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+        },
+        in_memory=True,
+    )
+    assert server.bootstrap == f"127.0.0.1:{port}"
+    for bootstrap, advertised in ((f"127.0.0.1:{port}", "127.0.0.1"), (f"127.0.0.1:{port + 1}", "localhost")):
+        admin = confluent_admin(bootstrap)
+        (node,) = (await asyncio.to_thread(lambda: admin.describe_cluster().result(10))).nodes  # noqa: B023  # awaited
+        assert (node.host, node.port) == (advertised, int(bootstrap.rsplit(":", 1)[1]))
+        (broker,) = admin.list_topics(timeout=10).brokers.values()
+        assert (broker.host, broker.port) == (node.host, node.port)
+        with socket.create_connection(("127.0.0.1", node.port), timeout=20) as connection:
+            answer = wire.call(connection, wire.find_coordinator("g"))
+            assert wire.read_error(answer) == 0
+            answer.string()
+            answer.number("i")
+            assert (answer.string(), answer.number("i")) == (node.host, node.port)
+        async with producing(bootstrap) as producer:
+            await producer.send_and_wait("both", b"v")
+    async with consuming(f"127.0.0.1:{port + 1}", "both", group_id="g") as consumer:
+        assert len(await read(consumer, 2)) == 2
+
+
+async def test_advertise_and_topic_options(tmp_path: Path) -> None:
+    server = MusterServer(
+        tmp_path, QUICK, in_memory=True, arguments=["--advertise", "localhost:19092", "--topic", "given:3"]
+    )
+    server.start()
+    try:
+        with socket.create_connection(server.address, timeout=20) as connection:
+            answer = wire.call(connection, wire.find_coordinator("g"))
+            assert wire.read_error(answer) == 0
+            answer.take(6)
+            assert (answer.string(), answer.number("i")) == ("localhost", 19092)
+            assert [wire.read_list_offsets_error(wire.call(connection, wire.list_offsets("given", p))) for p in range(4)] == [
+                0,
+                0,
+                0,
+                3,
+            ]
+    finally:
+        server.stop()
+
+
+def test_confluent_finds_it_by_name(start_server: Start) -> None:
+    server = start_server(in_memory=True)
+    bootstrap = f"localhost:{server.address[1]}"
+    (delivered,) = confluent_produce(bootstrap, "by-name", [(None, b"v")], broker_address_family="v4")
+    assert delivered.offset() == 0
