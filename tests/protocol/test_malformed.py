@@ -1,0 +1,181 @@
+"""Whatever the bytes: a message or MalformedMessage with a path, never another exception."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.protocol import consumer, frames
+from muster.protocol.api import Api, all_apis, api_named
+from muster.protocol.message import MalformedMessage, ProtocolError
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.records import OFFSETS, UnknownRecord, decode_metadata
+from tests.protocol.random_messages import draw, layouts
+
+LAYOUTS = layouts()
+
+
+def decode_or_refuse(served: Api, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
+    try:
+        return served.decode_request(version, data, start, end)
+    except MalformedMessage as error:
+        assert error.path.startswith(served.name + "Request")
+        assert error.reason
+        return None
+
+
+@pytest.mark.parametrize("served", all_apis(), ids=lambda a: a.name)
+@settings(max_examples=8, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32))
+def test_damaged_requests(served: Api, seed: int) -> None:
+    rng = random.Random(seed)
+    version = rng.randrange(served.min_version, served.max_version + 1)
+    data = served.encode_request(version, draw(rng, LAYOUTS[served.name + "Request"], version))
+    if not data:
+        return
+    for _ in range(10):
+        damaged = bytearray(data)
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            damaged[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+        decode_or_refuse(served, version, bytes(damaged))
+        decode_or_refuse(served, version, rng.randbytes(rng.randrange(40)))
+
+
+@pytest.mark.parametrize("served", all_apis(), ids=lambda a: a.name)
+def test_every_truncation_is_refused_even_with_another_frame_behind_it(served: Api) -> None:
+    rng = random.Random(served.key)
+    for version in range(served.min_version, served.max_version + 1):
+        data = served.encode_request(version, draw(rng, LAYOUTS[served.name + "Request"], version))
+        ends = range(len(data)) if len(data) < 60 else sorted(rng.sample(range(len(data)), 60))
+        for end in ends:
+            with pytest.raises(MalformedMessage):
+                served.decode_request(version, data, 0, end)
+            with pytest.raises(MalformedMessage):
+                served.decode_request(version, data[:end])
+
+
+JOIN = JoinGroupRequest(
+    group_id="group",
+    session_timeout_ms=10_000,
+    member_id="member",
+    protocol_type="consumer",
+    protocols=[JoinGroupRequestProtocol("range", b"abc"), JoinGroupRequestProtocol("sticky", b"")],
+)
+
+
+def join(version: int, at: bytes, instead: bytes) -> str:
+    """What is said of a JoinGroup in which some bytes were replaced: "path: reason"."""
+    served = api_named("JoinGroup")
+    data = served.encode_request(version, JOIN)
+    assert data.count(at) == 1
+    with pytest.raises(MalformedMessage) as refused:
+        served.decode_request(version, data.replace(at, instead))
+    return str(refused.value)
+
+
+def test_the_path_names_the_field() -> None:
+    assert join(9, b"\x07sticky", b"\x07st\xffcky") == (
+        "JoinGroupRequest.protocols[1].name: not UTF-8: invalid start byte at byte 2"
+    )
+    assert join(5, b"\x00\x06sticky", b"\x00\x06st\xffcky").startswith("JoinGroupRequest.protocols[1].name: not UTF-8")
+    assert join(9, b"\x07sticky", b"\x00") == "JoinGroupRequest.protocols[1].name: is null"
+    assert join(5, b"\x00\x06sticky", b"\xff\xff") == "JoinGroupRequest.protocols[1].name: is null"
+    assert join(5, b"\x00\x06sticky", b"\xff\xfe") == "JoinGroupRequest.protocols[1].name: negative length -2"
+    assert join(5, b"\x00\x06sticky", b"\x7f\xff").startswith(
+        "JoinGroupRequest.protocols[1].name: truncated: 32767 bytes needed"
+    )
+    assert join(5, b"\x00\x00\x00\x02\x00\x05range", b"\x7f\xff\xff\xff\x00\x05range").startswith(
+        "JoinGroupRequest.protocols: 2147483647 elements cannot fit in the "
+    )
+    assert join(5, b"\x00\x00\x00\x02\x00\x05range", b"\xff\xff\xff\xff\x00\x05range") == (
+        "JoinGroupRequest.protocols: is null"
+    )
+    assert join(5, b"\x00\x00\x00\x02\x00\x05range", b"\xff\xff\xff\xfe\x00\x05range") == (
+        "JoinGroupRequest.protocols: negative number of elements -2"
+    )
+    assert join(9, b"\x03\x06range", b"\xff\xff\xff\xff\x0f\x06range").startswith("JoinGroupRequest.protocols: ")
+    assert join(9, b"\x07sticky", b"\x80\x80\x80\x80\x80\x01") == (
+        "JoinGroupRequest.protocols[1].name: varint longer than 5 bytes"
+    )
+
+
+def test_a_string_longer_than_kafkas_limit_is_refused() -> None:
+    served = api_named("Heartbeat")
+    data = served.encode_request(4, HeartbeatRequest(group_id="g" * 32767))
+    assert served.decode_request(4, data).group_id == "g" * 32767
+    longer = b"\x81\x80\x02" + b"g" * 32768 + data[3 + 32767 :]
+    with pytest.raises(MalformedMessage, match="longer than 32767"):
+        served.decode_request(4, longer)
+
+
+def test_giant_counts_allocate_nothing() -> None:
+    served = api_named("Metadata")
+    data = b"\xff\xff\xff\xff\x07" + bytes(100)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedMessage, match="elements cannot fit"):
+            served.decode_request(12, data)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+# As Kafka 4.3 was seen to do (its RequestContext.parseRequest, fed with these bytes).
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
+ACCEPTED = {
+    "bytes after the message": b"\x00\x01\x02\x03",
+    "unknown tags in order": b"\x02\x05\x01\x09\x07\x00",
+    "unknown tags out of order": b"\x02\x07\x00\x05\x01\x09",
+    "the same tag twice": b"\x02\x07\x00\x07\x01\x09",
+    "a varint of two bytes for 0": b"\x80\x00",
+}
+
+
+@pytest.mark.parametrize("what", ACCEPTED)
+def test_what_kafka_accepts_is_accepted(what: str) -> None:
+    served = api_named("Heartbeat")
+    data = served.encode_request(4, HEARTBEAT)[:-1] + ACCEPTED[what]
+    assert served.decode_request(4, data) == HEARTBEAT
+
+
+def test_a_tag_larger_than_the_message_is_refused() -> None:
+    served = api_named("Heartbeat")
+    data = served.encode_request(4, HEARTBEAT)[:-1] + b"\x01\x07\x32"
+    with pytest.raises(MalformedMessage, match="<tag 7>: truncated: 50 bytes needed, 0 left"):
+        served.decode_request(4, data)
+
+
+def test_a_known_tag_must_fill_its_size() -> None:
+    served = api_named("Fetch")
+    message = draw(random.Random(1), LAYOUTS["FetchRequest"], 17)
+    message.cluster_id = "cluster"
+    message.replica_state = None
+    data = served.encode_request(17, message)
+    assert data.count(b"\x08\x08cluster") == 1
+    with pytest.raises(MalformedMessage, match=r"FetchRequest\.cluster_id: 1 bytes left over"):
+        served.decode_request(17, data.replace(b"\x08\x08cluster", b"\x08\x07cluster"))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(data=st.binary(max_size=60))
+def test_arbitrary_bytes_elsewhere(data: bytes) -> None:
+    for decode in (
+        lambda: frames.decode_request_header(data, 0, len(data)),
+        lambda: consumer.decode_subscription(data),
+        lambda: consumer.decode_assignment(data),
+        lambda: OFFSETS.decode_key(data),
+        lambda: OFFSETS.decode_value(1, data),
+        lambda: OFFSETS.decode_value(2, data),
+        lambda: OFFSETS.decode_value(5, data),
+        lambda: decode_metadata(data),
+    ):
+        try:
+            decode()
+        except (MalformedMessage, UnknownRecord, frames.UnknownRequest) as error:
+            assert isinstance(error, ProtocolError)
