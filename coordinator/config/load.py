@@ -26,7 +26,7 @@ from muster.coordinator.config.topics import parse_topics
 from muster.coordinator.properties import BROKER, InvalidProperty
 
 DEFAULT_DATA_DIR = "muster-data"
-"""The data directory when neither an option nor the configuration names one, under the directory the server starts in."""
+"""The data directory when nothing names one, under the directory the server starts in."""
 
 
 class _Raw(NamedTuple):
@@ -108,8 +108,8 @@ def _from_options(
         yield "advertised.listeners", _Raw(told, "override", "--advertise")
     elif listen is not None and "advertised.listeners" in raw:
         raise ConfigError(
-            f"--listen replaces the listeners that advertised.listeners ({raw['advertised.listeners'].where}) speaks of; "
-            "give --advertise HOST:PORT too"
+            "--listen replaces the listeners that advertised.listeners "
+            f"({raw['advertised.listeners'].where}) speaks of; give --advertise HOST:PORT too"
         )
 
 

@@ -16,7 +16,8 @@ def known(name: str, given: Mapping[str, str]) -> Property | None:
     """The definition of a property of this name, None when Kafka 4.3 has none; `given` are all properties given.
 
     A listener's own property (`listener.name.<listener>[.<mechanism>].<property>`) is read as the property it
-    overrides. What plug-ins read (under config.providers., and under the prefixes that tiered storage is told) may be any text.
+    overrides. What plug-ins read (config.providers.*, and what has a prefix that tiered storage is told)
+    may be any text.
     """
     found = BROKER.get(name) or MUSTER.get(name)
     if found is not None:

@@ -1,0 +1,107 @@
+"""The `muster` command: reads the command line and hands over to one module for each command, imported when needed.
+
+`main` returns the exit status: 0, 1 when something failed, 2 when what was asked for cannot be understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from muster.version import VERSION
+
+EXAMPLES = """\
+examples:
+  muster serve                                          on port 9092, data in ./muster-data
+  muster serve --in-memory --listen 127.0.0.1:0         nothing on disk, a free port (see the line on stdout)
+  muster serve --data-dir /var/lib/muster --topic orders:8
+  muster serve --config server.properties --override group.initial.rebalance.delay.ms=0
+  KAFKA_NUM_PARTITIONS=4 muster serve --advertise broker.example:9092
+  muster health localhost:9092                          does a server answer there?
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one sentence, without the usage in front of it."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    form = argparse.RawDescriptionHelpFormatter
+    about = "A Kafka group coordinator that runs on its own: Kafka clients connect to it."
+    parser = _Parser(prog="muster", description=about, epilog=EXAMPLES, formatter_class=form)
+    parser.add_argument("--version", action="version", version=f"muster {VERSION}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    serve = commands.add_parser(
+        "serve",
+        help="run the coordinator with its embedded log",
+        description="Run the coordinator. When clients can connect it prints one line, `muster ready HOST:PORT`, to "
+        "stdout; logs go to stderr. Options win over the environment (KAFKA_NUM_PARTITIONS=3 is num.partitions=3), "
+        "that over --config, that over Kafka's defaults.",
+        epilog=EXAMPLES,
+        formatter_class=form,
+    )
+    serve.add_argument("--listen", metavar="HOST:PORT", help="where to listen; port 0: a free one (default: :9092)")
+    serve.add_argument(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="the address that clients are told (default: the one their connection arrived at)",
+    )
+    place = serve.add_mutually_exclusive_group()
+    place.add_argument(
+        "--data-dir", type=Path, metavar="DIR", help="where to keep the log (default: log.dirs, else ./muster-data)"
+    )
+    place.add_argument("--in-memory", action="store_true", help="keep the log in memory; it is gone at the end")
+    serve.add_argument("--config", type=Path, metavar="FILE", help="a server.properties as Kafka has it")
+    serve.add_argument(
+        "--override", action="append", default=[], metavar="NAME=VALUE", help="one of Kafka's properties; repeatable"
+    )
+    serve.add_argument(
+        "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="have this topic; repeatable"
+    )
+    serve.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        type=str.lower,
+        help="log lines of this level and above (default: info)",
+    )
+
+    health = commands.add_parser(
+        "health",
+        help="ask a server whether it answers",
+        description="Ask a server for its API versions; exit status 0 when it answers, else 1.",
+        formatter_class=form,
+    )
+    health.add_argument(
+        "address", nargs="?", metavar="HOST:PORT", help="default: the first listener of --config and the environment"
+    )
+    health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
+
+    commands.add_parser("version", help="print the version")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; `arguments` are those after the program's name, None for the process's own."""
+    parser = build_parser()
+    options = parser.parse_args(arguments)
+    if options.command == "serve":
+        from muster.coordinator.cli.serve import serve
+
+        return serve(options)
+    if options.command == "health":
+        from muster.coordinator.cli.health import health
+
+        return health(options)
+    if options.command == "version":
+        print(f"muster {VERSION}")
+        return 0
+    parser.print_help(sys.stderr)
+    return 2

@@ -1,0 +1,31 @@
+"""What stood in the way of a start, as one sentence for the user."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from muster.coordinator.config import Config
+from muster.coordinator.config.listeners import show
+
+
+def sentence(error: OSError, config: Config) -> str:
+    """A port or a directory that cannot be had: which, why, and what to do."""
+    if error.filename is not None:
+        return f"{error.filename} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
+    where = ", ".join(show(one.host, one.port) for one in config.listeners)
+    if isinstance(error, socket.gaierror):
+        return f"cannot listen on {where}: the host is not known; give an address of this machine with --listen"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"cannot listen on {where}: the port is in use; stop the program that has it, or give another with --listen"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"cannot listen on {where}: that is no address of this machine; give one that is with --listen"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"cannot listen on {where}: this user may not; give a port above 1023 with --listen"
+    return f"cannot start: {_reason(error)}"
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
