@@ -162,23 +162,22 @@ def read(data: Buffer, *, check_crc: bool = True) -> Iterator[tuple[BatchHeader,
 
     CorruptBatch when a batch does not hold together, UnsupportedCompression for an unknown codec.
     """
+    view = memoryview(data)
     for position, header in iterate(data):
         if check_crc and not _crc_is_right(data, position, header):
             raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
-        yield header, _records(data, position, header)
+        yield header, _records(view[position : position + header.length + LENGTH_OVERHEAD], header)
 
 
 _crc_is_right = check_crc
 
 
-def _records(data: Buffer, position: int, header: BatchHeader) -> list[Record]:
-    end = position + header.size
-    whole = data if position == 0 and end == len(data) else memoryview(data)[position:end]
+def _records(batch: Buffer, header: BatchHeader) -> list[Record]:
     if header.compression > ZSTD:
         raise UnsupportedCompression(f"unknown compression type {header.compression} at offset {header.base_offset}")
     try:
         # the reader takes any buffer, its annotation says bytes only
-        return cast(list[Record], list(DefaultRecordBatch(cast(bytes, whole))))
+        return cast(list[Record], list(DefaultRecordBatch(cast(bytes, batch))))
     except UnsupportedCodecError as error:
         raise UnsupportedCompression(f"at offset {header.base_offset}: {error}") from error
     except _UNREADABLE as error:
@@ -192,7 +191,7 @@ def check_records(data: Buffer, header: BatchHeader, *, need_keys: bool = False)
     promises, numbered one by one, with keys when `need_keys` (a compacted topic). Raises CorruptBatch or
     InvalidRecords.
     """
-    records = _records(data, 0, header)
+    records = _records(data, header)
     if len(records) != header.record_count:
         raise InvalidRecords(f"the batch holds {len(records)} records and says {header.record_count}")
     expected = header.base_offset
@@ -215,7 +214,7 @@ def recompress(data: Buffer, compression: int) -> bytearray:
     `compression.type` is not "producer").
     """
     header = read_header(data)
-    records = _records(data, 0, header)
+    records = _records(data, header)
     builder = DefaultRecordBatchBuilder(
         _MAGIC,
         compression,

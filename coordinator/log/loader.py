@@ -54,6 +54,7 @@ def load_log(
     """The log in `directory`, which must exist. DamagedLog when a batch in its middle does not hold together."""
     segments = _segments(storage, directory, config, last_stop.start_offset, wall_ms)
     epochs = _epochs(storage, directory)
+    noted = epochs.entries()
     if last_stop.was_clean:
         end_offset = _end_of(segments[-1])
     else:
@@ -74,11 +75,10 @@ def load_log(
     if start_offset > end_offset:
         # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
         log.restart_at(start_offset)
-    before = epochs.entries()
     epochs.truncate_from_end(log.end_offset + 1)
     epochs.truncate_from_start(log.start_offset)
     log.leader_epoch = epochs.latest
-    if not last_stop.was_clean or epochs.entries() != before:
+    if epochs.entries() != noted:
         log.store_epochs()
     return log
 

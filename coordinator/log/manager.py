@@ -195,13 +195,16 @@ class LogManager:
         The old object stays offline. Its listeners do not move to the new one.
         """
         key = (topic, partition)
-        old = self._logs.pop(key)
+        old = self._logs.pop(key)  # KeyError: it was never opened
         old.abandon()
         self._recovery_points[key] = old.recovery_point
         self._start_offsets[key] = old.start_offset
         clean, self._was_clean = self._was_clean, False
         try:
             return self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=old.waits_for_sync)
+        except BaseException:
+            self._logs[key] = old  # so that it can be tried again
+            raise
         finally:
             self._was_clean = clean
 

@@ -13,7 +13,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from muster.coordinator.log.errors import CorruptBatch, InsaneIndex
-from muster.coordinator.log.headers import HEADER_SIZE, LENGTH_OVERHEAD, BatchHeader, check_shape, unpack_header
+from muster.coordinator.log.headers import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MIN_LENGTH,
+    BatchHeader,
+    check_shape,
+    unpack_header,
+)
 from muster.coordinator.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.settings import LogConfig
@@ -38,6 +45,19 @@ _unpack_bounds = _BOUNDS.unpack_from
 def segment_name(base_offset: int) -> str:
     """The name of a segment's files without their suffix, as Kafka's: the base offset in 20 digits."""
     return f"{base_offset:020d}"
+
+
+def whole_batches(data: bytes) -> tuple[int, int]:
+    """How many bytes of `data` are whole batches, and how long the batch after them is; 0 when there can be none."""
+    at, stop = 0, len(data)
+    while stop - at >= HEADER_SIZE:
+        length = _unpack_bounds(data, at)[1]
+        if length < MIN_LENGTH:
+            return at, 0
+        if length + LENGTH_OVERHEAD > stop - at:
+            return at, length + LENGTH_OVERHEAD
+        at += length + LENGTH_OVERHEAD
+    return at, HEADER_SIZE
 
 
 class Segment:
@@ -361,7 +381,8 @@ class Segment:
         position = self.index().lookup(offset - self.base_offset)
         if position >= end_position:
             return None
-        data = self.file.pread(min(self.config.index_interval_bytes + max_bytes, end_position - position), position)
+        wanted = 2 * self.config.index_interval_bytes + max_bytes
+        data = self.file.pread(min(wanted, end_position - position), position)
         at = self._scan(data, position, offset) if len(data) >= HEADER_SIZE else -1
         if at < 0:
             return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
 from muster.coordinator.log.headers import BatchHeader
-from muster.coordinator.log.segment import Segment
+from muster.coordinator.log.segment import Segment, whole_batches
 
 if TYPE_CHECKING:
     from muster.coordinator.log.log import Log
@@ -35,15 +35,20 @@ def replay(log: Log, offset: int, end_offset: int, chunk_bytes: int) -> Iterator
 
 
 def _chunks(parts: list[tuple[Segment, int, int]], chunk_bytes: int) -> Iterator[bytes]:
-    for segment, start, end in parts:
-        position = begin = start
-        for at, header in _batches(segment, start, end):
-            if at + header.size - begin > chunk_bytes and at > begin:
-                yield segment.file.pread(at - begin, begin)
-                begin = at
-            position = at + header.size
-        if position > begin:
-            yield segment.file.pread(position - begin, begin)
+    for segment, position, end in parts:
+        while position < end:
+            data = segment.file.pread(min(chunk_bytes, end - position), position)
+            whole, wanted = whole_batches(data)
+            if whole == 0 and wanted > len(data):
+                data = segment.file.pread(min(wanted, end - position), position)
+                whole, wanted = whole_batches(data)
+            if whole == 0:
+                reason = (
+                    f"a batch of {wanted} bytes, of which {len(data)} are there" if wanted else "no batch begins here"
+                )
+                raise DamagedLog(segment.place(position), reason)
+            yield data if whole == len(data) else data[:whole]
+            position += whole
 
 
 def headers(log: Log, offset: int, end_offset: int) -> Iterator[BatchHeader]:
