@@ -32,7 +32,11 @@ def schemas() -> Iterator[Any]:
     for found in pkgutil.iter_modules(aiokafka.protocol.__path__):
         module = import_module(f"aiokafka.protocol.{found.name}")
         for cls in vars(module).values():
-            if not isinstance(cls, type) or not hasattr(cls, "SCHEMA") or not isinstance(cls.__dict__.get("API_KEY"), int):
+            if (
+                not isinstance(cls, type)
+                or not hasattr(cls, "SCHEMA")
+                or not isinstance(cls.__dict__.get("API_KEY"), int)
+            ):
                 continue
             if cls.__name__ in WRONG:
                 continue
