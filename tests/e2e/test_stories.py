@@ -1,0 +1,121 @@
+"""Every story over TCP, on servers with the settings that the stories' `broker` lines ask for.
+
+The stories of one server are played at the same time, as each has groups and actors of its own. A story measures waits in
+real time; one that differs is played once more with nothing beside it and all times doubled, so that a busy machine is no failure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import BOOTSTRAP, SERVER, new_server
+from tests.stories.story import Step, Story
+from tests.stories.tcp import play_over_tcp
+from tests.support import wire
+from tests.support.servers import QUICK, ServerProcess
+
+FOLDER = Path(__file__).parents[1] / "stories"
+STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
+AT_ONCE = 16
+DEFAULTS = {"group.max.session.timeout.ms": "1800000", "offset.metadata.max.bytes": "4096"}
+"""Kafka's defaults, which some `broker` lines state all the same: no reason for another server."""
+
+ADD_PARTITIONS_TO_TXN, CONSUMER_GROUP_HEARTBEAT = 24, 68
+Settings = tuple[tuple[str, str], ...]
+
+
+def settings_of(story: Story) -> Settings:
+    """What the story's `broker` line asks for, less the defaults."""
+    return tuple(sorted((name, value) for name, value in story.broker.items() if DEFAULTS.get(name) != value))
+
+
+def later_work(story: Story) -> tuple[int, str] | None:
+    """The API that a story needs and Muster does not serve yet, and what it belongs to."""
+    if "txn" in story.tags:
+        return ADD_PARTITIONS_TO_TXN, "transactions"
+    steps = [item.line.partition(":")[2].split() for item in story.items if isinstance(item, Step)]
+    if any(words and words[0] in ("consumer-heartbeat", "consumer-describe") for words in steps):
+        return CONSUMER_GROUP_HEARTBEAT, "consumer groups (KIP-848)"
+    return None
+
+
+def as_parameter(story: Story) -> object:
+    later = later_work(story)
+    if later is None or SERVER != "muster":
+        return pytest.param(story, id=story.name)
+    return pytest.param(story, id=story.name, marks=pytest.mark.xfail(strict=True, reason=f"needs {later[1]}"))
+
+
+class Troupe:
+    """Servers by their settings, started when first asked for, and what came of playing their stories."""
+
+    def __init__(self, workdir: Path) -> None:
+        self.workdir = workdir
+        self.servers: dict[Settings, ServerProcess] = {}
+        self.texts: dict[str, str] = {}
+
+    def server(self, settings: Settings) -> ServerProcess:
+        """The server with these settings; the stories that fit it have been played on it."""
+        if settings not in self.servers:
+            workdir = self.workdir / f"server-{len(self.servers)}"
+            server = new_server(workdir, {**QUICK, **dict(settings)}, in_memory=True)
+            server.start()
+            self.servers[settings] = server
+            fitting = [story for story in STORIES if settings_of(story) == settings and served(server, story)]
+            asyncio.run(self.play(server, fitting))
+        return self.servers[settings]
+
+    async def play(self, server: ServerProcess, stories: list[Story]) -> None:
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def one(story: Story) -> None:
+            async with limit:
+                self.texts[story.name] = await play_over_tcp(*server.address, story)
+
+        await asyncio.gather(*(one(story) for story in stories))
+
+    def stop(self) -> None:
+        for server in self.servers.values():
+            server.stop()
+
+
+def served(server: ServerProcess, story: Story) -> bool:
+    """Whether the server advertises what the story needs."""
+    later = later_work(story)
+    if later is None:
+        return True
+    with socket.create_connection(server.address, timeout=20) as connection:
+        answer = wire.call(connection, wire.api_versions())
+    assert answer.number("h") == 0
+    rows = [(answer.number("h"), answer.number("h"), answer.number("h")) for _ in range(answer.number("i"))]
+    return later[0] in [api_key for api_key, _, _ in rows]
+
+
+@pytest.fixture(scope="module")
+def troupe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
+    if BOOTSTRAP:
+        pytest.skip("stories need servers of their own settings")
+    troupe = Troupe(tmp_path_factory.mktemp("stories"))
+    yield troupe
+    troupe.stop()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("story", [as_parameter(story) for story in STORIES])
+def test_story_over_tcp(troupe: Troupe, story: Story) -> None:
+    server = troupe.server(settings_of(story))
+    assert served(server, story), "the server does not advertise the API that this story needs"
+    if troupe.texts[story.name] == story.text:
+        return
+    alone = asyncio.run(play_over_tcp(*server.address, story, scale=1 if has_own_delays(story) else 2))
+    assert alone == story.text
+
+
+def has_own_delays(story: Story) -> bool:
+    """Whether the story waits for a delay of the server's settings, which cannot be stretched."""
+    return story.broker.get("group.initial.rebalance.delay.ms", "0") != "0"
