@@ -124,7 +124,7 @@ class DurableLog(SegmentedLog):
             self._waiters.release(target)
             for callback in self._listeners:
                 callback()
-        if self._waiters:
+        if self._waiters or self._unsynced:
             self._start_sync()
 
     def flush(self) -> None:

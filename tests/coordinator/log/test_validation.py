@@ -1,0 +1,89 @@
+import struct
+
+import pytest
+from muster.coordinator.log import (
+    BatchError,
+    BatchTooLarge,
+    CorruptBatch,
+    InvalidRecords,
+    InvalidTimestamp,
+    UnsupportedCompression,
+    batches,
+    validate_produce,
+)
+from muster.coordinator.log.headers import set_crc
+
+from tests.coordinator.log.support import NOW, batch
+
+
+def changed(position: int, code: str, value: int, data: bytearray | None = None) -> bytearray:
+    """A batch with one field of its header set, and the CRC right again."""
+    data = batch(b"a", b"b") if data is None else data
+    struct.pack_into(">" + code, data, position, value)
+    if position >= 21:
+        set_crc(data, 0, len(data))
+    return data
+
+
+def test_a_right_batch_passes() -> None:
+    header = validate_produce(bytes(batch(b"a", b"b")), max_message_bytes=1000)
+    assert header.record_count == 2
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_buffer_will_do(kind: type) -> None:
+    assert validate_produce(kind(batch(b"a")), max_message_bytes=1000).record_count == 1
+
+
+CASES: list[tuple[str, bytes | bytearray, type[BatchError], int, str]] = [
+    ("nothing", b"", InvalidRecords, 87, "it has none"),
+    ("half a header", batch(b"a")[:40], CorruptBatch, 2, "61 bytes"),
+    ("cut off", batch(b"a")[:-1], CorruptBatch, 2, "were sent"),
+    ("garbage behind", batch(b"a") + b"xyz", CorruptBatch, 2, "3 bytes follow"),
+    ("two batches", batch(b"a") + batch(b"b"), InvalidRecords, 87, "exactly one"),
+    ("old magic", changed(16, "b", 1), InvalidRecords, 87, "magic 2 only, not 1"),
+    ("short length", changed(8, "i", 10), CorruptBatch, 2, "length 10"),
+    ("negative length", changed(8, "i", -5), CorruptBatch, 2, "length -5"),
+    ("giant length", changed(8, "i", 2**31 - 1), CorruptBatch, 2, "were sent"),
+    ("offset given", changed(0, "q", 5), InvalidRecords, 87, "base offset"),
+    ("wrong crc", changed(17, "I", 1), CorruptBatch, 2, "CRC"),
+    ("control", changed(21, "h", 0x20), InvalidRecords, 87, "control"),
+    ("unknown codec", changed(21, "h", 5), UnsupportedCompression, 76, "compression type 5"),
+    ("log append time", changed(21, "h", 8), InvalidTimestamp, 32, "LogAppendTime"),
+    ("negative offsets", changed(23, "i", -1), InvalidRecords, 87, "range of offsets"),
+    ("no records", changed(57, "i", 0), InvalidRecords, 87, "0 records"),
+    ("other count", changed(57, "i", 3), InvalidRecords, 87, "3 records"),
+    ("no sequence", changed(43, "q", 9), InvalidRecords, 87, "sequence -1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "code", "why"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_refusals(data: bytes, error: type[BatchError], code: int, why: str) -> None:
+    with pytest.raises(error, match=why) as refused:
+        validate_produce(data, max_message_bytes=10_000)
+    assert refused.value.error_code == code
+    assert type(refused.value) is error or issubclass(type(refused.value), error)
+
+
+def test_max_message_bytes_counts_the_whole_batch() -> None:
+    data = batch(b"a")
+    validate_produce(data, max_message_bytes=len(data))
+    with pytest.raises(BatchTooLarge) as refused:
+        validate_produce(data, max_message_bytes=len(data) - 1)
+    assert refused.value.error_code == 10
+
+
+def test_zstd_only_when_allowed() -> None:
+    data = batches.build([(b"k", b"v" * 500)], timestamp_ms=NOW, compression=batches.ZSTD)
+    assert validate_produce(data, max_message_bytes=1000).compression == batches.ZSTD
+    with pytest.raises(UnsupportedCompression):
+        validate_produce(data, max_message_bytes=1000, allow_zstd=False)
+
+
+def test_every_cut_is_refused() -> None:
+    data = bytes(batch(b"abc", b"def"))
+    for cut in range(len(data)):
+        with pytest.raises(BatchError):
+            validate_produce(data[:cut], max_message_bytes=1000)
