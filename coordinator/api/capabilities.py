@@ -1,0 +1,39 @@
+"""What a request means that its message cannot say, because only its version does.
+
+The one place that compares versions for the data plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+FETCH_BY_TOPIC_ID: Final = 13
+"""Fetch names topics by id from this version on (KIP-516)."""
+PRODUCE_BY_TOPIC_ID: Final = 13
+"""Produce names topics by id from this version on (KIP-516)."""
+PRODUCE_ZSTD: Final = 7
+"""Produce may carry batches compressed with zstd from this version on (KIP-110)."""
+
+SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
+"""Timestamps of ListOffsets that stand for something else, and the version that brought each."""
+
+
+def fetch_by_topic_id(version: int) -> bool:
+    """Does Fetch of this version name topics by id?"""
+    return version >= FETCH_BY_TOPIC_ID
+
+
+def produce_by_topic_id(version: int) -> bool:
+    """Does Produce of this version name topics by id?"""
+    return version >= PRODUCE_BY_TOPIC_ID
+
+
+def produce_allows_zstd(version: int) -> bool:
+    """May Produce of this version carry zstd?"""
+    return version >= PRODUCE_ZSTD
+
+
+def knows_timestamp(version: int, timestamp_ms: int) -> bool:
+    """May ListOffsets of this version ask for this timestamp?"""
+    return timestamp_ms >= 0 or SPECIAL_TIMESTAMPS.get(timestamp_ms, version + 1) <= version

@@ -1,0 +1,50 @@
+"""CreatePartitions: more partitions for topics that there are (KIP-195)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.refusal import Refused
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle_create_partitions(
+    node: Node, context: RequestContext, request: CreatePartitionsRequest, respond: Respond
+) -> None:
+    """Grow what can be grown; a topic that is named twice is grown by neither row."""
+    counts = Counter(topic.name for topic in request.topics)
+    once = [topic for topic in request.topics if counts[topic.name] == 1]
+    rows = [_grow(node, context, topic, request.validate_only) for topic in once]
+    rows += [
+        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    respond(CreatePartitionsResponse(results=rows))
+
+
+def _grow(
+    node: Node, context: RequestContext, topic: CreatePartitionsTopic, validate_only: bool
+) -> CreatePartitionsTopicResult:
+    assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
+    try:
+        if not authorize(context, Operation.ALTER, Resource(TOPIC, topic.name)):
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if topic.name == GROUP_OFFSETS_TOPIC:
+            raise Refused(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The number of partitions of {topic.name} says where groups are kept and stays.",
+            )
+        node.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
+    except Refused as refusal:
+        return CreatePartitionsTopicResult(topic.name, refusal.error_code, refusal.message)
+    return CreatePartitionsTopicResult(topic.name)

@@ -1,0 +1,44 @@
+"""DeleteRecords: drop what lies before an offset (KIP-107)."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.log import LogError
+from muster.coordinator.topics.refusal import Refused
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+NO_LOW_WATERMARK = -1
+
+
+def handle_delete_records(node: Node, context: RequestContext, request: DeleteRecordsRequest, respond: Respond) -> None:
+    """Answer each partition on its own."""
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for row in topic.partitions:
+            try:
+                low_watermark = _delete(node, context, topic.name, row.partition_index, row.offset)
+                rows.append(DeleteRecordsPartitionResult(row.partition_index, low_watermark))
+            except (Refused, LogError) as error:
+                rows.append(DeleteRecordsPartitionResult(row.partition_index, NO_LOW_WATERMARK, error.error_code))
+        topics.append(DeleteRecordsTopicResult(topic.name, rows))
+    respond(DeleteRecordsResponse(topics=topics))
+
+
+def _delete(node: Node, context: RequestContext, name: str, index: int, offset: int) -> int:
+    """The new start of the log. Raises `Refused` or an error of the log."""
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not authorize(context, Operation.DELETE, Resource(TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if topic.internal:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return topic.existing(index).delete_records(offset)

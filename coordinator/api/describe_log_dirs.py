@@ -1,0 +1,47 @@
+"""DescribeLogDirs: where the logs are and how large they are (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.coordinator.api.context import THE_CLUSTER, Operation, RequestContext, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+IN_MEMORY = "memory"
+"""What is told in place of a path when there is none."""
+
+
+def handle_describe_log_dirs(
+    node: Node, context: RequestContext, request: DescribeLogDirsRequest, respond: Respond
+) -> None:
+    """The one data directory with the partitions asked for (null: all)."""
+    if not authorize(context, Operation.DESCRIBE, THE_CLUSTER):
+        respond(DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return
+    wanted: Iterable[tuple[str, Iterable[int]]]
+    if request.topics is None:
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in node.topics.by_name.values()]
+    else:
+        wanted = [(topic.topic, topic.partitions) for topic in request.topics]
+    topics = []
+    for name, indexes in wanted:
+        rows = [row for index in indexes if (row := _row(node, name, index)) is not None]
+        if rows:
+            topics.append(DescribeLogDirsTopic(name, rows))
+    path = node.config.text("log.dirs") or IN_MEMORY
+    total, usable = node.topics.space()
+    result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)
+    respond(DescribeLogDirsResponse(results=[result]))
+
+
+def _row(node: Node, name: str, index: int) -> DescribeLogDirsPartition | None:
+    partition = node.topics.partition(name, index)
+    return None if partition is None else DescribeLogDirsPartition(index, partition.log.size_bytes)

@@ -1,0 +1,58 @@
+"""DescribeProducers: what partitions remember of those who write to them (KIP-664)."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.topics.producers import Producer
+from muster.coordinator.topics.refusal import Refused
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+NO_TRANSACTION = -1
+
+
+def handle_describe_producers(
+    node: Node, context: RequestContext, request: DescribeProducersRequest, respond: Respond
+) -> None:
+    """Answer each partition on its own."""
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            try:
+                producers = _producers(node, context, topic.name, index)
+                rows.append(PartitionResponse(index, active_producers=[_row(producer) for producer in producers]))
+            except Refused as refusal:
+                rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
+        topics.append(TopicResponse(topic.name, rows))
+    respond(DescribeProducersResponse(topics=topics))
+
+
+def _producers(node: Node, context: RequestContext, name: str, index: int) -> list[Producer]:
+    """Raises `Refused`."""
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise Refused(code, error_message(code))
+    if not authorize(context, Operation.READ, Resource(TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return topic.existing(index).producers.all()
+
+
+def _row(producer: Producer) -> ProducerState:
+    start = producer.transaction_start
+    return ProducerState(
+        producer.producer_id,
+        producer.epoch,
+        producer.last_sequence,
+        producer.last_timestamp_ms,
+        producer.coordinator_epoch,
+        NO_TRANSACTION if start is None else start,
+    )

@@ -1,0 +1,121 @@
+"""Fetch: records straight from the logs, at once or when there are enough of them (KIP-74, KIP-227, KIP-516).
+
+How a row is read stands in `fetch_rows`, sessions in `topics.sessions`. No record is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.coordinator.api.capabilities import fetch_by_topic_id
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.fetch_rows import RowsRead, read_rows
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.topics.sessions import FetchContext, FetchRow, Key
+from muster.coordinator.topics.waits import FetchWait
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+
+READ_COMMITTED = 1
+_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""Errors beside which clients are told where the leader is (KIP-951)."""
+
+
+def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
+    """Answer at once when there is enough, an error or nothing to wait for; else park until there is."""
+    by_id = fetch_by_topic_id(context.api_version)
+    fetch = node.topics.sessions.open(
+        request.session_id,
+        request.session_epoch,
+        _rows(request),
+        _forgotten(request),
+        by_id,
+        node.clock.now().mono_ms,
+    )
+    if fetch.error_code:
+        respond(FetchResponse(error_code=fetch.error_code))
+        return
+    max_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
+    committed = request.isolation_level == READ_COMMITTED
+    read = read_rows(node, context, fetch.rows, max_bytes, committed, by_id)
+    if request.max_wait_ms <= 0 or read.bytes >= request.min_bytes or read.failed or not read.partitions:
+        respond(_answer(node, context, fetch, read, by_id))
+        return
+
+    def answer() -> None:
+        forget()
+        if fetch.overtaken():
+            respond(FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
+        else:
+            again = read_rows(node, context, fetch.rows, max_bytes, committed, by_id)
+            respond(_answer(node, context, fetch, again, by_id))
+
+    wait = FetchWait(node.clock, read.partitions, request.min_bytes, read.bytes, request.max_wait_ms, committed, answer)
+    forget = context.channel.on_close(wait.cancel)
+
+
+def _rows(request: FetchRequest) -> list[FetchRow]:
+    return [
+        FetchRow(
+            (topic.topic, topic.topic_id, wanted.partition),
+            wanted.fetch_offset,
+            wanted.partition_max_bytes,
+            wanted.current_leader_epoch,
+            wanted.last_fetched_epoch,
+        )
+        for topic in request.topics
+        for wanted in topic.partitions
+    ]
+
+
+def _forgotten(request: FetchRequest) -> list[Key]:
+    return [(t.topic, t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions]
+
+
+def _answer(node: Node, context: RequestContext, fetch: FetchContext, read: RowsRead, by_id: bool) -> FetchResponse:
+    session_id = fetch.session_id
+    results = read.results
+    if fetch.wants_session:
+        session_id = node.topics.sessions.create(fetch.rows, by_id, node.clock.now().mono_ms)
+    if session_id:
+        results = _worth_telling(fetch, results)
+    response = FetchResponse(session_id=session_id, responses=_by_topic(results))
+    if any(data.error_code in _MOVED for _, data in results):
+        host, port = node.endpoint(context)
+        response.node_endpoints = [NodeEndpoint(node_id=node.node_id, host=host, port=port, rack=node.rack)]
+    return response
+
+
+def _worth_telling(
+    fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
+) -> list[tuple[FetchRow, PartitionData]]:
+    """What the reader is told in a session: all of a new one, in a later answer what is news."""
+    told = []
+    for row, data in results:
+        worth = bool(data.records) or data.diverging_epoch is not None
+        news = row.tell(data.error_code, data.high_watermark, data.log_start_offset, worth)
+        if news or not fetch.incremental:
+            told.append((row, data))
+            if data.records:
+                fetch.told(row)
+    return told
+
+
+def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> list[FetchableTopicResponse]:
+    topics: list[FetchableTopicResponse] = []
+    partitions: list[PartitionData] = []
+    last: tuple[str, bytes] | None = None
+    for row, data in results:
+        name, topic_id, _ = row.key
+        if (name, topic_id) != last:
+            partitions = []
+            topics.append(FetchableTopicResponse(name, topic_id, partitions))
+            last = (name, topic_id)
+        partitions.append(data)
+    return topics

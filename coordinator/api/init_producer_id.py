@@ -1,0 +1,49 @@
+"""InitProducerId: a producer's identity, by which its duplicates are told (KIP-98, KIP-360).
+
+Transactions are not served yet. A producer with a transactional id is answered UNSUPPORTED_VERSION: its client gives up
+at once and says that the server does not support this, where the coordinator's usual errors would make it ask for ever.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import (
+    THE_CLUSTER,
+    TRANSACTIONAL_ID,
+    Operation,
+    RequestContext,
+    Resource,
+    authorize,
+)
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.topics.refusal import Refused
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+UNKNOWN = -1
+"""No producer id, no epoch."""
+
+
+def handle_init_producer_id(
+    node: Node, context: RequestContext, request: InitProducerIdRequest, respond: Respond
+) -> None:
+    """A new producer id in epoch 0, whatever id the producer had before."""
+    try:
+        _check(context, request)
+        response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
+    except Refused as refusal:
+        response = InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
+    respond(response)
+
+
+def _check(context: RequestContext, request: InitProducerIdRequest) -> None:
+    """Raises `Refused`."""
+    if request.transactional_id is not None:
+        if not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, request.transactional_id)):
+            raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not authorize(context, Operation.IDEMPOTENT_WRITE, THE_CLUSTER):
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    one_without_the_other = (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN)
+    if request.transactional_id == "" or one_without_the_other:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)

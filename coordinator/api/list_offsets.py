@@ -1,0 +1,79 @@
+"""ListOffsets: where a partition begins and ends, and which offset has a timestamp (KIP-79, KIP-734)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from muster.coordinator.api.capabilities import knows_timestamp
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.log import LogError
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.refusal import Refused
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+READ_COMMITTED = 1
+
+
+def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest, respond: Respond) -> None:
+    """Answer each partition on its own; one that is asked twice is refused."""
+    committed = request.isolation_level == READ_COMMITTED
+    asked = Counter((topic.name, row.partition_index) for topic in request.topics for row in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for row in topic.partitions:
+            try:
+                if asked[topic.name, row.partition_index] > 1:
+                    raise Refused(ErrorCode.INVALID_REQUEST)
+                rows.append(_answer(node, context, topic.name, row, committed))
+            except (Refused, LogError) as error:
+                rows.append(ListOffsetsPartitionResponse(row.partition_index, error.error_code))
+        topics.append(ListOffsetsTopicResponse(topic.name, rows))
+    respond(ListOffsetsResponse(topics=topics))
+
+
+def _answer(
+    node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool
+) -> ListOffsetsPartitionResponse:
+    """Raises `Refused` or an error of the log."""
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if not knows_timestamp(context.api_version, row.timestamp):
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+    partition = topic.existing(row.partition_index)
+    partition.check_leader_epoch(row.current_leader_epoch)
+    timestamp, offset, epoch = _look_up(partition, row.timestamp, committed)
+    return ListOffsetsPartitionResponse(row.partition_index, 0, timestamp, offset, epoch)
+
+
+def _look_up(partition: Partition, timestamp: int, committed: bool) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 in each place where there is nothing to say."""
+    log = partition.log
+    end = partition.last_stable_offset() if committed else partition.high_watermark
+    if timestamp == LATEST:
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, log.epoch_for_offset(log.start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1  # nothing is ever tiered here
+    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found.offset >= end:
+        return -1, -1, -1
+    return found.timestamp_ms, found.offset, found.leader_epoch

@@ -1,0 +1,118 @@
+"""Metadata: the nodes, the topics and who leads their partitions; topics asked for may be created on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster.coordinator.api.context import (
+    THE_CLUSTER,
+    TOPIC,
+    Operation,
+    RequestContext,
+    Resource,
+    authorize,
+)
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.operations import NOT_ASKED, authorized_operations
+from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
+from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.topics import Topic
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_LEADER = -1
+
+
+def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
+    """All topics when none are named (null), else those named, in their order."""
+    tell_operations = request.include_topic_authorized_operations
+    if request.topics is None:
+        rows = [_present(node, context, topic, tell_operations) for topic in _describable(node, context)]
+    else:
+        rows = _asked(node, context, request.topics, request.allow_auto_topic_creation, tell_operations)
+    host, port = node.endpoint(context)
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = authorized_operations(context, THE_CLUSTER)
+    respond(
+        MetadataResponse(
+            brokers=[MetadataResponseBroker(node.node_id, host, port, node.rack)],
+            cluster_id=node.cluster_id,
+            controller_id=node.node_id,
+            topics=rows,
+            cluster_authorized_operations=operations,
+        )
+    )
+
+
+def _describable(node: Node, context: RequestContext) -> Iterable[Topic]:
+    for topic in node.topics.by_name.values():
+        if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
+            yield topic
+
+
+def _asked(
+    node: Node,
+    context: RequestContext,
+    wanted: Sequence[MetadataRequestTopic],
+    may_create: bool,
+    tell_operations: bool,
+) -> list[MetadataResponseTopic]:
+    rows = []
+    for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
+        try:
+            topic = _find(node, context, name, topic_id, may_create)
+        except Refused as refusal:
+            internal = name in INTERNAL_TOPICS
+            rows.append(MetadataResponseTopic(refusal.error_code, name, topic_id, internal))
+        else:
+            rows.append(_present(node, context, topic, tell_operations))
+    return rows
+
+
+def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes, may_create: bool) -> Topic:
+    """The topic that is meant. Raises `Refused`."""
+    if topic_id != ZERO_UUID or name is None:
+        topic = node.topics.by_id.get(topic_id)
+        if topic is None or not authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        return topic
+    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = node.topics.by_name.get(name)
+    if topic is not None:
+        return topic
+    if name_fault(name) is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not may_create or not node.topics.settings.auto_create_topics_enable:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not authorize(context, Operation.CREATE, Resource(TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return node.topics.ensure_topic(name)
+
+
+def _present(node: Node, context: RequestContext, topic: Topic, tell_operations: bool) -> MetadataResponseTopic:
+    operations = NOT_ASKED
+    if tell_operations:
+        operations = authorized_operations(context, Resource(TOPIC, topic.name))
+    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, _partitions(node, topic), operations)
+
+
+def _partitions(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
+    rows = []
+    for index, (partition, state) in enumerate(zip(topic.partitions, topic.state.partitions, strict=True)):
+        epoch, replicas = state.leader_epoch, list(state.replicas)
+        if partition is None:
+            error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            rows.append(MetadataResponsePartition(error_code, index, NO_LEADER, epoch, replicas, [], replicas))
+        else:
+            rows.append(MetadataResponsePartition(0, index, node.node_id, epoch, replicas, list(state.isr)))
+    return rows

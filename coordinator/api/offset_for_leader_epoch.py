@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch: where a leader's epoch ended in a log; so clients notice that it was cut (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.topics.refusal import Refused
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle_offset_for_leader_epoch(
+    node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest, respond: Respond
+) -> None:
+    """Answer each partition on its own."""
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for row in topic.partitions:
+            try:
+                rows.append(_answer(node, context, topic.topic, row))
+            except Refused as refusal:
+                rows.append(EpochEndOffset(refusal.error_code, row.partition))
+        topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
+    respond(OffsetForLeaderEpochResponse(topics=topics))
+
+
+def _answer(node: Node, context: RequestContext, name: str, row: OffsetForLeaderPartition) -> EpochEndOffset:
+    """Raises `Refused`."""
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    partition = topic.existing(row.partition)
+    partition.check_leader_epoch(row.current_leader_epoch)
+    if row.leader_epoch == partition.leader_epoch:
+        return EpochEndOffset(0, row.partition, row.leader_epoch, partition.log.end_offset)
+    epoch, end_offset = partition.log.epoch_end_offset(row.leader_epoch)
+    return EpochEndOffset(0, row.partition, epoch, end_offset)

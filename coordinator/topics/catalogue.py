@@ -1,0 +1,69 @@
+"""The topic catalogue: the one writer of the metadata log `__cluster_metadata-0`, and the state that the log tells.
+
+Every change is decided (pure functions of `creation`), appended as one batch of Kafka's own records, and then taken in
+by the function that replays them. Holds no partition: who needs to act on a change is told its records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster.coordinator.groups.interface import Now
+from muster.coordinator.log import Log, batches
+from muster.coordinator.topics.state import ClusterState
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
+from muster.protocol.records import UnknownRecord, decode_metadata, encode_metadata
+
+METADATA_VERSION = 30
+"""The metadata.version of Kafka 4.3 (4.3-IV0): the record versions written here are those of this level."""
+LEADER_EPOCH = 1
+"""This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
+_VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2}
+"""Versions in which Kafka writes the records at that level; the others are version 0."""
+
+
+class Catalogue:
+    """`state` over `log`."""
+
+    __slots__ = ("log", "state", "unknown")
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.state = ClusterState()
+        self.unknown = 0
+        """Records of types that the codec does not know, passed over at replay."""
+
+    def load(self, now: Now) -> None:
+        """Replay the log; a new one gets its first record, the metadata.version."""
+        for chunk in self.log.replay():
+            for header, records in batches.read(chunk):
+                if not header.is_control:
+                    for record in records:
+                        self._replay(record.value or b"")
+                self.state.version = header.next_offset
+        if not self.state.features:
+            self.write([FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)], now)
+
+    def _replay(self, value: bytes) -> None:
+        try:
+            _, _, record = decode_metadata(value)
+        except UnknownRecord:
+            self.unknown += 1
+            return
+        self.state.evolve(record)
+
+    def write(self, records: Sequence[Message], now: Now) -> None:
+        """Append the records of one change and take them in. Raises LogOffline when the log cannot be written."""
+        if not records:
+            return
+        values = [(None, encode_metadata(record, _VERSIONS.get(type(record).__name__, 0))) for record in records]
+        batch = batches.build(values, timestamp_ms=now.wall_ms)
+        self.log.append(LEADER_EPOCH, batch, wall_ms=now.wall_ms)
+        self.evolve(records)
+        self.state.version = self.log.end_offset
+
+    def evolve(self, records: Iterable[Message]) -> None:
+        """Take in records that stand in the log."""
+        for record in records:
+            self.state.evolve(record)

@@ -1,0 +1,197 @@
+"""Deciding on new topics and new partitions: what is refused, and which metadata records a yes makes.
+
+Pure: state in, records out or `Refused`. Rules, error codes and sentences: Kafka's ReplicationControlManager, for a cluster of the one node that this server is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from muster.coordinator.topics.names import name_fault
+from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.messages.metadata_records.topic_record import TopicRecord
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+"""Kafka's MAX_PARTITIONS_PER_BATCH."""
+USE_DEFAULT = -1
+
+
+class Home:
+    """Where replicas can be: this node's id and the id of its data directory (16 bytes)."""
+
+    __slots__ = ("directory_id", "node_id")
+
+    def __init__(self, node_id: int, directory_id: bytes) -> None:
+        self.node_id = node_id
+        self.directory_id = directory_id
+
+
+class NewTopic:
+    """A topic that someone wants. -1 in place of a number asks for the default.
+
+    `assignments`: (partition, broker ids), as asked.
+    """
+
+    __slots__ = ("assignments", "configs", "name", "partitions", "replication_factor", "topic_id")
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: bytes,
+        partitions: int = USE_DEFAULT,
+        replication_factor: int = USE_DEFAULT,
+        assignments: Sequence[tuple[int, Sequence[int]]] = (),
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.replication_factor = replication_factor
+        self.assignments = assignments
+        self.configs = configs or {}
+
+
+def check_name(state: ClusterState, name: str) -> None:
+    """Raises `Refused`: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
+    fault = name_fault(name)
+    if fault is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    other = state.colliding_topic(name)
+    if other is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+    if name in state.topics:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def count_partitions(topic: NewTopic, default_partitions: int, default_replication_factor: int) -> int:
+    """How many partitions `topic` gets on this one node.
+
+    Raises `Refused`: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
+    """
+    if topic.assignments:
+        if topic.replication_factor != USE_DEFAULT:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if topic.partitions != USE_DEFAULT:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        return len(topic.assignments)
+    if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.partitions < USE_DEFAULT or topic.partitions == 0:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    partitions = default_partitions if topic.partitions == USE_DEFAULT else topic.partitions
+    factor = default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
+    if factor != 1:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
+        )
+    return partitions
+
+
+def check_brokers(brokers: Sequence[int], replication_factor: int | None, home: Home) -> None:
+    """Can the replicas of one partition be on these brokers? Raises `Refused`: INVALID_REPLICA_ASSIGNMENT."""
+    if not brokers:
+        raise _bad_assignment("The manual partition assignment includes an empty replica list.")
+    previous: int | None = None
+    for broker in sorted(brokers):
+        if broker == previous:
+            raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")
+        if broker != home.node_id:
+            raise _bad_assignment(
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+            )
+        previous = broker
+    if replication_factor is not None and len(brokers) != replication_factor:
+        raise _bad_assignment(
+            f"The manual partition assignment includes a partition with {len(brokers)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def _bad_assignment(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+
+
+def _check_assignments(topic: NewTopic, home: Home) -> None:
+    seen: set[int] = set()
+    factor: int | None = None
+    for partition, brokers in topic.assignments:
+        if partition in seen:
+            raise _bad_assignment(f"Found multiple manual partition assignments for partition {partition}")
+        check_brokers(brokers, factor, home)
+        seen.add(partition)
+        factor = len(brokers)
+    if any(partition not in seen for partition in range(len(seen))):
+        raise _bad_assignment("partitions should be a consecutive 0-based integer sequence")
+
+
+def decide_creation(
+    topic: NewTopic, home: Home, default_partitions: int, default_replication_factor: int
+) -> list[Message]:
+    """The records of a new topic whose name and configs have been checked already. Raises `Refused`."""
+    partitions = count_partitions(topic, default_partitions, default_replication_factor)
+    _check_assignments(topic, home)
+    records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic.topic_id)]
+    records += [
+        ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
+        for name, value in topic.configs.items()
+    ]
+    records += (_partition_record(topic.topic_id, index, home) for index in range(partitions))
+    return records
+
+
+def _partition_record(topic_id: bytes, index: int, home: Home) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=[home.node_id],
+        isr=[home.node_id],
+        leader=home.node_id,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[home.directory_id],
+    )
+
+
+def decide_growth(
+    state: ClusterState, name: str, count: int, assignments: Sequence[Sequence[int]] | None, home: Home
+) -> list[Message]:
+    """The records that give the topic `name` `count` partitions (CreatePartitions). Raises `Refused`.
+
+    `assignments`: the brokers of each new partition, or None to leave it to the server.
+    """
+    topic = state.topics.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    present = len(topic.partitions)
+    if count == present:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+    if count < present:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {name} currently has {present} partition(s); {count} would not be an increase.",
+        )
+    more = count - present
+    if assignments is not None and len(assignments) != more:
+        raise _bad_assignment(
+            f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) were "
+            "specified."
+        )
+    for brokers in assignments or ():
+        check_brokers(brokers, 1, home)
+    return [_partition_record(topic.topic_id, present + n, home) for n in range(more)]

@@ -1,0 +1,229 @@
+"""Incremental fetch sessions (KIP-227): a reader names its partitions once and then only what changes.
+
+Pure: the time and the drawn session ids come in. Follows Kafka's FetchManager, FetchSession and FetchSessionCacheShard:
+session ids and epochs, a bounded number of slots, eviction of the stale first and then of the smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from muster.protocol.errors import ErrorCode
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+"""The request asks for a new session."""
+FINAL_EPOCH = -1
+"""The request wants no session, and ends the one it names."""
+MAX_EPOCH = 2**31 - 1
+EVICTION_MS = 120_000
+"""A session this old may go for a larger one, and one unused for as long for any.
+
+Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
+"""
+
+Key = tuple[str, bytes, int]
+"""Topic name ("" when the request names topics by id), topic id (zeros when by name), partition."""
+
+
+class FetchRow:
+    """One partition that a reader asks for, and what it was last told of it (Kafka's CachedPartition)."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+    )
+
+    def __init__(
+        self, key: Key, fetch_offset: int, max_bytes: int, current_leader_epoch: int = -1, last_fetched_epoch: int = -1
+    ) -> None:
+        self.key = key
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.high_watermark = -1
+        self.log_start_offset = -1
+
+    def ask(self, other: FetchRow) -> None:
+        """The reader's newest wishes, from the row of a later request."""
+        self.fetch_offset = other.fetch_offset
+        self.max_bytes = other.max_bytes
+        self.current_leader_epoch = other.current_leader_epoch
+        self.last_fetched_epoch = other.last_fetched_epoch
+
+    def tell(self, error_code: int, high_watermark: int, log_start_offset: int, worth: bool) -> bool:
+        """Must this row be in the answer? Remembers what the reader then knows.
+
+        `worth`: there are records or a diverging epoch. An error is always told, and once it is over the row is too.
+        """
+        must = worth or error_code != 0
+        if high_watermark != self.high_watermark:
+            self.high_watermark = high_watermark
+            must = True
+        if log_start_offset != self.log_start_offset:
+            self.log_start_offset = log_start_offset
+            must = True
+        if error_code:
+            self.high_watermark = -1
+        return must
+
+
+class FetchSession:
+    """The partitions of one reader, in the order in which they are served."""
+
+    __slots__ = ("cached_size", "created_ms", "epoch", "rows", "session_id", "used_ms", "uses_topic_ids")
+
+    def __init__(self, session_id: int, uses_topic_ids: bool, rows: Iterable[FetchRow], now_ms: int) -> None:
+        self.session_id = session_id
+        self.uses_topic_ids = uses_topic_ids
+        self.rows = {row.key: row for row in rows}
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.created_ms = self.used_ms = now_ms
+        self.cached_size = len(self.rows)
+
+    def update(self, rows: Iterable[FetchRow], forgotten: Iterable[Key]) -> None:
+        """What an incremental request adds, changes and forgets."""
+        known = self.rows
+        for row in rows:
+            old = known.get(row.key)
+            if old is None:
+                known[row.key] = row
+            else:
+                old.ask(row)
+        for key in forgotten:
+            known.pop(key, None)
+
+    def serve_last(self, key: Key) -> None:
+        """A partition that had records goes to the end, so that one busy partition starves no other."""
+        row = self.rows.pop(key, None)
+        if row is not None:
+            self.rows[key] = row
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch that follows: after the largest comes 1, since 0 asks for a new session."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == MAX_EPOCH else epoch + 1
+
+
+class FetchContext:
+    """How one Fetch request is served: its rows, and which of them its answer tells.
+
+    `error_code` is of the whole request, without rows then: FETCH_SESSION_ID_NOT_FOUND,
+    INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+    """
+
+    __slots__ = ("_session", "_wanted_epoch", "error_code", "incremental", "rows", "wants_session")
+
+    def __init__(
+        self,
+        rows: Sequence[FetchRow],
+        *,
+        session: FetchSession | None = None,
+        wants_session: bool = False,
+        error_code: int = 0,
+    ) -> None:
+        self.rows = rows
+        self.error_code = error_code
+        self.wants_session = wants_session
+        self.incremental = session is not None
+        self._session = session
+        self._wanted_epoch = session.epoch if session is not None else INITIAL_EPOCH
+
+    @property
+    def session_id(self) -> int:
+        """The id for the answer of an incremental request, else 0."""
+        return NO_SESSION if self._session is None else self._session.session_id
+
+    def overtaken(self) -> bool:
+        """Has another request used the session while this one was parked? Its answer is INVALID_FETCH_SESSION_EPOCH."""
+        return self._session is not None and self._session.epoch != self._wanted_epoch
+
+    def told(self, row: FetchRow) -> None:
+        """`row` was answered with records."""
+        if self._session is not None:
+            self._session.serve_last(row.key)
+
+
+class FetchSessions:
+    """All sessions of this node, at most `slots` of them (max.incremental.fetch.session.cache.slots)."""
+
+    __slots__ = ("_by_id", "_draw_id", "_slots")
+
+    def __init__(self, slots: int, draw_id: Callable[[], int]) -> None:
+        """`draw_id`: a random id in 1 .. 2^31-1, drawn by the shell."""
+        self._slots = slots
+        self._draw_id = draw_id
+        self._by_id: dict[int, FetchSession] = {}
+        """In the order of their last use, the longest unused first."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        rows: Sequence[FetchRow],
+        forgotten: Sequence[Key],
+        uses_topic_ids: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """The context of a request (FetchManager.newContext)."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self._by_id.pop(session_id, None)
+            return FetchContext(rows, wants_session=epoch == INITIAL_EPOCH)
+        session = self._by_id.get(session_id)
+        if session is None:
+            return FetchContext((), error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            return FetchContext((), error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return FetchContext((), error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if rows or forgotten:
+            session.update(rows, forgotten)
+        if not session.rows:
+            del self._by_id[session_id]
+            return FetchContext(rows)
+        self._touch(session, now_ms)
+        session.epoch = next_epoch(epoch)
+        return FetchContext(list(session.rows.values()), session=session)
+
+    def create(self, rows: Sequence[FetchRow], uses_topic_ids: bool, now_ms: int) -> int:
+        """A new session for a reader that asked for one; 0 when there is no room or nothing to remember."""
+        if not rows or self._slots <= 0:
+            return NO_SESSION
+        if len(self._by_id) >= self._slots and not self._evict_for(len(rows), now_ms):
+            return NO_SESSION
+        session_id = self._draw_id()
+        while session_id == NO_SESSION or session_id in self._by_id:
+            session_id = self._draw_id()
+        self._by_id[session_id] = FetchSession(session_id, uses_topic_ids, rows, now_ms)
+        return session_id
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.used_ms = now_ms
+        session.cached_size = len(session.rows)
+        del self._by_id[session.session_id]
+        self._by_id[session.session_id] = session
+
+    def _evict_for(self, size: int, now_ms: int) -> bool:
+        """Make room for `size` partitions: the longest unused goes if stale, else the smallest old one if smaller."""
+        oldest = next(iter(self._by_id.values()))
+        if now_ms - oldest.used_ms <= EVICTION_MS:
+            evictable = [s for s in self._by_id.values() if now_ms - s.created_ms > EVICTION_MS]
+            if not evictable:
+                return False
+            oldest = min(evictable, key=lambda s: (s.cached_size, s.session_id))
+            if oldest.cached_size >= size:
+                return False
+        del self._by_id[oldest.session_id]
+        return True

@@ -1,0 +1,37 @@
+"""The settings of topics and partitions. Names are Kafka's with "." as "_"; values are Kafka's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What this room takes from the broker's properties. What a topic may override stands in its configs instead."""
+
+    auto_create_topics_enable: bool = True
+    """Create a topic when a client asks for its metadata."""
+    num_partitions: int = 1
+    """Partitions of a topic whose creator names no number."""
+    default_replication_factor: int = 1
+    """Replicas of a topic whose creator names no number; with one node any value but 1 refuses such topics."""
+    delete_topic_enable: bool = True
+    """Off: DeleteTopics is refused with TOPIC_DELETION_DISABLED."""
+    offsets_topic_num_partitions: int = 50
+    """Partitions of __consumer_offsets when it is created."""
+    offsets_topic_segment_bytes: int = 104_857_600
+    """Segment size of __consumer_offsets."""
+    transaction_state_log_num_partitions: int = 50
+    """Partitions of __transaction_state, should a client's metadata request create it."""
+    transaction_state_log_segment_bytes: int = 104_857_600
+    """Segment size of __transaction_state."""
+    producer_id_expiration_ms: int = 86_400_000
+    """A producer silent for this long is forgotten."""
+    producer_id_expiration_check_interval_ms: int = 600_000
+    """How often silent producers are looked for."""
+    max_incremental_fetch_session_cache_slots: int = 1_000
+    """Fetch sessions kept at once (KIP-227)."""
+    fetch_max_bytes: int = 57_671_680
+    """Most bytes of records in one Fetch answer, whatever the request says."""
+    max_request_partition_size_limit: int = 2_000
+    """Most partitions in one DescribeTopicPartitions answer, whatever the request says."""

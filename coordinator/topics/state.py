@@ -1,0 +1,177 @@
+"""The topics of the cluster as the metadata log tells them: the state that records evolve, and its immutable image.
+
+Pure. `evolve` is the only way in which the state changes, live and at replay; it never refuses a record. Records are
+those of Kafka's KRaft metadata log (KIP-500, KIP-631); types that mean nothing here are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from muster.coordinator.groups.image import TopicImage, TopicsImage
+from muster.coordinator.topics.names import collision_key, may_collide
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
+from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
+from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
+from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
+from muster.protocol.messages.metadata_records.topic_record import TopicRecord
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+"""ConfigResource.Type."""
+
+NO_LEADER_CHANGE = -2
+"""PartitionChangeRecord.leader when the leader stays."""
+
+NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class PartitionState(NamedTuple):
+    """One partition's place in the cluster (PartitionRegistration)."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...]
+
+
+class TopicState:
+    """One topic: its name, its id (16 bytes) and its partitions in order."""
+
+    __slots__ = ("image", "name", "partitions", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: list[PartitionState] = []
+        self.image: TopicImage | None = None
+
+    def as_image(self) -> TopicImage:
+        """The topic as groups see it; the same object until the topic changes."""
+        if self.image is None:
+            epochs = tuple(partition.leader_epoch for partition in self.partitions)
+            self.image = TopicImage(self.name, self.topic_id, len(self.partitions), epochs)
+        return self.image
+
+
+class ClusterState:
+    """All that the metadata log says, as far as this server needs it."""
+
+    __slots__ = ("_collisions", "configs", "features", "next_producer_id", "topics", "topics_by_id", "version")
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicState] = {}
+        self.topics_by_id: dict[bytes, TopicState] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        """By resource type and name: what was set there."""
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+        self.version = 0
+        """The metadata log's end offset up to which this state has seen it."""
+        self._collisions: dict[str, dict[str, None]] = {}
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The configs set on a topic, as texts."""
+        return self.configs.get((TOPIC_RESOURCE, name), NO_CONFIGS)
+
+    def colliding_topic(self, name: str) -> str | None:
+        """A topic whose name differs from `name` only in '.' and '_'."""
+        names = self._collisions.get(collision_key(name))
+        return None if not names or name in names else next(iter(names))
+
+    def image(self) -> TopicsImage:
+        """The immutable image of the topics."""
+        return TopicsImage({name: topic.as_image() for name, topic in self.topics.items()}, self.version)
+
+    def evolve(self, record: Message) -> None:
+        """Take in one record of the metadata log."""
+        evolve = _EVOLVE.get(type(record))
+        if evolve is not None:
+            evolve(self, record)
+
+    def _topic(self, record: TopicRecord) -> None:
+        topic = TopicState(record.name, record.topic_id)
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        if may_collide(topic.name):
+            self._collisions.setdefault(collision_key(topic.name), {})[topic.name] = None
+
+    def _partition(self, record: PartitionRecord) -> None:
+        topic = self.topics_by_id.get(record.topic_id)
+        if topic is None:
+            return
+        state = PartitionState(
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            tuple(record.directories),
+        )
+        topic.image = None
+        if record.partition_id < len(topic.partitions):
+            topic.partitions[record.partition_id] = state
+        else:
+            topic.partitions.append(state)
+
+    def _partition_change(self, record: PartitionChangeRecord) -> None:
+        topic = self.topics_by_id.get(record.topic_id)
+        if topic is None or record.partition_id >= len(topic.partitions):
+            return
+        old = topic.partitions[record.partition_id]
+        changed_leader = record.leader != NO_LEADER_CHANGE
+        topic.image = None
+        topic.partitions[record.partition_id] = PartitionState(
+            old.replicas if record.replicas is None else tuple(record.replicas),
+            old.isr if record.isr is None else tuple(record.isr),
+            record.leader if changed_leader else old.leader,
+            old.leader_epoch + 1 if changed_leader else old.leader_epoch,
+            old.partition_epoch + 1,
+            old.directories if record.directories is None else tuple(record.directories),
+        )
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic = self.topics_by_id.pop(record.topic_id, None)
+        if topic is None:
+            return
+        del self.topics[topic.name]
+        self.configs.pop((TOPIC_RESOURCE, topic.name), None)
+        names = self._collisions.get(collision_key(topic.name))
+        if names is not None:
+            names.pop(topic.name, None)
+            if not names:
+                del self._collisions[collision_key(topic.name)]
+
+    def _config(self, record: ConfigRecord) -> None:
+        key = (record.resource_type, record.resource_name)
+        if record.value is not None:
+            self.configs.setdefault(key, {})[record.name] = record.value
+            return
+        entries = self.configs.get(key)
+        if entries is not None:
+            entries.pop(record.name, None)
+            if not entries:
+                del self.configs[key]
+
+    def _producer_ids(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _feature(self, record: FeatureLevelRecord) -> None:
+        self.features[record.name] = record.feature_level
+
+
+_EVOLVE: dict[type[Message], Callable[[ClusterState, Message], None]] = {
+    TopicRecord: ClusterState._topic,  # type: ignore[dict-item]  # each function takes the record type it stands beside
+    PartitionRecord: ClusterState._partition,  # type: ignore[dict-item]  # as above
+    PartitionChangeRecord: ClusterState._partition_change,  # type: ignore[dict-item]  # as above
+    RemoveTopicRecord: ClusterState._remove_topic,  # type: ignore[dict-item]  # as above
+    ConfigRecord: ClusterState._config,  # type: ignore[dict-item]  # as above
+    ProducerIdsRecord: ClusterState._producer_ids,  # type: ignore[dict-item]  # as above
+    FeatureLevelRecord: ClusterState._feature,  # type: ignore[dict-item]  # as above
+}

@@ -1,0 +1,302 @@
+"""The topics of this node: the catalogue and the partitions that it says there are.
+
+`Topics` puts the modules of this room together: it writes changes through the catalogue, opens and deletes logs as its
+records say, and gives every subscriber the new immutable image. It knows no request and no socket.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.log import DamagedLog, FileStorage, Identity, LogConfig, LogManager, LogOffline
+from muster.coordinator.topics.catalogue import Catalogue
+from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
+from muster.coordinator.topics.names import (
+    GROUP_OFFSETS_TOPIC,
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    TRANSACTION_STATE_TOPIC,
+)
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.sessions import FetchSessions
+from muster.coordinator.topics.settings import TopicSettings
+from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState, TopicState
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
+from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
+
+PRODUCER_ID_BLOCK = 1_000
+"""Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
+
+
+class Topic:
+    """One topic and its partitions in order; a partition whose log cannot be opened is None."""
+
+    __slots__ = ("internal", "name", "partitions", "state", "topic_id")
+
+    def __init__(self, state: TopicState) -> None:
+        self.state = state
+        self.name = state.name
+        self.topic_id = state.topic_id
+        self.internal = state.name in INTERNAL_TOPICS
+        self.partitions: list[Partition | None] = []
+
+    def existing(self, index: int) -> Partition:
+        """The partition of this index; raises `Refused`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        if not 0 <= index < len(self.partitions):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = self.partitions[index]
+        if partition is None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition
+
+
+class Topics:
+    """All topics of this node."""
+
+    def __init__(
+        self,
+        settings: TopicSettings,
+        clock: Clock,
+        logs: LogManager,
+        identity: Identity,
+        configs: TopicConfigs,
+        draw_uuid: Callable[[], bytes],
+    ) -> None:
+        """`logs` is open already; `identity` is what it said then. Nothing is read before `load`."""
+        self.settings = settings
+        self.clock = clock
+        self.logs = logs
+        self.configs = configs
+        self.draw_uuid = draw_uuid
+        self.home = Home(identity.node_id, base64.urlsafe_b64decode(identity.directory_id + "=="))
+        self.by_name: dict[str, Topic] = {}
+        self.by_id: dict[bytes, Topic] = {}
+        self.image = TopicsImage({}, 0)
+        self.catalogue: Catalogue
+        self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
+        self._subscribers: list[Callable[[TopicsImage], object]] = []
+        self._producer_ids = range(0)
+
+    @property
+    def state(self) -> ClusterState:
+        """What the metadata log says."""
+        return self.catalogue.state
+
+    def _draw_session_id(self) -> int:
+        return int.from_bytes(self.draw_uuid()[:4]) & 0x7FFF_FFFF
+
+    # -- starting
+
+    def load(self) -> None:
+        """Replay the metadata log and open the log of every partition; logs of topics that are no more are deleted."""
+        log = self.logs.open_log(METADATA_TOPIC, 0, config=self.configs.metadata_log(), topic_id=METADATA_TOPIC_ID)
+        self.catalogue = Catalogue(log)
+        self.catalogue.load(self.clock.now())
+        self._delete_strays()
+        for state in self.state.topics.values():
+            self._open(state)
+        self._publish()
+        self._expire_producers_later()
+
+    def _expire_producers_later(self) -> None:
+        settings = self.settings
+
+        def expire() -> None:
+            for topic in self.by_name.values():
+                for partition in topic.partitions:
+                    if partition is not None:
+                        partition.expire_producers(self.clock.now(), settings.producer_id_expiration_ms)
+            self._expire_producers_later()
+
+        interval_ms = settings.producer_id_expiration_check_interval_ms
+        self.clock.call_at(self.clock.now().mono_ms + interval_ms, expire)
+
+    def _delete_strays(self) -> None:
+        """Logs left by a crash between a topic's end in the catalogue and on disk, or of a topic since made anew."""
+        for name, index in self.logs.on_disk():
+            if name == METADATA_TOPIC:
+                continue
+            topic = self.state.topics.get(name)
+            topic_id = self.logs.topic_id_on_disk(name, index)
+            known = topic is not None and index < len(topic.partitions) and topic_id in (None, topic.topic_id)
+            if not known:
+                self.logs.delete(name, index)
+
+    def subscribe(self, callback: Callable[[TopicsImage], object]) -> None:
+        """Give each new image to `callback`; the present one is `image`."""
+        self._subscribers.append(callback)
+
+    # -- finding
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """A partition, unless there is none or its log cannot be opened."""
+        topic = self.by_name.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic of this id."""
+        topic = self.by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of the topic of this name."""
+        topic = self.by_name.get(name)
+        return None if topic is None else topic.topic_id
+
+    def space(self) -> tuple[int, int]:
+        """Bytes of the volume that holds the logs: (all, free); -1 when they are in memory."""
+        storage = self.logs.storage
+        if not isinstance(storage, FileStorage):
+            return -1, -1
+        usage = shutil.disk_usage(storage.root)
+        return usage.total, usage.free
+
+    # -- changing
+
+    def create(self, topic: NewTopic, *, validate_only: bool = False) -> int:
+        """Create a topic; returns how many partitions it gets. Raises `Refused`."""
+        settings = self.settings
+        check_name(self.state, topic.name)
+        self.configs.check(topic.configs)
+        records = decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
+        if not validate_only:
+            self._write(records)
+        return sum(type(record) is PartitionRecord for record in records)
+
+    def ensure_topic(self, name: str, partitions: int = USE_DEFAULT) -> Topic:
+        """The topic, created when it is not there; an internal one gets its own configs and number of partitions.
+
+        Raises `Refused` when it cannot be created.
+        """
+        topic = self.by_name.get(name)
+        if topic is None:
+            wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
+            if partitions != USE_DEFAULT:
+                wanted.partitions = partitions
+            self.create(wanted)
+            topic = self.by_name[name]
+        return topic
+
+    def _internal(self, name: str) -> NewTopic | None:
+        settings = self.settings
+        if name == GROUP_OFFSETS_TOPIC:
+            partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
+            configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
+        elif name == TRANSACTION_STATE_TOPIC:
+            partitions = settings.transaction_state_log_num_partitions
+            configs = {
+                "compression.type": "uncompressed",
+                "cleanup.policy": "compact",
+                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+                "min.insync.replicas": "1",
+                "unclean.leader.election.enable": "false",
+            }
+        else:
+            return None
+        return NewTopic(name, self.draw_uuid(), partitions, 1, configs=configs)
+
+    def grow(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
+    ) -> None:
+        """Give a topic more partitions. Raises `Refused`."""
+        records = decide_growth(self.state, name, count, assignments, self.home)
+        if not validate_only:
+            self._write(records)
+
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic and its records. Raises `Refused` when the metadata log cannot be written."""
+        self._write([RemoveTopicRecord(topic_id=topic.topic_id)])
+
+    def set_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set (text) or unset (None) checked configs of a topic or of the broker. Raises `Refused`."""
+        self._write(
+            [
+                ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+                for key, value in changes.items()
+            ]
+        )
+
+    def unset_configs(self, topic: Topic, but: Collection[str]) -> dict[str, str | None]:
+        """The changes that unset every config of a topic except those named."""
+        return {name: None for name in self.state.topic_configs(topic.name) if name not in but}
+
+    def next_producer_id(self) -> int:
+        """A producer id that nobody had before; a block of them is taken from the metadata log when none is left."""
+        if not self._producer_ids:
+            start = self.state.next_producer_id
+            end = start + PRODUCER_ID_BLOCK
+            self._write([ProducerIdsRecord(broker_id=self.home.node_id, broker_epoch=0, next_producer_id=end)])
+            self._producer_ids = range(start, end)
+        drawn = self._producer_ids[0]
+        self._producer_ids = self._producer_ids[1:]
+        return drawn
+
+    def _write(self, records: Sequence[Message]) -> None:
+        gone = [self.by_id.get(r.topic_id) for r in records if isinstance(r, RemoveTopicRecord)]
+        try:
+            self.catalogue.write(records, self.clock.now())
+        except LogOffline as error:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        for topic in gone:
+            if topic is not None:
+                self._close(topic)
+        touched = {_touched(self.state, record): None for record in records}
+        for state in touched:
+            if state is not None:
+                self._open(state)
+        if touched != {None: None} or gone:
+            self._publish()
+
+    def _open(self, state: TopicState) -> None:
+        """Bring the open logs of a topic in line with its state."""
+        topic = self.by_id.get(state.topic_id)
+        if topic is None:
+            topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(state)
+        config = self.configs.log_config(self.state.topic_configs(state.name))
+        for partition in topic.partitions:
+            if partition is not None:
+                partition.log.config = config
+        for index in range(len(topic.partitions), len(state.partitions)):
+            topic.partitions.append(self._open_partition(state, index, config))
+
+    def _open_partition(self, state: TopicState, index: int, config: LogConfig) -> Partition | None:
+        try:
+            log = self.logs.open_log(state.name, index, config=config, topic_id=state.topic_id)
+        except (DamagedLog, LogOffline):
+            # The log manager keeps it as offline and has said why; the partition is there, without a leader.
+            return None
+        return Partition(state.name, state.topic_id, index, state.partitions[index].leader_epoch, log)
+
+    def _close(self, topic: Topic) -> None:
+        del self.by_name[topic.name], self.by_id[topic.topic_id]
+        for index, partition in enumerate(topic.partitions):
+            if partition is not None:
+                partition.close()
+            self.logs.delete(topic.name, index)
+
+    def _publish(self) -> None:
+        self.image = self.state.image()
+        for callback in self._subscribers:
+            callback(self.image)
+
+
+def _touched(state: ClusterState, record: Message) -> TopicState | None:
+    """The topic whose partitions or configs a record changed."""
+    if isinstance(record, PartitionRecord):
+        return state.topics_by_id.get(record.topic_id)
+    if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
+        return state.topics.get(record.resource_name)
+    return None

@@ -1,0 +1,66 @@
+"""Readers who wait for more records than there are (Fetch's min bytes and max wait): parked without a task.
+
+A wait ends once: by enough new bytes, with the partition, by the clock, or because nobody wants the answer any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.topics.partition import Partition
+
+
+class FetchWait:
+    """One parked reader. `ready` is called once: the reader then reads again and answers."""
+
+    __slots__ = ("_available", "_committed", "_min_bytes", "_ready", "_sizes", "_timer", "over")
+
+    def __init__(
+        self,
+        clock: Clock,
+        partitions: Iterable[Partition],
+        min_bytes: int,
+        available: int,
+        wait_ms: int,
+        committed: bool,
+        ready: Callable[[], object],
+    ) -> None:
+        """`available`: bytes that could be read when it parked; more must come until there are `min_bytes`."""
+        self._min_bytes = min_bytes
+        self._available = available
+        self._committed = committed
+        self._ready = ready
+        self.over = False
+        self._sizes: dict[Partition, tuple[int, int]] = {}
+        for partition in partitions:
+            self._sizes[partition] = (partition.log.size_bytes, self._bound(partition))
+            partition.wait(self, self._grew)
+        self._timer = clock.call_at(clock.now().mono_ms + wait_ms, self._finish)
+
+    def _bound(self, partition: Partition) -> int:
+        return partition.last_stable_offset() if self._committed else partition.log.durable_offset
+
+    def _grew(self, partition: Partition) -> None:
+        size, bound = self._sizes[partition]
+        now_size, now_bound = partition.log.size_bytes, self._bound(partition)
+        if partition.closed:
+            self._finish()
+        elif now_bound > bound:
+            self._available += max(now_size - size, 0)
+            self._sizes[partition] = (now_size, now_bound)
+            if self._available >= self._min_bytes:
+                self._finish()
+
+    def cancel(self) -> None:
+        """Nobody waits any more; harmless when it is over."""
+        if not self.over:
+            self.over = True
+            self._timer.cancel()
+            for partition in self._sizes:
+                partition.stop_waiting(self)
+
+    def _finish(self) -> None:
+        if not self.over:
+            self.cancel()
+            self._ready()
