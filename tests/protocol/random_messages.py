@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -38,8 +39,8 @@ class Layout(NamedTuple):
 
     def codec(self, part: str, version: int) -> Any:
         """The generated function; part is "DECODE" or "ENCODE"."""
-        spelled = "".join(f"_{c}" if c.isupper() and not b.isupper() else c for b, c in zip(" " + self.name, self.name))
-        return getattr(self.module, f"{part}{spelled.upper()}")[version]
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.name).upper()
+        return getattr(self.module, f"{part}_{words}")[version]
 
     def encode(self, version: int, message: Any) -> bytes:
         encoded = self.codec("ENCODE", version)(message)

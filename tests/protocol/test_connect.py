@@ -83,7 +83,7 @@ def test_bytes_left_over_are_ignored() -> None:
 def test_every_truncation_is_refused_with_a_path(name: str) -> None:
     data = bytes.fromhex(STATES[name][2])
     for size in range(len(data)):
-        with pytest.raises(MalformedMessage, match="^Connect"):
+        with pytest.raises(MalformedMessage, match=r"^Connect"):
             decode_worker_state(data[:size])
 
 

@@ -89,7 +89,7 @@ def test_the_answer_to_api_versions_never_has_a_flexible_header() -> None:
 @pytest.mark.parametrize("version", range(5))
 def test_a_response_frame_reads_back(version: int) -> None:
     response = HeartbeatResponse(error_code=27)
-    (data,) = frames.response_frame(HEARTBEAT, version, -5, response)
+    data = b"".join(frames.response_frame(HEARTBEAT, version, -5, response))
     assert int.from_bytes(data[:4], "big") == len(data) - 4
     correlation_id, body = frames.decode_response_header(HEARTBEAT, version, data, 4, len(data))
     assert correlation_id == -5

@@ -31,6 +31,7 @@ def schemas() -> Iterator[Any]:
     ours = layouts()
     for found in pkgutil.iter_modules(aiokafka.protocol.__path__):
         module = import_module(f"aiokafka.protocol.{found.name}")
+        cls: Any
         for cls in vars(module).values():
             if (
                 not isinstance(cls, type)

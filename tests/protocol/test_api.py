@@ -1,0 +1,52 @@
+"""The table of APIs: look-ups, versions, import at first use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from muster.protocol.api import ApiKey, UnknownApi, UnsupportedVersion, all_apis, api, api_named
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def test_by_key_and_by_name() -> None:
+    assert api(11) is api_named("JoinGroup")
+    assert api(ApiKey.PRODUCE).name == "Produce"
+    assert [a.key for a in all_apis()] == sorted(a.key for a in all_apis())
+    assert "JoinGroup" in repr(api(11))
+
+
+def test_unknown_apis() -> None:
+    with pytest.raises(UnknownApi, match="unknown API 4"):
+        api(4)  # LeaderAndIsr: brokers only
+    with pytest.raises(UnknownApi, match="unknown API 'WriteTxnMarkers'"):
+        api_named("WriteTxnMarkers")
+
+
+@pytest.mark.parametrize("version", [-1, 5])
+def test_unknown_versions(version: int) -> None:
+    served = api_named("Heartbeat")
+    assert not served.knows(version)
+    for call in (
+        lambda: served.decode_request(version, b""),
+        lambda: served.decode_response(version, b""),
+        lambda: served.encode_request(version, HeartbeatRequest()),
+        lambda: served.encode_response(version, HeartbeatResponse()),
+    ):
+        with pytest.raises(UnsupportedVersion, match=r"Heartbeat has no version -?\d \(known: 0 to 4\)"):
+            call()
+
+
+def test_messages_are_imported_at_first_use() -> None:
+    program = (
+        "import sys\n"
+        "from muster.protocol import api, frames, hub\n"
+        "loaded = [m for m in sys.modules if m.startswith('muster.protocol.messages.')]\n"
+        "assert set(loaded) <= {'muster.protocol.messages.table', 'muster.protocol.messages.error_codes'}, loaded\n"
+        "api.api(12).decode_response(0, b'\\0\\0')\n"
+        "assert 'muster.protocol.messages.heartbeat' in sys.modules\n"
+        "assert 'muster.protocol.messages.fetch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -1,0 +1,48 @@
+"""The base class of messages, and error codes."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.protocol.errors import ErrorCode, error_message, error_name, is_retriable
+from muster.protocol.message import MalformedMessage, UnrepresentableField
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+
+
+def test_messages_are_equal_by_their_fields() -> None:
+    assert HeartbeatRequest("g", 1, "m") == HeartbeatRequest("g", 1, "m")
+    assert HeartbeatRequest("g", 1, "m") != HeartbeatRequest("g", 2, "m")
+    assert HeartbeatResponse() != HeartbeatRequest()
+    assert JoinGroupRequest(protocols=[JoinGroupRequestProtocol("a")]) == JoinGroupRequest(
+        protocols=(JoinGroupRequestProtocol("a"),)
+    )
+    assert JoinGroupRequest(protocols=[JoinGroupRequestProtocol("a")]) != JoinGroupRequest()
+
+
+def test_messages_are_mutable_and_not_hashable() -> None:
+    with pytest.raises(TypeError):
+        hash(HeartbeatRequest())
+    with pytest.raises(AttributeError):
+        HeartbeatRequest().groupid = "g"  # type: ignore[attr-defined]  # that is the point
+
+
+def test_a_message_shows_its_fields() -> None:
+    assert repr(HeartbeatResponse(error_code=5)) == "HeartbeatResponse(throttle_time_ms=0, error_code=5)"
+
+
+def test_errors_say_where_and_why() -> None:
+    error = MalformedMessage("JoinGroupRequest.protocols[3].name", "is null")
+    assert str(error) == "JoinGroupRequest.protocols[3].name: is null"
+    assert (error.path, error.reason) == ("JoinGroupRequest.protocols[3].name", "is null")
+    assert str(UnrepresentableField("A.b")) == "A.b is not in this version"
+
+
+def test_error_codes_are_kafkas() -> None:
+    assert (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID) == (-1, 0, 25)
+    assert error_name(79) == "MEMBER_ID_REQUIRED"
+    assert error_message(25) == "The coordinator is not aware of this member."
+    assert error_message(0) == "NONE"
+    assert is_retriable(ErrorCode.NOT_COORDINATOR)
+    assert not is_retriable(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert (error_name(9999), error_message(9999), is_retriable(9999)) == ("UNKNOWN(9999)", "", False)
