@@ -37,7 +37,8 @@ def _logical_lines(text: str) -> Iterator[str]:
     parts: list[str] = []
     for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         line = natural.lstrip(_BLANKS)
-        if not parts and (not line or line[0] in "#!"):
+        if not any(parts) and (not line or line[0] in "#!"):
+            parts = []
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         if backslashes % 2:
@@ -46,7 +47,7 @@ def _logical_lines(text: str) -> Iterator[str]:
         parts.append(line)
         yield "".join(parts)
         parts = []
-    if "".join(parts):
+    if parts:
         yield "".join(parts)
 
 

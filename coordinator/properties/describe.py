@@ -83,8 +83,10 @@ def group(overrides: Mapping[str, str], view: View) -> list[Entry]:
     entries = []
     for prop in GROUP.values():
         above = GROUP_SYNONYMS[prop.name]
-        synonyms = _broker_synonyms(above, (above,), view) if above else ()
-        default = view.text(above) if above else prop.default
+        if above is not None:
+            synonyms, default = _broker_synonyms(above, (above,), view), view.text(above)
+        else:
+            synonyms, default = (Synonym(prop.name, prop.default, SOURCE_DEFAULT),), prop.default
         entries.append(_overridable(prop, overrides, SOURCE_GROUP, synonyms, default))
     return entries
 

@@ -133,9 +133,9 @@ class ListOf:
         if not value and not self.empty_allowed:
             valid = f"[{', '.join(self.values)}]" if self.values else "any non-empty value"
             return f"Configuration '{name}' must not be empty. Valid values include: {valid}"
-        if "" in value:
-            return f"Configuration '{name}' values must not be empty."
         for word in value:
+            if not word:
+                return f"Configuration '{name}' values must not be empty."
             if self.values and word not in self.values:
                 return _refusal(name, word, f"String must be one of: {', '.join(self.values)}")
         return None
@@ -159,7 +159,9 @@ class ThrottledReplicas(_Plain):
 
     def check(self, name: str, value: Raw) -> str | None:
         """Refuses anything else."""
-        if not isinstance(value, tuple) or value == ("*",) or all(self._PAIR.fullmatch(pair) for pair in value):
+        if not isinstance(value, tuple) or value == ("*",) or not any(value):
+            return None
+        if all(self._PAIR.fullmatch(pair) for pair in value):
             return None
         form = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
         why = f"{name} must be the literal '*' or a list of replicas in the following format: {form}"

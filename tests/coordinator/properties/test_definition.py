@@ -1,0 +1,98 @@
+"""Values are read and refused as Apache Kafka 4.3 does: tools/properties/ProbeValues.java asked it."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.properties import BROKER, GROUP, TOPIC, InvalidProperty, Property, text_of
+from muster.coordinator.properties.rules import java_double
+
+ANSWERS = json.loads(gzip.decompress((Path(__file__).parent / "kafka_answers.json.gz").read_bytes()))
+TABLES = {"broker": BROKER, "topic": TOPIC, "group": GROUP}
+
+# Kafka lists these values in the order of a Java hash set, which changes from run to run
+ANY_ORDER = {"group.consumer.migration.policy"}
+
+
+def comparable(message: str, *, any_order: bool) -> object:
+    start, _, words = message.rpartition(": ")
+    return (start, sorted(words.split(", "))) if any_order else message
+
+
+def asked(prop: Property, text: str) -> tuple[str, object]:
+    """The verdict, and the value as the answers have it, or the message."""
+    try:
+        value = prop.parse(text)
+    except InvalidProperty as error:
+        return "no", str(error)
+    return "ok", list(value) if isinstance(value, tuple) else text_of(value) if prop.type == "DOUBLE" else value
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_reads_and_refuses_as_kafka(table: str) -> None:
+    compared = 0
+    for name, answers in ANSWERS[table].items():
+        prop = TABLES[table][name]
+        for text, verdict, expected in answers:
+            our_verdict, ours = asked(prop, text)
+            assert our_verdict == verdict, (name, text, ours)
+            if verdict == "ok":
+                assert ours == expected, (name, text)
+            else:
+                any_order = name in ANY_ORDER
+                assert comparable(str(ours), any_order=any_order) == comparable(expected, any_order=any_order)
+            compared += 1
+    assert compared > 800
+
+
+@pytest.mark.parametrize("table", [BROKER, TOPIC, GROUP])
+def test_every_default_is_valid(table: dict[str, Property]) -> None:
+    for prop in table.values():
+        if prop.default is not None and not (prop.valid and "not empty" in prop.valid and not prop.default):
+            assert prop.parse(prop.default) == prop.default_value
+
+
+def test_names_are_sorted_and_distinct_as_fields() -> None:
+    assert list(BROKER) == sorted(BROKER)
+    assert len({name.replace(".", "_") for name in BROKER}) == len(BROKER)
+
+
+@given(st.floats())
+def test_a_double_written_as_java_does_reads_back(value: float) -> None:
+    again = float(java_double(value))
+    assert again == value or (again != again and value != value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, "0.5"),
+        (1e7, "1.0E7"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (2147483647.0, "2.147483647E9"),
+        (1e-4, "1.0E-4"),
+    ],
+)
+def test_doubles_as_java_writes_them(value: float, text: str) -> None:
+    assert java_double(value) == text
+
+
+def test_a_refusal_names_property_and_text() -> None:
+    with pytest.raises(InvalidProperty) as caught:
+        TOPIC["retention.ms"].parse("-2")
+    assert (caught.value.name, caught.value.text) == ("retention.ms", "-2")
+
+
+@given(st.text(max_size=30), st.sampled_from([*BROKER.values(), *TOPIC.values(), *GROUP.values()]))
+def test_any_text_is_read_or_refused(text: str, prop: Property) -> None:
+    try:
+        value = prop.parse(text)
+    except InvalidProperty:
+        return
+    written = text_of(value)
+    assert written is not None
+    assert prop.parse(written) == value or value != value

@@ -1,0 +1,66 @@
+"""Properties, sources and synonyms as a real Kafka 4.3 describes them (tools/properties/DumpDescribe.java asked it)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.coordinator.config import Config, load
+from muster.coordinator.properties import describe
+from muster.coordinator.properties.definition import WIRE_TYPES
+from muster.coordinator.properties.describe import Entry
+
+FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "kafka_describe.json").read_text())
+GIVEN: dict[str, str] = FOUND["properties"]
+
+# Muster's own property; and names without a definition (Kafka shows them because they were given)
+NOT_KAFKAS = {"muster.cluster.id"}
+NOT_DEFINED = {"super.users", "listener.name.plaintext.ssl.client.auth"}
+
+# a cluster formatted with eligible leader replicas (KIP-966) gets this as a dynamic default; Muster has none
+DYNAMIC_DEFAULT = {"min.insync.replicas"}
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return load(overrides=[f"{name}={text}" for name, text in GIVEN.items()])
+
+
+def rows(entries: list[Entry]) -> dict[str, list[Any]]:
+    types = {number: name for name, number in WIRE_TYPES.items()}
+    return {
+        entry.name: [*entry[:5], types[entry.wire_type], [list(synonym) for synonym in entry.synonyms]]
+        for entry in entries
+        if entry.name not in NOT_KAFKAS
+    }
+
+
+def kafkas(resource: str) -> dict[str, list[Any]]:
+    return {row[0]: row for row in FOUND["described"][resource] if row[0] not in NOT_DEFINED}
+
+
+def test_broker(config: Config) -> None:
+    ours, theirs = rows(describe.broker(config)), kafkas("BROKER:1")
+    assert ours.keys() == theirs.keys()
+    assert {name: row for name, row in ours.items() if row != theirs[name] and name not in DYNAMIC_DEFAULT} == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "own"),
+    [
+        ("TOPIC:plain", {}),
+        ("TOPIC:own", {"retention.ms": "-1", "cleanup.policy": "compact,delete", "segment.bytes": "2097152"}),
+    ],
+)
+def test_topic(config: Config, resource: str, own: dict[str, str]) -> None:
+    ours, theirs = rows(describe.topic(own, config)), kafkas(resource)
+    assert ours.keys() == theirs.keys()
+    assert {name: row for name, row in ours.items() if row != theirs[name] and name not in DYNAMIC_DEFAULT} == {}
+
+
+@pytest.mark.parametrize(
+    ("resource", "own"), [("GROUP:other", {}), ("GROUP:g", {"consumer.session.timeout.ms": "50000"})]
+)
+def test_group(config: Config, resource: str, own: dict[str, str]) -> None:
+    assert rows(describe.group(own, config)) == kafkas(resource)

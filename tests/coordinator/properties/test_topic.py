@@ -1,0 +1,66 @@
+"""Topic configurations: checked as LogConfig does, and laid over the broker's."""
+
+import pytest
+
+from muster.coordinator.properties import BROKER, TOPIC, InvalidProperty, Value, default_value, topic
+
+
+def test_values_are_typed() -> None:
+    given: dict[str, str | None] = {"retention.ms": " 5 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
+    assert topic.validate(given) == {"cleanup.policy": ("compact", "delete"), "preallocate": True, "retention.ms": 5}
+
+
+@pytest.mark.parametrize(
+    ("configs", "message"),
+    [
+        ({"retention": "5"}, "Unknown topic config name: retention"),
+        ({"log.retention.ms": "5"}, "Unknown topic config name: log.retention.ms"),
+        ({"a": None, "retention.ms": None}, "Null value not supported for topic configs: a,retention.ms"),
+        ({"retention.ms": "-2"}, "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+        (
+            {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"},
+            "conflict topic config setting min.compaction.lag.ms (9) > max.compaction.lag.ms (8)",
+        ),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        ),
+    ],
+)
+def test_refused_with_kafkas_message(configs: dict[str, str | None], message: str) -> None:
+    with pytest.raises(InvalidProperty) as caught:
+        topic.validate(configs)
+    assert str(caught.value) == message
+
+
+def test_without_anything_given_every_property_has_kafkas_default() -> None:
+    assert topic.effective({}, default_value) == {name: prop.default_value for name, prop in TOPIC.items()}
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "value"),
+    [
+        ({"log.retention.hours": 2}, "retention.ms", 7_200_000),
+        ({"log.retention.hours": 2, "log.retention.minutes": 3}, "retention.ms", 180_000),
+        ({"log.retention.minutes": 3, "log.retention.ms": 4}, "retention.ms", 4),
+        ({"log.retention.hours": -1}, "retention.ms", -1),
+        ({"log.roll.hours": 1}, "segment.ms", 3_600_000),
+        ({"log.flush.scheduler.interval.ms": 9}, "flush.ms", 9),
+        ({"message.max.bytes": 77}, "max.message.bytes", 77),
+    ],
+)
+def test_the_brokers_value_counts_when_the_topic_says_nothing(given: dict[str, Value], name: str, value: Value) -> None:
+    def broker(synonym: str) -> Value:
+        return given[synonym] if synonym in given else BROKER[synonym].default_value
+
+    assert topic.effective({}, broker)[name] == value
+    own = "12345" if TOPIC[name].type != "LIST" else "delete"
+    assert topic.effective({name: own}, broker)[name] == 12345
+
+
+def test_lists_grow_and_shrink() -> None:
+    assert topic.list_append("cleanup.policy", "delete", "compact,delete") == "delete,compact"
+    assert topic.list_subtract("cleanup.policy", "delete,compact", "delete") == "compact"
+    with pytest.raises(InvalidProperty, match=r"retention\.ms because its type is not LIST"):
+        topic.list_append("retention.ms", "5", "6")
