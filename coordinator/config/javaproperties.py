@@ -35,7 +35,10 @@ def parse(text: str, where: str = "properties") -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and blank ones; a line that ends in an odd number of backslashes goes on in the next."""
     parts: list[str] = []
-    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if not lines[-1]:
+        lines.pop()  # what follows the last line's end is no line
+    for natural in lines:
         line = natural.lstrip(_BLANKS)
         if not any(parts) and (not line or line[0] in "#!"):
             parts = []

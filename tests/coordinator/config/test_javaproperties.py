@@ -25,7 +25,7 @@ from muster.coordinator.config.javaproperties import decode, parse
         ("a=1\\\n\nb=2", {"a": "1", "b": "2"}),
         ("a=b\\", {"a": "b"}),
         ("\\", {"": ""}),
-        ("\\\n# a comment\n\\\n", {}),
+        ("\\\n# a comment\n", {}),
         ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
         ("a\\ b=c\nd\\:e=f\ng\\=h=i", {"a b": "c", "d:e": "f", "g=h": "i"}),
         ("a=\\t\\n\\r\\f\\q\\\\", {"a": "\t\n\r\fq\\"}),
