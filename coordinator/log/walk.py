@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
-from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.segment import Segment, whole_batches
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def replay(log: Log, offset: int, end_offset: int, chunk_bytes: int) -> Iterator
 def _chunks(parts: list[tuple[Segment, int, int]], chunk_bytes: int) -> Iterator[bytes]:
     for segment, position, end in parts:
         while position < end:
-            data = segment.file.pread(min(chunk_bytes, end - position), position)
+            data = segment.file.pread(min(max(chunk_bytes, HEADER_SIZE), end - position), position)
             whole, wanted = whole_batches(data)
             if whole == 0 and wanted > len(data):
                 data = segment.file.pread(min(wanted, end - position), position)
