@@ -10,6 +10,8 @@ from typing import Final
 
 FETCH_BY_TOPIC_ID: Final = 13
 """Fetch names topics by id from this version on (KIP-516)."""
+METADATA_BY_TOPIC_ID: Final = 12
+"""Metadata may ask for a topic by its id alone, and answer without a name, from this version on (KIP-516)."""
 PRODUCE_BY_TOPIC_ID: Final = 13
 """Produce names topics by id from this version on (KIP-516)."""
 PRODUCE_ZSTD: Final = 7
@@ -22,6 +24,11 @@ SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 
 def fetch_by_topic_id(version: int) -> bool:
     """Does Fetch of this version name topics by id?"""
     return version >= FETCH_BY_TOPIC_ID
+
+
+def metadata_by_topic_id(version: int) -> bool:
+    """May a topic in Metadata of this version have no name?"""
+    return version >= METADATA_BY_TOPIC_ID
 
 
 def produce_by_topic_id(version: int) -> bool:

@@ -32,6 +32,7 @@ def described(
             entry.sensitive,
             [DescribeConfigsSynonym(*synonym) for synonym in entry.synonyms] if with_synonyms else (),
             entry.wire_type,
+            documentation=None,
         )
         for entry in entries
         if keys is None or entry.name in keys

@@ -72,6 +72,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
     return CreatableTopicResult(
         name=row.name,
         topic_id=wanted.topic_id,
+        error_message=None,
         num_partitions=partitions,
         replication_factor=1,
         configs=created_configs(node, wanted.configs),

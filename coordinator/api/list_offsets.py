@@ -35,7 +35,7 @@ def handle_list_offsets(node: Node, context: RequestContext, request: ListOffset
     topics = []
     for topic in request.topics:
         rows = []
-        for row in topic.partitions:
+        for row in {row.partition_index: row for row in topic.partitions}.values():
             try:
                 if asked[topic.name, row.partition_index] > 1:
                     raise Refused(ErrorCode.INVALID_REQUEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from muster.coordinator.api.capabilities import metadata_by_topic_id
 from muster.coordinator.api.context import (
     THE_CLUSTER,
     TOPIC,
@@ -71,8 +72,9 @@ def _asked(
         try:
             topic = _find(node, context, name, topic_id, may_create)
         except Refused as refusal:
-            internal = name in INTERNAL_TOPICS
-            rows.append(MetadataResponseTopic(refusal.error_code, name, topic_id, internal))
+            if refusal.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+                name = None if metadata_by_topic_id(context.api_version) else ""
+            rows.append(MetadataResponseTopic(refusal.error_code, name, topic_id, name in INTERNAL_TOPICS))
         else:
             rows.append(_present(node, context, topic, tell_operations))
     return rows

@@ -21,4 +21,4 @@ def handle_list_partition_reassignments(
     error_code = 0
     if not authorize(context, Operation.DESCRIBE, THE_CLUSTER):
         error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    respond(ListPartitionReassignmentsResponse(error_code=error_code))
+    respond(ListPartitionReassignmentsResponse(error_code=error_code, error_message=None))

@@ -1,6 +1,7 @@
 """Deciding on new topics and new partitions: what is refused, and which metadata records a yes makes.
 
-Pure: state in, records out or `Refused`. Rules, error codes and sentences: Kafka's ReplicationControlManager, for a cluster of the one node that this server is.
+Pure: state in, records out or `Refused`. Rules, error codes and sentences are those of Kafka's
+ReplicationControlManager, for a cluster of the one node that this server is.
 """
 
 from __future__ import annotations
