@@ -117,7 +117,9 @@ class Api:
     """One API: its key, its name ("JoinGroup"), the versions the codec knows and the functions for them.
 
     `min_version` to `max_version` are Kafka's valid versions, `max_stable_version` leaves out one still in the making;
-    `first_flexible` is the first version with compact types and tagged fields, None when there is none.
+    `first_flexible` is the first version with compact types and tagged fields, None when there is none. Response
+    headers are flexible from `first_flexible_response_header`, which may be above all versions. `request_has_parts`
+    and `response_has_parts` tell messages that carry record batches.
     """
 
     __slots__ = (
@@ -127,6 +129,7 @@ class Api:
         "_response_decoders",
         "_response_encoders",
         "first_flexible",
+        "first_flexible_response_header",
         "key",
         "max_stable_version",
         "max_version",
@@ -143,6 +146,7 @@ class Api:
         self.max_version = last
         self.max_stable_version = stable
         self.first_flexible = flexible if flexible >= 0 else None
+        self.first_flexible_response_header = 1 << 15 if flexible < 0 or key == ApiKey.API_VERSIONS else flexible
         self.request_has_parts = key == ApiKey.PRODUCE
         self.response_has_parts = key in (ApiKey.FETCH, ApiKey.SHARE_FETCH)
         self._module = module
@@ -164,9 +168,7 @@ class Api:
 
     def response_header_version(self, version: int) -> int:
         """1 for flexible versions, else 0; always 0 for ApiVersions (KIP-511)."""
-        if self.key == ApiKey.API_VERSIONS:
-            return 0
-        return 1 if self.first_flexible is not None and version >= self.first_flexible else 0
+        return 1 if version >= self.first_flexible_response_header else 0
 
     def load(self) -> None:
         """Import the module of this API now rather than at first use."""

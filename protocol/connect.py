@@ -1,8 +1,8 @@
 """The protocol that Connect workers embed in JoinGroup metadata and SyncGroup assignments (protocol type "connect").
 
-Version 0 is the eager protocol (Kafka's ConnectProtocol), 1 and 2 the incremental cooperative one of KIP-415 and KIP-507
-(IncrementalCooperativeConnectProtocol): the same layout, 2 says that requests between workers are signed. Bytes start
-with the version (int16); a higher version is read as 2 and bytes left over are ignored, as Kafka does.
+Version 0 is the eager protocol (Kafka's ConnectProtocol), 1 and 2 the incremental cooperative one of KIP-415 and
+KIP-507 (IncrementalCooperativeConnectProtocol): the same layout, 2 says that requests between workers are signed.
+Bytes start with the version (int16); a higher version is read as 2 and bytes left over are ignored, as Kafka does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ConnectAssignment(Message):
 
 
 class ConnectWorkerState(Message):
-    """What a worker brings to JoinGroup: its url, its position in the config topic, and what it runs (from version 1)."""
+    """What a worker brings to JoinGroup: url, position in the config topic and, from version 1, what it runs."""
 
     __slots__ = ("assignment", "offset", "url")
 

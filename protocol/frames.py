@@ -130,7 +130,7 @@ def response_frame(api: Api, version: int, correlation_id: int, message: Message
 
     Raises UnrepresentableField and UnsupportedVersion.
     """
-    head = 5 if api.response_header_version(version) else 4
+    head = 5 if version >= api.first_flexible_response_header else 4
     if api.response_has_parts:
         parts = api.encode_response_parts(version, message)
         return _joined(_start(sum(map(len, parts)) + head, head, correlation_id), parts)

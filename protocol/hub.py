@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.protocol import frames, shapes
-from muster.protocol.api import Api, api
+from muster.protocol.api import api
 from muster.protocol.frames import RequestHeader
 from muster.protocol.message import Message
 from muster.protocol.wire import Parts
@@ -25,6 +25,6 @@ def encode_response(header: RequestHeader, response: Message) -> Parts:
 
     `response` may be changed by the lowering and belongs to the caller no more. Raises UnrepresentableField.
     """
-    served: Api = api(header.api_key)
-    lowered = shapes.lower_response(header.api_key, header.api_version, response)
-    return frames.response_frame(served, header.api_version, header.correlation_id, lowered)
+    version = header.api_version
+    lowered = shapes.lower_response(header.api_key, version, response)
+    return frames.response_frame(api(header.api_key), version, header.correlation_id, lowered)

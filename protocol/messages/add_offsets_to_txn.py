@@ -51,17 +51,17 @@ def decode_add_offsets_to_txn_request_v0(b: bytes, p: int, end: int) -> AddOffse
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4, v5 = _get_qhh(b, p)
     p += 12
     if v5 >= 0:
-        e = p + v5
-        s6 = b[p:e].decode()
-        p = e
+        q = p
+        p += v5
+        s6 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -72,18 +72,18 @@ def decode_add_offsets_to_txn_request_v0(b: bytes, p: int, end: int) -> AddOffse
 def decode_add_offsets_to_txn_request_v3(b: bytes, p: int, end: int) -> AddOffsetsToTxnRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     v3, v4 = _get_qh(b, p)
     p += 10
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6 = b[q:p].decode()
     else:
         s6, p = long_string(b, p, end)
     if b[p]:

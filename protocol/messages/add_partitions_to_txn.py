@@ -145,9 +145,9 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4, v5 = _get_qhi(b, p)
@@ -160,9 +160,9 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8 = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8 = b[q:p].decode()
             else:
                 refuse()
             (v9,) = _get_i(b, p)
@@ -182,9 +182,9 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
 def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPartitionsToTxnRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     v3, v4 = _get_qh(b, p)
@@ -201,9 +201,9 @@ def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPa
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
@@ -244,9 +244,9 @@ def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPa
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             v5, v6, v7 = _get_qhz(b, p)
@@ -263,9 +263,9 @@ def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPa
                 for _ in range(n8):
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11 = b[q:p].decode()
                     else:
                         s11, p = long_string(b, p, end)
                     n12 = b[p]
@@ -381,9 +381,9 @@ def decode_add_partitions_to_txn_response_v0(b: bytes, p: int, end: int) -> AddP
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -417,9 +417,9 @@ def decode_add_partitions_to_txn_response_v3(b: bytes, p: int, end: int) -> AddP
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -468,9 +468,9 @@ def decode_add_partitions_to_txn_response_v4(b: bytes, p: int, end: int) -> AddP
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
@@ -485,9 +485,9 @@ def decode_add_partitions_to_txn_response_v4(b: bytes, p: int, end: int) -> AddP
                 for _ in range(n7):
                     n9 = b[p]
                     if 0 < n9 < 128:
-                        e = p + n9
-                        s10 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n9
+                        s10 = b[q:p].decode()
                     else:
                         s10, p = long_string(b, p, end)
                     n11 = b[p]

@@ -76,9 +76,9 @@ class AddRaftVoterResponse(Message):
 def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoterRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     v3, v4, v5 = _get_iiu(b, p)
@@ -95,16 +95,16 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
         for _ in range(n6):
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11 = b[q:p].decode()
             else:
                 s11, p = long_string(b, p, end)
             (v12,) = _get_H(b, p)
@@ -126,9 +126,9 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
 def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoterRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     v3, v4, v5 = _get_iiu(b, p)
@@ -145,16 +145,16 @@ def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoter
         for _ in range(n6):
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11 = b[q:p].decode()
             else:
                 s11, p = long_string(b, p, end)
             (v12,) = _get_H(b, p)
@@ -230,9 +230,9 @@ def decode_add_raft_voter_response_v0(b: bytes, p: int, end: int) -> AddRaftVote
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     if b[p]:

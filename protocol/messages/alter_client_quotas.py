@@ -120,17 +120,17 @@ def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterCl
                     (v5,) = _get_h(b, p)
                     p += 2
                     if v5 >= 0:
-                        e = p + v5
-                        s6 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v5
+                        s6 = b[q:p].decode()
                     else:
                         refuse()
                     (v7,) = _get_h(b, p)
                     p += 2
                     if v7 >= 0:
-                        e = p + v7
-                        s8: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v7
+                        s8: str | None = b[q:p].decode()
                     elif v7 == -1:
                         s8 = None
                     else:
@@ -146,9 +146,9 @@ def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterCl
                     (v11,) = _get_h(b, p)
                     p += 2
                     if v11 >= 0:
-                        e = p + v11
-                        s12 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v11
+                        s12 = b[q:p].decode()
                     else:
                         refuse()
                     v13, v14 = _get_dz(b, p)
@@ -185,16 +185,16 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                 for _ in range(n3):
                     n5 = b[p]
                     if 0 < n5 < 128:
-                        e = p + n5
-                        s6 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n5
+                        s6 = b[q:p].decode()
                     else:
                         s6, p = long_string(b, p, end)
                     n7 = b[p]
                     if 0 < n7 < 128:
-                        e = p + n7
-                        s8: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n7
+                        s8: str | None = b[q:p].decode()
                     else:
                         s8, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -214,9 +214,9 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                 for _ in range(n9):
                     n11 = b[p]
                     if 0 < n11 < 128:
-                        e = p + n11
-                        s12 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n11
+                        s12 = b[q:p].decode()
                     else:
                         s12, p = long_string(b, p, end)
                     v13, v14 = _get_dz(b, p)
@@ -316,9 +316,9 @@ def decode_alter_client_quotas_response_v0(b: bytes, p: int, end: int) -> AlterC
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6: str | None = b[q:p].decode()
             elif v5 == -1:
                 s6 = None
             else:
@@ -333,17 +333,17 @@ def decode_alter_client_quotas_response_v0(b: bytes, p: int, end: int) -> AlterC
                     (v9,) = _get_h(b, p)
                     p += 2
                     if v9 >= 0:
-                        e = p + v9
-                        s10 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v9
+                        s10 = b[q:p].decode()
                     else:
                         refuse()
                     (v11,) = _get_h(b, p)
                     p += 2
                     if v11 >= 0:
-                        e = p + v11
-                        s12: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v11
+                        s12: str | None = b[q:p].decode()
                     elif v11 == -1:
                         s12 = None
                     else:
@@ -372,9 +372,9 @@ def decode_alter_client_quotas_response_v1(b: bytes, p: int, end: int) -> AlterC
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             n7 = b[p]
@@ -389,16 +389,16 @@ def decode_alter_client_quotas_response_v1(b: bytes, p: int, end: int) -> AlterC
                 for _ in range(n7):
                     n9 = b[p]
                     if 0 < n9 < 128:
-                        e = p + n9
-                        s10 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n9
+                        s10 = b[q:p].decode()
                     else:
                         s10, p = long_string(b, p, end)
                     n11 = b[p]
                     if 0 < n11 < 128:
-                        e = p + n11
-                        s12: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n11
+                        s12: str | None = b[q:p].decode()
                     else:
                         s12, p = long_string_or_none(b, p, end)
                     if b[p]:

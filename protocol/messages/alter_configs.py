@@ -101,9 +101,9 @@ def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsR
             v3, v4 = _get_bh(b, p)
             p += 3
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -116,17 +116,17 @@ def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsR
                     (v8,) = _get_h(b, p)
                     p += 2
                     if v8 >= 0:
-                        e = p + v8
-                        s9 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v8
+                        s9 = b[q:p].decode()
                     else:
                         refuse()
                     (v10,) = _get_h(b, p)
                     p += 2
                     if v10 >= 0:
-                        e = p + v10
-                        s11: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v10
+                        s11: str | None = b[q:p].decode()
                     elif v10 == -1:
                         s11 = None
                     else:
@@ -155,9 +155,9 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
             p += 1
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -172,16 +172,16 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11: str | None = b[q:p].decode()
                     else:
                         s11, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -273,9 +273,9 @@ def decode_alter_configs_response_v0(b: bytes, p: int, end: int) -> AlterConfigs
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6: str | None = b[q:p].decode()
             elif v5 == -1:
                 s6 = None
             else:
@@ -283,9 +283,9 @@ def decode_alter_configs_response_v0(b: bytes, p: int, end: int) -> AlterConfigs
             v7, v8 = _get_bh(b, p)
             p += 3
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             a3.append(AlterConfigsResourceResponse(v4, s6, v7, s9))
@@ -311,18 +311,18 @@ def decode_alter_configs_response_v2(b: bytes, p: int, end: int) -> AlterConfigs
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             (v7,) = _get_b(b, p)
             p += 1
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             if b[p]:

@@ -123,9 +123,9 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -187,9 +187,9 @@ def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) 
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
@@ -295,9 +295,9 @@ def decode_alter_partition_reassignments_response_v0(b: bytes, p: int, end: int)
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -312,9 +312,9 @@ def decode_alter_partition_reassignments_response_v0(b: bytes, p: int, end: int)
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
@@ -331,9 +331,9 @@ def decode_alter_partition_reassignments_response_v0(b: bytes, p: int, end: int)
                     p += 6
                     n13 = b[p]
                     if 0 < n13 < 128:
-                        e = p + n13
-                        s14: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n13
+                        s14: str | None = b[q:p].decode()
                     else:
                         s14, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -360,9 +360,9 @@ def decode_alter_partition_reassignments_response_v1(b: bytes, p: int, end: int)
     p += 7
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5: str | None = b[q:p].decode()
     else:
         s5, p = long_string_or_none(b, p, end)
     n6 = b[p]
@@ -377,9 +377,9 @@ def decode_alter_partition_reassignments_response_v1(b: bytes, p: int, end: int)
         for _ in range(n6):
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             n10 = b[p]
@@ -396,9 +396,9 @@ def decode_alter_partition_reassignments_response_v1(b: bytes, p: int, end: int)
                     p += 6
                     n14 = b[p]
                     if 0 < n14 < 128:
-                        e = p + n14
-                        s15: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n14
+                        s15: str | None = b[q:p].decode()
                     else:
                         s15, p = long_string_or_none(b, p, end)
                     if b[p]:

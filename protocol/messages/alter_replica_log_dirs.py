@@ -90,9 +90,9 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -105,9 +105,9 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
                     (v7,) = _get_h(b, p)
                     p += 2
                     if v7 >= 0:
-                        e = p + v7
-                        s8 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v7
+                        s8 = b[q:p].decode()
                     else:
                         refuse()
                     (v9,) = _get_i(b, p)
@@ -138,9 +138,9 @@ def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> Alte
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -155,9 +155,9 @@ def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> Alte
                 for _ in range(n5):
                     n7 = b[p]
                     if 0 < n7 < 128:
-                        e = p + n7
-                        s8 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n7
+                        s8 = b[q:p].decode()
                     else:
                         s8, p = long_string(b, p, end)
                     n9 = b[p]
@@ -243,9 +243,9 @@ def decode_alter_replica_log_dirs_response_v1(b: bytes, p: int, end: int) -> Alt
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -279,9 +279,9 @@ def decode_alter_replica_log_dirs_response_v2(b: bytes, p: int, end: int) -> Alt
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]

@@ -107,9 +107,9 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             (v5,) = _get_b(b, p)
@@ -131,25 +131,25 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
         for _ in range(n6):
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             v10, v11 = _get_bi(b, p)
             p += 5
             n12 = b[p]
             if 0 < n12 < 128:
-                e = p + n12
-                s13 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n12
+                s13 = b[q:p]
             else:
                 s13, p = long_bytes(b, p, end)
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p]
             else:
                 s15, p = long_bytes(b, p, end)
             if b[p]:
@@ -207,18 +207,18 @@ def decode_alter_user_scram_credentials_response_v0(b: bytes, p: int, end: int) 
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_h(b, p)
             p += 2
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             if b[p]:

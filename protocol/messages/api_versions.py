@@ -110,16 +110,16 @@ def decode_api_versions_request_v0(b: bytes, p: int, end: int) -> ApiVersionsReq
 def decode_api_versions_request_v3(b: bytes, p: int, end: int) -> ApiVersionsRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     if b[p]:
@@ -204,9 +204,9 @@ def _get_ApiVersionsResponse_supported_features(b: bytes, p: int, end: int) -> S
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             v5, v6 = _get_hh(b, p)
@@ -244,9 +244,9 @@ def _get_ApiVersionsResponse_finalized_features(b: bytes, p: int, end: int) -> S
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             v5, v6 = _get_hh(b, p)

@@ -170,9 +170,9 @@ def decode_consumer_group_describe_request_v0(b: bytes, p: int, end: int) -> Con
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -225,32 +225,32 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12 = _get_ii(b, p)
             p += 8
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n13
+                s14 = b[q:p].decode()
             else:
                 s14, p = long_string(b, p, end)
             n15 = b[p]
@@ -265,39 +265,39 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
                 for _ in range(n15):
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18 = b[q:p].decode()
                     else:
                         s18, p = long_string(b, p, end)
                     n19 = b[p]
                     if 0 < n19 < 128:
-                        e = p + n19
-                        s20: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n19
+                        s20: str | None = b[q:p].decode()
                     else:
                         s20, p = long_string_or_none(b, p, end)
                     n21 = b[p]
                     if 0 < n21 < 128:
-                        e = p + n21
-                        s22: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n21
+                        s22: str | None = b[q:p].decode()
                     else:
                         s22, p = long_string_or_none(b, p, end)
                     (v23,) = _get_i(b, p)
                     p += 4
                     n24 = b[p]
                     if 0 < n24 < 128:
-                        e = p + n24
-                        s25 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n24
+                        s25 = b[q:p].decode()
                     else:
                         s25, p = long_string(b, p, end)
                     n26 = b[p]
                     if 0 < n26 < 128:
-                        e = p + n26
-                        s27 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n26
+                        s27 = b[q:p].decode()
                     else:
                         s27, p = long_string(b, p, end)
                     n28 = b[p]
@@ -312,17 +312,17 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
                         for _ in range(n28):
                             n30 = b[p]
                             if 0 < n30 < 128:
-                                e = p + n30
-                                s31 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n30
+                                s31 = b[q:p].decode()
                             else:
                                 s31, p = long_string(b, p, end)
                             a29.append(s31)
                     n32 = b[p]
                     if 0 < n32 < 128:
-                        e = p + n32
-                        s33: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n32
+                        s33: str | None = b[q:p].decode()
                     else:
                         s33, p = long_string_or_none(b, p, end)
                     n34 = b[p]
@@ -339,9 +339,9 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
                             p += 16
                             n37 = b[p]
                             if 0 < n37 < 128:
-                                e = p + n37
-                                s38 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n37
+                                s38 = b[q:p].decode()
                             else:
                                 s38, p = long_string(b, p, end)
                             n39 = b[p]
@@ -378,9 +378,9 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
                             p += 16
                             n44 = b[p]
                             if 0 < n44 < 128:
-                                e = p + n44
-                                s45 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n44
+                                s45 = b[q:p].decode()
                             else:
                                 s45, p = long_string(b, p, end)
                             n46 = b[p]
@@ -441,32 +441,32 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12 = _get_ii(b, p)
             p += 8
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n13
+                s14 = b[q:p].decode()
             else:
                 s14, p = long_string(b, p, end)
             n15 = b[p]
@@ -481,39 +481,39 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
                 for _ in range(n15):
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18 = b[q:p].decode()
                     else:
                         s18, p = long_string(b, p, end)
                     n19 = b[p]
                     if 0 < n19 < 128:
-                        e = p + n19
-                        s20: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n19
+                        s20: str | None = b[q:p].decode()
                     else:
                         s20, p = long_string_or_none(b, p, end)
                     n21 = b[p]
                     if 0 < n21 < 128:
-                        e = p + n21
-                        s22: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n21
+                        s22: str | None = b[q:p].decode()
                     else:
                         s22, p = long_string_or_none(b, p, end)
                     (v23,) = _get_i(b, p)
                     p += 4
                     n24 = b[p]
                     if 0 < n24 < 128:
-                        e = p + n24
-                        s25 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n24
+                        s25 = b[q:p].decode()
                     else:
                         s25, p = long_string(b, p, end)
                     n26 = b[p]
                     if 0 < n26 < 128:
-                        e = p + n26
-                        s27 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n26
+                        s27 = b[q:p].decode()
                     else:
                         s27, p = long_string(b, p, end)
                     n28 = b[p]
@@ -528,17 +528,17 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
                         for _ in range(n28):
                             n30 = b[p]
                             if 0 < n30 < 128:
-                                e = p + n30
-                                s31 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n30
+                                s31 = b[q:p].decode()
                             else:
                                 s31, p = long_string(b, p, end)
                             a29.append(s31)
                     n32 = b[p]
                     if 0 < n32 < 128:
-                        e = p + n32
-                        s33: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n32
+                        s33: str | None = b[q:p].decode()
                     else:
                         s33, p = long_string_or_none(b, p, end)
                     n34 = b[p]
@@ -555,9 +555,9 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
                             p += 16
                             n37 = b[p]
                             if 0 < n37 < 128:
-                                e = p + n37
-                                s38 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n37
+                                s38 = b[q:p].decode()
                             else:
                                 s38, p = long_string(b, p, end)
                             n39 = b[p]
@@ -594,9 +594,9 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
                             p += 16
                             n44 = b[p]
                             if 0 < n44 < 128:
-                                e = p + n44
-                                s45 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n44
+                                s45 = b[q:p].decode()
                             else:
                                 s45, p = long_string(b, p, end)
                             n46 = b[p]

@@ -137,32 +137,32 @@ class ConsumerGroupHeartbeatResponse(Message):
 def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> ConsumerGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9: str | None = b[q:p].decode()
     else:
         s9, p = long_string_or_none(b, p, end)
     (v10,) = _get_i(b, p)
@@ -183,17 +183,17 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         for _ in range(n11):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             items13.append(s15)
     n16 = b[p]
     if 0 < n16 < 128:
-        e = p + n16
-        s17: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n16
+        s17: str | None = b[q:p].decode()
     else:
         s17, p = long_string_or_none(b, p, end)
     n18 = b[p]
@@ -240,32 +240,32 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
 def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> ConsumerGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9: str | None = b[q:p].decode()
     else:
         s9, p = long_string_or_none(b, p, end)
     (v10,) = _get_i(b, p)
@@ -286,24 +286,24 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         for _ in range(n11):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             items13.append(s15)
     n16 = b[p]
     if 0 < n16 < 128:
-        e = p + n16
-        s17: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n16
+        s17: str | None = b[q:p].decode()
     else:
         s17, p = long_string_or_none(b, p, end)
     n18 = b[p]
     if 0 < n18 < 128:
-        e = p + n18
-        s19: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n18
+        s19: str | None = b[q:p].decode()
     else:
         s19, p = long_string_or_none(b, p, end)
     n20 = b[p]
@@ -465,16 +465,16 @@ def decode_consumer_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> C
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6: str | None = b[q:p].decode()
     else:
         s6, p = long_string_or_none(b, p, end)
     v7, v8, v10 = _get_iib(b, p)

@@ -82,9 +82,9 @@ def decode_consumer_protocol_assignment_v0(b: bytes, p: int, end: int) -> Consum
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -99,9 +99,9 @@ def decode_consumer_protocol_assignment_v0(b: bytes, p: int, end: int) -> Consum
     (v7,) = _get_i(b, p)
     p += 4
     if v7 >= 0:
-        e = p + v7
-        s8: bytes | None = b[p:e]
-        p = e
+        q = p
+        p += v7
+        s8: bytes | None = b[q:p]
     elif v7 == -1:
         s8 = None
     else:
@@ -155,18 +155,18 @@ def decode_consumer_protocol_subscription_v0(b: bytes, p: int, end: int) -> Cons
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
     (v5,) = _get_i(b, p)
     p += 4
     if v5 >= 0:
-        e = p + v5
-        s6: bytes | None = b[p:e]
-        p = e
+        q = p
+        p += v5
+        s6: bytes | None = b[q:p]
     elif v5 == -1:
         s6 = None
     else:
@@ -187,18 +187,18 @@ def decode_consumer_protocol_subscription_v1(b: bytes, p: int, end: int) -> Cons
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
     (v5,) = _get_i(b, p)
     p += 4
     if v5 >= 0:
-        e = p + v5
-        s6: bytes | None = b[p:e]
-        p = e
+        q = p
+        p += v5
+        s6: bytes | None = b[q:p]
     elif v5 == -1:
         s6 = None
     else:
@@ -213,9 +213,9 @@ def decode_consumer_protocol_subscription_v1(b: bytes, p: int, end: int) -> Cons
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_i(b, p)
@@ -243,18 +243,18 @@ def decode_consumer_protocol_subscription_v2(b: bytes, p: int, end: int) -> Cons
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
     (v5,) = _get_i(b, p)
     p += 4
     if v5 >= 0:
-        e = p + v5
-        s6: bytes | None = b[p:e]
-        p = e
+        q = p
+        p += v5
+        s6: bytes | None = b[q:p]
     elif v5 == -1:
         s6 = None
     else:
@@ -269,9 +269,9 @@ def decode_consumer_protocol_subscription_v2(b: bytes, p: int, end: int) -> Cons
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_i(b, p)
@@ -301,18 +301,18 @@ def decode_consumer_protocol_subscription_v3(b: bytes, p: int, end: int) -> Cons
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
     (v5,) = _get_i(b, p)
     p += 4
     if v5 >= 0:
-        e = p + v5
-        s6: bytes | None = b[p:e]
-        p = e
+        q = p
+        p += v5
+        s6: bytes | None = b[q:p]
     elif v5 == -1:
         s6 = None
     else:
@@ -327,9 +327,9 @@ def decode_consumer_protocol_subscription_v3(b: bytes, p: int, end: int) -> Cons
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_i(b, p)
@@ -344,9 +344,9 @@ def decode_consumer_protocol_subscription_v3(b: bytes, p: int, end: int) -> Cons
     v13, v14 = _get_ih(b, p)
     p += 6
     if v14 >= 0:
-        e = p + v14
-        s15: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v14
+        s15: str | None = b[q:p].decode()
     elif v14 == -1:
         s15 = None
     else:

@@ -98,25 +98,25 @@ def decode_create_acls_request_v1(b: bytes, p: int, end: int) -> CreateAclsReque
             v3, v4 = _get_bh(b, p)
             p += 3
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             v6, v7 = _get_bh(b, p)
             p += 3
             if v7 >= 0:
-                e = p + v7
-                s8 = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8 = b[q:p].decode()
             else:
                 refuse()
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             v11, v12 = _get_bb(b, p)
@@ -142,25 +142,25 @@ def decode_create_acls_request_v2(b: bytes, p: int, end: int) -> CreateAclsReque
             p += 1
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_b(b, p)
             p += 1
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12 = _get_bb(b, p)
@@ -227,9 +227,9 @@ def decode_create_acls_response_v1(b: bytes, p: int, end: int) -> CreateAclsResp
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6: str | None = b[q:p].decode()
             elif v5 == -1:
                 s6 = None
             else:
@@ -257,9 +257,9 @@ def decode_create_acls_response_v2(b: bytes, p: int, end: int) -> CreateAclsResp
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             if b[p]:

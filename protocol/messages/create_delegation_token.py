@@ -119,17 +119,17 @@ def decode_create_delegation_token_request_v1(b: bytes, p: int, end: int) -> Cre
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             a2.append(CreatableRenewers(s4, s6))
@@ -153,16 +153,16 @@ def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> Cre
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             if b[p]:
@@ -184,16 +184,16 @@ def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> Cre
 def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> CreateDelegationTokenRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -208,16 +208,16 @@ def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> Cre
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             if b[p]:
@@ -310,33 +310,33 @@ def decode_create_delegation_token_response_v1(b: bytes, p: int, end: int) -> Cr
     v1, v2 = _get_hh(b, p)
     p += 4
     if v2 >= 0:
-        e = p + v2
-        s3 = b[p:e].decode()
-        p = e
+        q = p
+        p += v2
+        s3 = b[q:p].decode()
     else:
         refuse()
     (v4,) = _get_h(b, p)
     p += 2
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     v6, v7, v8, v9 = _get_qqqh(b, p)
     p += 26
     if v9 >= 0:
-        e = p + v9
-        s10 = b[p:e].decode()
-        p = e
+        q = p
+        p += v9
+        s10 = b[q:p].decode()
     else:
         refuse()
     (v11,) = _get_i(b, p)
     p += 4
     if v11 >= 0:
-        e = p + v11
-        s12 = b[p:e]
-        p = e
+        q = p
+        p += v11
+        s12 = b[q:p]
     else:
         refuse()
     (v13,) = _get_i(b, p)
@@ -351,32 +351,32 @@ def decode_create_delegation_token_response_v2(b: bytes, p: int, end: int) -> Cr
     p += 2
     n2 = b[p]
     if 0 < n2 < 128:
-        e = p + n2
-        s3 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n2
+        s3 = b[q:p].decode()
     else:
         s3, p = long_string(b, p, end)
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     v6, v7, v8 = _get_qqq(b, p)
     p += 24
     n9 = b[p]
     if 0 < n9 < 128:
-        e = p + n9
-        s10 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n9
+        s10 = b[q:p].decode()
     else:
         s10, p = long_string(b, p, end)
     n11 = b[p]
     if 0 < n11 < 128:
-        e = p + n11
-        s12 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n11
+        s12 = b[q:p]
     else:
         s12, p = long_bytes(b, p, end)
     (v13,) = _get_i(b, p)
@@ -395,46 +395,46 @@ def decode_create_delegation_token_response_v3(b: bytes, p: int, end: int) -> Cr
     p += 2
     n2 = b[p]
     if 0 < n2 < 128:
-        e = p + n2
-        s3 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n2
+        s3 = b[q:p].decode()
     else:
         s3, p = long_string(b, p, end)
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7 = b[q:p].decode()
     else:
         s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9 = b[q:p].decode()
     else:
         s9, p = long_string(b, p, end)
     v10, v11, v12 = _get_qqq(b, p)
     p += 24
     n13 = b[p]
     if 0 < n13 < 128:
-        e = p + n13
-        s14 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n13
+        s14 = b[q:p].decode()
     else:
         s14, p = long_string(b, p, end)
     n15 = b[p]
     if 0 < n15 < 128:
-        e = p + n15
-        s16 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n15
+        s16 = b[q:p]
     else:
         s16, p = long_bytes(b, p, end)
     (v17,) = _get_i(b, p)

@@ -106,9 +106,9 @@ def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePar
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             v5, v6 = _get_ii(b, p)
@@ -152,9 +152,9 @@ def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePar
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             (v5,) = _get_i(b, p)
@@ -269,17 +269,17 @@ def decode_create_partitions_response_v0(b: bytes, p: int, end: int) -> CreatePa
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             v6, v7 = _get_hh(b, p)
             p += 4
             if v7 >= 0:
-                e = p + v7
-                s8: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8: str | None = b[q:p].decode()
             elif v7 == -1:
                 s8 = None
             else:
@@ -305,18 +305,18 @@ def decode_create_partitions_response_v2(b: bytes, p: int, end: int) -> CreatePa
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_h(b, p)
             p += 2
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             if b[p]:

@@ -175,9 +175,9 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             v5, v6, v7 = _get_ihi(b, p)
@@ -206,17 +206,17 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
                     (v14,) = _get_h(b, p)
                     p += 2
                     if v14 >= 0:
-                        e = p + v14
-                        s15 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v14
+                        s15 = b[q:p].decode()
                     else:
                         refuse()
                     (v16,) = _get_h(b, p)
                     p += 2
                     if v16 >= 0:
-                        e = p + v16
-                        s17: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v16
+                        s17: str | None = b[q:p].decode()
                     elif v16 == -1:
                         s17 = None
                     else:
@@ -243,9 +243,9 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             v5, v6 = _get_ih(b, p)
@@ -290,16 +290,16 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                 for _ in range(n12):
                     n14 = b[p]
                     if 0 < n14 < 128:
-                        e = p + n14
-                        s15 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n14
+                        s15 = b[q:p].decode()
                     else:
                         s15, p = long_string(b, p, end)
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17: str | None = b[q:p].decode()
                     else:
                         s17, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -407,17 +407,17 @@ def decode_create_topics_response_v2(b: bytes, p: int, end: int) -> CreateTopics
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             v6, v7 = _get_hh(b, p)
             p += 4
             if v7 >= 0:
-                e = p + v7
-                s8: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8: str | None = b[q:p].decode()
             elif v7 == -1:
                 s8 = None
             else:
@@ -452,18 +452,18 @@ def decode_create_topics_response_v5(b: bytes, p: int, end: int) -> CreateTopics
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_h(b, p)
             p += 2
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             v9, v10 = _get_ih(b, p)
@@ -484,16 +484,16 @@ def decode_create_topics_response_v5(b: bytes, p: int, end: int) -> CreateTopics
                 for _ in range(n11):
                     n14 = b[p]
                     if 0 < n14 < 128:
-                        e = p + n14
-                        s15 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n14
+                        s15 = b[q:p].decode()
                     else:
                         s15, p = long_string(b, p, end)
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17: str | None = b[q:p].decode()
                     else:
                         s17, p = long_string_or_none(b, p, end)
                     v18, v19, v20 = _get_zbz(b, p)
@@ -534,18 +534,18 @@ def decode_create_topics_response_v7(b: bytes, p: int, end: int) -> CreateTopics
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             v6, v7 = _get_uh(b, p)
             p += 18
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9: str | None = b[q:p].decode()
             else:
                 s9, p = long_string_or_none(b, p, end)
             v10, v11 = _get_ih(b, p)
@@ -566,16 +566,16 @@ def decode_create_topics_response_v7(b: bytes, p: int, end: int) -> CreateTopics
                 for _ in range(n12):
                     n15 = b[p]
                     if 0 < n15 < 128:
-                        e = p + n15
-                        s16 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n15
+                        s16 = b[q:p].decode()
                     else:
                         s16, p = long_string(b, p, end)
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18: str | None = b[q:p].decode()
                     else:
                         s18, p = long_string_or_none(b, p, end)
                     v19, v20, v21 = _get_zbz(b, p)

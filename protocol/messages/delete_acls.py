@@ -142,9 +142,9 @@ def decode_delete_acls_request_v1(b: bytes, p: int, end: int) -> DeleteAclsReque
             v3, v4 = _get_bh(b, p)
             p += 3
             if v4 >= 0:
-                e = p + v4
-                s5: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5: str | None = b[q:p].decode()
             elif v4 == -1:
                 s5 = None
             else:
@@ -152,9 +152,9 @@ def decode_delete_acls_request_v1(b: bytes, p: int, end: int) -> DeleteAclsReque
             v6, v7 = _get_bh(b, p)
             p += 3
             if v7 >= 0:
-                e = p + v7
-                s8: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8: str | None = b[q:p].decode()
             elif v7 == -1:
                 s8 = None
             else:
@@ -162,9 +162,9 @@ def decode_delete_acls_request_v1(b: bytes, p: int, end: int) -> DeleteAclsReque
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10: str | None = b[q:p].decode()
             elif v9 == -1:
                 s10 = None
             else:
@@ -192,25 +192,25 @@ def decode_delete_acls_request_v2(b: bytes, p: int, end: int) -> DeleteAclsReque
             p += 1
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5: str | None = b[q:p].decode()
             else:
                 s5, p = long_string_or_none(b, p, end)
             (v6,) = _get_b(b, p)
             p += 1
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10: str | None = b[q:p].decode()
             else:
                 s10, p = long_string_or_none(b, p, end)
             v11, v12 = _get_bb(b, p)
@@ -313,9 +313,9 @@ def decode_delete_acls_response_v1(b: bytes, p: int, end: int) -> DeleteAclsResp
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6: str | None = b[q:p].decode()
             elif v5 == -1:
                 s6 = None
             else:
@@ -330,9 +330,9 @@ def decode_delete_acls_response_v1(b: bytes, p: int, end: int) -> DeleteAclsResp
                     v9, v10 = _get_hh(b, p)
                     p += 4
                     if v10 >= 0:
-                        e = p + v10
-                        s11: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v10
+                        s11: str | None = b[q:p].decode()
                     elif v10 == -1:
                         s11 = None
                     else:
@@ -340,25 +340,25 @@ def decode_delete_acls_response_v1(b: bytes, p: int, end: int) -> DeleteAclsResp
                     v12, v13 = _get_bh(b, p)
                     p += 3
                     if v13 >= 0:
-                        e = p + v13
-                        s14 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v13
+                        s14 = b[q:p].decode()
                     else:
                         refuse()
                     v15, v16 = _get_bh(b, p)
                     p += 3
                     if v16 >= 0:
-                        e = p + v16
-                        s17 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v16
+                        s17 = b[q:p].decode()
                     else:
                         refuse()
                     (v18,) = _get_h(b, p)
                     p += 2
                     if v18 >= 0:
-                        e = p + v18
-                        s19 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v18
+                        s19 = b[q:p].decode()
                     else:
                         refuse()
                     v20, v21 = _get_bb(b, p)
@@ -387,9 +387,9 @@ def decode_delete_acls_response_v2(b: bytes, p: int, end: int) -> DeleteAclsResp
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             n7 = b[p]
@@ -406,34 +406,34 @@ def decode_delete_acls_response_v2(b: bytes, p: int, end: int) -> DeleteAclsResp
                     p += 2
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11: str | None = b[q:p].decode()
                     else:
                         s11, p = long_string_or_none(b, p, end)
                     (v12,) = _get_b(b, p)
                     p += 1
                     n13 = b[p]
                     if 0 < n13 < 128:
-                        e = p + n13
-                        s14 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n13
+                        s14 = b[q:p].decode()
                     else:
                         s14, p = long_string(b, p, end)
                     (v15,) = _get_b(b, p)
                     p += 1
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17 = b[q:p].decode()
                     else:
                         s17, p = long_string(b, p, end)
                     n18 = b[p]
                     if 0 < n18 < 128:
-                        e = p + n18
-                        s19 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n18
+                        s19 = b[q:p].decode()
                     else:
                         s19, p = long_string(b, p, end)
                     v20, v21 = _get_bb(b, p)

@@ -58,9 +58,9 @@ def decode_delete_groups_request_v0(b: bytes, p: int, end: int) -> DeleteGroupsR
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
@@ -82,9 +82,9 @@ def decode_delete_groups_request_v2(b: bytes, p: int, end: int) -> DeleteGroupsR
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -141,9 +141,9 @@ def decode_delete_groups_response_v0(b: bytes, p: int, end: int) -> DeleteGroups
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_h(b, p)
@@ -169,9 +169,9 @@ def decode_delete_groups_response_v2(b: bytes, p: int, end: int) -> DeleteGroups
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_h(b, p)

@@ -73,9 +73,9 @@ class DeleteShareGroupOffsetsResponse(Message):
 def decode_delete_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> DeleteShareGroupOffsetsRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
@@ -90,9 +90,9 @@ def decode_delete_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> 
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             if b[p]:
@@ -134,9 +134,9 @@ def decode_delete_share_group_offsets_response_v0(b: bytes, p: int, end: int) ->
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -151,18 +151,18 @@ def decode_delete_share_group_offsets_response_v0(b: bytes, p: int, end: int) ->
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             v9, v10 = _get_uh(b, p)
             p += 18
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12: str | None = b[q:p].decode()
             else:
                 s12, p = long_string_or_none(b, p, end)
             if b[p]:

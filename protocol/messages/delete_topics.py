@@ -99,9 +99,9 @@ def decode_delete_topics_request_v1(b: bytes, p: int, end: int) -> DeleteTopicsR
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
@@ -125,9 +125,9 @@ def decode_delete_topics_request_v4(b: bytes, p: int, end: int) -> DeleteTopicsR
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -155,9 +155,9 @@ def decode_delete_topics_request_v6(b: bytes, p: int, end: int) -> DeleteTopicsR
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4: str | None = b[q:p].decode()
             else:
                 s4, p = long_string_or_none(b, p, end)
             (v5,) = _get_u(b, p)
@@ -250,9 +250,9 @@ def decode_delete_topics_response_v1(b: bytes, p: int, end: int) -> DeleteTopics
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_h(b, p)
@@ -278,9 +278,9 @@ def decode_delete_topics_response_v4(b: bytes, p: int, end: int) -> DeleteTopics
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_h(b, p)
@@ -314,18 +314,18 @@ def decode_delete_topics_response_v5(b: bytes, p: int, end: int) -> DeleteTopics
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_h(b, p)
             p += 2
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -357,18 +357,18 @@ def decode_delete_topics_response_v6(b: bytes, p: int, end: int) -> DeleteTopics
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5: str | None = b[q:p].decode()
             else:
                 s5, p = long_string_or_none(b, p, end)
             v6, v7 = _get_uh(b, p)
             p += 18
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9: str | None = b[q:p].decode()
             else:
                 s9, p = long_string_or_none(b, p, end)
             if b[p]:

@@ -112,9 +112,9 @@ def decode_describe_acls_request_v1(b: bytes, p: int, end: int) -> DescribeAclsR
     v1, v2 = _get_bh(b, p)
     p += 3
     if v2 >= 0:
-        e = p + v2
-        s3: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v2
+        s3: str | None = b[q:p].decode()
     elif v2 == -1:
         s3 = None
     else:
@@ -122,9 +122,9 @@ def decode_describe_acls_request_v1(b: bytes, p: int, end: int) -> DescribeAclsR
     v4, v5 = _get_bh(b, p)
     p += 3
     if v5 >= 0:
-        e = p + v5
-        s6: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v5
+        s6: str | None = b[q:p].decode()
     elif v5 == -1:
         s6 = None
     else:
@@ -132,9 +132,9 @@ def decode_describe_acls_request_v1(b: bytes, p: int, end: int) -> DescribeAclsR
     (v7,) = _get_h(b, p)
     p += 2
     if v7 >= 0:
-        e = p + v7
-        s8: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v7
+        s8: str | None = b[q:p].decode()
     elif v7 == -1:
         s8 = None
     else:
@@ -151,25 +151,25 @@ def decode_describe_acls_request_v2(b: bytes, p: int, end: int) -> DescribeAclsR
     p += 1
     n2 = b[p]
     if 0 < n2 < 128:
-        e = p + n2
-        s3: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n2
+        s3: str | None = b[q:p].decode()
     else:
         s3, p = long_string_or_none(b, p, end)
     (v4,) = _get_b(b, p)
     p += 1
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6: str | None = b[q:p].decode()
     else:
         s6, p = long_string_or_none(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n7
+        s8: str | None = b[q:p].decode()
     else:
         s8, p = long_string_or_none(b, p, end)
     v9, v10 = _get_bb(b, p)
@@ -249,9 +249,9 @@ def decode_describe_acls_response_v1(b: bytes, p: int, end: int) -> DescribeAcls
     v1, v2, v3 = _get_ihh(b, p)
     p += 8
     if v3 >= 0:
-        e = p + v3
-        s4: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4: str | None = b[q:p].decode()
     elif v3 == -1:
         s4 = None
     else:
@@ -266,9 +266,9 @@ def decode_describe_acls_response_v1(b: bytes, p: int, end: int) -> DescribeAcls
             v7, v8 = _get_bh(b, p)
             p += 3
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             v10, v11 = _get_bi(b, p)
@@ -281,17 +281,17 @@ def decode_describe_acls_response_v1(b: bytes, p: int, end: int) -> DescribeAcls
                     (v13,) = _get_h(b, p)
                     p += 2
                     if v13 >= 0:
-                        e = p + v13
-                        s14 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v13
+                        s14 = b[q:p].decode()
                     else:
                         refuse()
                     (v15,) = _get_h(b, p)
                     p += 2
                     if v15 >= 0:
-                        e = p + v15
-                        s16 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v15
+                        s16 = b[q:p].decode()
                     else:
                         refuse()
                     v17, v18 = _get_bb(b, p)
@@ -308,9 +308,9 @@ def decode_describe_acls_response_v2(b: bytes, p: int, end: int) -> DescribeAcls
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -327,9 +327,9 @@ def decode_describe_acls_response_v2(b: bytes, p: int, end: int) -> DescribeAcls
             p += 1
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             (v10,) = _get_b(b, p)
@@ -346,16 +346,16 @@ def decode_describe_acls_response_v2(b: bytes, p: int, end: int) -> DescribeAcls
                 for _ in range(n11):
                     n13 = b[p]
                     if 0 < n13 < 128:
-                        e = p + n13
-                        s14 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n13
+                        s14 = b[q:p].decode()
                     else:
                         s14, p = long_string(b, p, end)
                     n15 = b[p]
                     if 0 < n15 < 128:
-                        e = p + n15
-                        s16 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n15
+                        s16 = b[q:p].decode()
                     else:
                         s16, p = long_string(b, p, end)
                     v17, v18 = _get_bb(b, p)

@@ -109,17 +109,17 @@ def decode_describe_client_quotas_request_v0(b: bytes, p: int, end: int) -> Desc
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             v5, v6 = _get_bh(b, p)
             p += 3
             if v6 >= 0:
-                e = p + v6
-                s7: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7: str | None = b[q:p].decode()
             elif v6 == -1:
                 s7 = None
             else:
@@ -145,18 +145,18 @@ def decode_describe_client_quotas_request_v1(b: bytes, p: int, end: int) -> Desc
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             (v5,) = _get_b(b, p)
             p += 1
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7: str | None = b[q:p].decode()
             else:
                 s7, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -225,9 +225,9 @@ def decode_describe_client_quotas_response_v0(b: bytes, p: int, end: int) -> Des
     v1, v2, v3 = _get_ihh(b, p)
     p += 8
     if v3 >= 0:
-        e = p + v3
-        s4: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4: str | None = b[q:p].decode()
     elif v3 == -1:
         s4 = None
     else:
@@ -253,17 +253,17 @@ def decode_describe_client_quotas_response_v0(b: bytes, p: int, end: int) -> Des
                     (v10,) = _get_h(b, p)
                     p += 2
                     if v10 >= 0:
-                        e = p + v10
-                        s11 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v10
+                        s11 = b[q:p].decode()
                     else:
                         refuse()
                     (v12,) = _get_h(b, p)
                     p += 2
                     if v12 >= 0:
-                        e = p + v12
-                        s13: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v12
+                        s13: str | None = b[q:p].decode()
                     elif v12 == -1:
                         s13 = None
                     else:
@@ -279,9 +279,9 @@ def decode_describe_client_quotas_response_v0(b: bytes, p: int, end: int) -> Des
                     (v16,) = _get_h(b, p)
                     p += 2
                     if v16 >= 0:
-                        e = p + v16
-                        s17 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v16
+                        s17 = b[q:p].decode()
                     else:
                         refuse()
                     (v18,) = _get_d(b, p)
@@ -298,9 +298,9 @@ def decode_describe_client_quotas_response_v1(b: bytes, p: int, end: int) -> Des
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -329,16 +329,16 @@ def decode_describe_client_quotas_response_v1(b: bytes, p: int, end: int) -> Des
                 for _ in range(n8):
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11 = b[q:p].decode()
                     else:
                         s11, p = long_string(b, p, end)
                     n12 = b[p]
                     if 0 < n12 < 128:
-                        e = p + n12
-                        s13: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n12
+                        s13: str | None = b[q:p].decode()
                     else:
                         s13, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -358,9 +358,9 @@ def decode_describe_client_quotas_response_v1(b: bytes, p: int, end: int) -> Des
                 for _ in range(n14):
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17 = b[q:p].decode()
                     else:
                         s17, p = long_string(b, p, end)
                     (v18,) = _get_d(b, p)

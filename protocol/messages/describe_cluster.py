@@ -176,16 +176,16 @@ def decode_describe_cluster_response_v0(b: bytes, p: int, end: int) -> DescribeC
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6 = b[q:p].decode()
     else:
         s6, p = long_string(b, p, end)
     (v7,) = _get_i(b, p)
@@ -204,18 +204,18 @@ def decode_describe_cluster_response_v0(b: bytes, p: int, end: int) -> DescribeC
             p += 4
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             (v13,) = _get_i(b, p)
             p += 4
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15: str | None = b[q:p].decode()
             else:
                 s15, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -239,18 +239,18 @@ def decode_describe_cluster_response_v1(b: bytes, p: int, end: int) -> DescribeC
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     (v5,) = _get_b(b, p)
     p += 1
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7 = b[q:p].decode()
     else:
         s7, p = long_string(b, p, end)
     (v8,) = _get_i(b, p)
@@ -269,18 +269,18 @@ def decode_describe_cluster_response_v1(b: bytes, p: int, end: int) -> DescribeC
             p += 4
             n12 = b[p]
             if 0 < n12 < 128:
-                e = p + n12
-                s13 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n12
+                s13 = b[q:p].decode()
             else:
                 s13, p = long_string(b, p, end)
             (v14,) = _get_i(b, p)
             p += 4
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16: str | None = b[q:p].decode()
             else:
                 s16, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -304,18 +304,18 @@ def decode_describe_cluster_response_v2(b: bytes, p: int, end: int) -> DescribeC
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     (v5,) = _get_b(b, p)
     p += 1
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7 = b[q:p].decode()
     else:
         s7, p = long_string(b, p, end)
     (v8,) = _get_i(b, p)
@@ -334,18 +334,18 @@ def decode_describe_cluster_response_v2(b: bytes, p: int, end: int) -> DescribeC
             p += 4
             n12 = b[p]
             if 0 < n12 < 128:
-                e = p + n12
-                s13 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n12
+                s13 = b[q:p].decode()
             else:
                 s13, p = long_string(b, p, end)
             (v14,) = _get_i(b, p)
             p += 4
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16: str | None = b[q:p].decode()
             else:
                 s16, p = long_string_or_none(b, p, end)
             (v17,) = _get_z(b, p)

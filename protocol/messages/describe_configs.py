@@ -162,9 +162,9 @@ def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeCo
             v3, v4 = _get_bh(b, p)
             p += 3
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -181,9 +181,9 @@ def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeCo
                     (v9,) = _get_h(b, p)
                     p += 2
                     if v9 >= 0:
-                        e = p + v9
-                        s10 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v9
+                        s10 = b[q:p].decode()
                     else:
                         refuse()
                     items8.append(s10)
@@ -206,9 +206,9 @@ def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeCo
             v3, v4 = _get_bh(b, p)
             p += 3
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -225,9 +225,9 @@ def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeCo
                     (v9,) = _get_h(b, p)
                     p += 2
                     if v9 >= 0:
-                        e = p + v9
-                        s10 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v9
+                        s10 = b[q:p].decode()
                     else:
                         refuse()
                     items8.append(s10)
@@ -254,9 +254,9 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
             p += 1
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -275,9 +275,9 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
                 for _ in range(n6):
                     n9 = b[p]
                     if 0 < n9 < 128:
-                        e = p + n9
-                        s10 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n9
+                        s10 = b[q:p].decode()
                     else:
                         s10, p = long_string(b, p, end)
                     items8.append(s10)
@@ -382,9 +382,9 @@ def decode_describe_configs_response_v1(b: bytes, p: int, end: int) -> DescribeC
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6: str | None = b[q:p].decode()
             elif v5 == -1:
                 s6 = None
             else:
@@ -392,9 +392,9 @@ def decode_describe_configs_response_v1(b: bytes, p: int, end: int) -> DescribeC
             v7, v8 = _get_bh(b, p)
             p += 3
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
@@ -407,17 +407,17 @@ def decode_describe_configs_response_v1(b: bytes, p: int, end: int) -> DescribeC
                     (v12,) = _get_h(b, p)
                     p += 2
                     if v12 >= 0:
-                        e = p + v12
-                        s13 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v12
+                        s13 = b[q:p].decode()
                     else:
                         refuse()
                     (v14,) = _get_h(b, p)
                     p += 2
                     if v14 >= 0:
-                        e = p + v14
-                        s15: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v14
+                        s15: str | None = b[q:p].decode()
                     elif v14 == -1:
                         s15 = None
                     else:
@@ -432,17 +432,17 @@ def decode_describe_configs_response_v1(b: bytes, p: int, end: int) -> DescribeC
                             (v21,) = _get_h(b, p)
                             p += 2
                             if v21 >= 0:
-                                e = p + v21
-                                s22 = b[p:e].decode()
-                                p = e
+                                q = p
+                                p += v21
+                                s22 = b[q:p].decode()
                             else:
                                 refuse()
                             (v23,) = _get_h(b, p)
                             p += 2
                             if v23 >= 0:
-                                e = p + v23
-                                s24: str | None = b[p:e].decode()
-                                p = e
+                                q = p
+                                p += v23
+                                s24: str | None = b[q:p].decode()
                             elif v23 == -1:
                                 s24 = None
                             else:
@@ -468,9 +468,9 @@ def decode_describe_configs_response_v3(b: bytes, p: int, end: int) -> DescribeC
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6: str | None = b[q:p].decode()
             elif v5 == -1:
                 s6 = None
             else:
@@ -478,9 +478,9 @@ def decode_describe_configs_response_v3(b: bytes, p: int, end: int) -> DescribeC
             v7, v8 = _get_bh(b, p)
             p += 3
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
@@ -493,17 +493,17 @@ def decode_describe_configs_response_v3(b: bytes, p: int, end: int) -> DescribeC
                     (v12,) = _get_h(b, p)
                     p += 2
                     if v12 >= 0:
-                        e = p + v12
-                        s13 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v12
+                        s13 = b[q:p].decode()
                     else:
                         refuse()
                     (v14,) = _get_h(b, p)
                     p += 2
                     if v14 >= 0:
-                        e = p + v14
-                        s15: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v14
+                        s15: str | None = b[q:p].decode()
                     elif v14 == -1:
                         s15 = None
                     else:
@@ -518,17 +518,17 @@ def decode_describe_configs_response_v3(b: bytes, p: int, end: int) -> DescribeC
                             (v21,) = _get_h(b, p)
                             p += 2
                             if v21 >= 0:
-                                e = p + v21
-                                s22 = b[p:e].decode()
-                                p = e
+                                q = p
+                                p += v21
+                                s22 = b[q:p].decode()
                             else:
                                 refuse()
                             (v23,) = _get_h(b, p)
                             p += 2
                             if v23 >= 0:
-                                e = p + v23
-                                s24: str | None = b[p:e].decode()
-                                p = e
+                                q = p
+                                p += v23
+                                s24: str | None = b[q:p].decode()
                             elif v23 == -1:
                                 s24 = None
                             else:
@@ -539,9 +539,9 @@ def decode_describe_configs_response_v3(b: bytes, p: int, end: int) -> DescribeC
                     v26, v27 = _get_bh(b, p)
                     p += 3
                     if v27 >= 0:
-                        e = p + v27
-                        s28: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v27
+                        s28: str | None = b[q:p].decode()
                     elif v27 == -1:
                         s28 = None
                     else:
@@ -570,18 +570,18 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             (v7,) = _get_b(b, p)
             p += 1
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             n10 = b[p]
@@ -596,16 +596,16 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
                 for _ in range(n10):
                     n12 = b[p]
                     if 0 < n12 < 128:
-                        e = p + n12
-                        s13 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n12
+                        s13 = b[q:p].decode()
                     else:
                         s13, p = long_string(b, p, end)
                     n14 = b[p]
                     if 0 < n14 < 128:
-                        e = p + n14
-                        s15: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n14
+                        s15: str | None = b[q:p].decode()
                     else:
                         s15, p = long_string_or_none(b, p, end)
                     v16, v17, v18 = _get_zbz(b, p)
@@ -622,16 +622,16 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
                         for _ in range(n19):
                             n21 = b[p]
                             if 0 < n21 < 128:
-                                e = p + n21
-                                s22 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n21
+                                s22 = b[q:p].decode()
                             else:
                                 s22, p = long_string(b, p, end)
                             n23 = b[p]
                             if 0 < n23 < 128:
-                                e = p + n23
-                                s24: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n23
+                                s24: str | None = b[q:p].decode()
                             else:
                                 s24, p = long_string_or_none(b, p, end)
                             (v25,) = _get_b(b, p)
@@ -645,9 +645,9 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
                     p += 1
                     n27 = b[p]
                     if 0 < n27 < 128:
-                        e = p + n27
-                        s28: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n27
+                        s28: str | None = b[q:p].decode()
                     else:
                         s28, p = long_string_or_none(b, p, end)
                     if b[p]:

@@ -123,17 +123,17 @@ def decode_describe_delegation_token_request_v1(b: bytes, p: int, end: int) -> D
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_h(b, p)
             p += 2
             if v6 >= 0:
-                e = p + v6
-                s7 = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7 = b[q:p].decode()
             else:
                 refuse()
             items3.append(DescribeDelegationTokenOwner(s5, s7))
@@ -159,16 +159,16 @@ def decode_describe_delegation_token_request_v2(b: bytes, p: int, end: int) -> D
         for _ in range(n1):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             if b[p]:
@@ -237,33 +237,33 @@ def decode_describe_delegation_token_response_v1(b: bytes, p: int, end: int) -> 
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_h(b, p)
             p += 2
             if v6 >= 0:
-                e = p + v6
-                s7 = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7 = b[q:p].decode()
             else:
                 refuse()
             v8, v9, v10, v11 = _get_qqqh(b, p)
             p += 26
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_i(b, p)
             p += 4
             if v13 >= 0:
-                e = p + v13
-                s14 = b[p:e]
-                p = e
+                q = p
+                p += v13
+                s14 = b[q:p]
             else:
                 refuse()
             (v15,) = _get_i(b, p)
@@ -276,17 +276,17 @@ def decode_describe_delegation_token_response_v1(b: bytes, p: int, end: int) -> 
                     (v17,) = _get_h(b, p)
                     p += 2
                     if v17 >= 0:
-                        e = p + v17
-                        s18 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v17
+                        s18 = b[q:p].decode()
                     else:
                         refuse()
                     (v19,) = _get_h(b, p)
                     p += 2
                     if v19 >= 0:
-                        e = p + v19
-                        s20 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v19
+                        s20 = b[q:p].decode()
                     else:
                         refuse()
                     a16.append(DescribedDelegationTokenRenewer(s18, s20))
@@ -313,32 +313,32 @@ def decode_describe_delegation_token_response_v2(b: bytes, p: int, end: int) -> 
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             v8, v9, v10 = _get_qqq(b, p)
             p += 24
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n13
+                s14 = b[q:p]
             else:
                 s14, p = long_bytes(b, p, end)
             n15 = b[p]
@@ -353,16 +353,16 @@ def decode_describe_delegation_token_response_v2(b: bytes, p: int, end: int) -> 
                 for _ in range(n15):
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18 = b[q:p].decode()
                     else:
                         s18, p = long_string(b, p, end)
                     n19 = b[p]
                     if 0 < n19 < 128:
-                        e = p + n19
-                        s20 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n19
+                        s20 = b[q:p].decode()
                     else:
                         s20, p = long_string(b, p, end)
                     if b[p]:
@@ -401,46 +401,46 @@ def decode_describe_delegation_token_response_v3(b: bytes, p: int, end: int) -> 
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11 = b[q:p].decode()
             else:
                 s11, p = long_string(b, p, end)
             v12, v13, v14 = _get_qqq(b, p)
             p += 24
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             n17 = b[p]
             if 0 < n17 < 128:
-                e = p + n17
-                s18 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n17
+                s18 = b[q:p]
             else:
                 s18, p = long_bytes(b, p, end)
             n19 = b[p]
@@ -455,16 +455,16 @@ def decode_describe_delegation_token_response_v3(b: bytes, p: int, end: int) -> 
                 for _ in range(n19):
                     n21 = b[p]
                     if 0 < n21 < 128:
-                        e = p + n21
-                        s22 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n21
+                        s22 = b[q:p].decode()
                     else:
                         s22, p = long_string(b, p, end)
                     n23 = b[p]
                     if 0 < n23 < 128:
-                        e = p + n23
-                        s24 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n23
+                        s24 = b[q:p].decode()
                     else:
                         s24, p = long_string(b, p, end)
                     if b[p]:

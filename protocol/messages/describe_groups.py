@@ -122,9 +122,9 @@ def decode_describe_groups_request_v0(b: bytes, p: int, end: int) -> DescribeGro
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
@@ -144,9 +144,9 @@ def decode_describe_groups_request_v3(b: bytes, p: int, end: int) -> DescribeGro
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(s4)
@@ -170,9 +170,9 @@ def decode_describe_groups_request_v5(b: bytes, p: int, end: int) -> DescribeGro
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -252,33 +252,33 @@ def decode_describe_groups_response_v0(b: bytes, p: int, end: int) -> DescribeGr
             v3, v4 = _get_hh(b, p)
             p += 4
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_h(b, p)
             p += 2
             if v6 >= 0:
-                e = p + v6
-                s7 = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7 = b[q:p].decode()
             else:
                 refuse()
             (v8,) = _get_h(b, p)
             p += 2
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
@@ -291,41 +291,41 @@ def decode_describe_groups_response_v0(b: bytes, p: int, end: int) -> DescribeGr
                     (v14,) = _get_h(b, p)
                     p += 2
                     if v14 >= 0:
-                        e = p + v14
-                        s15 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v14
+                        s15 = b[q:p].decode()
                     else:
                         refuse()
                     (v16,) = _get_h(b, p)
                     p += 2
                     if v16 >= 0:
-                        e = p + v16
-                        s17 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v16
+                        s17 = b[q:p].decode()
                     else:
                         refuse()
                     (v18,) = _get_h(b, p)
                     p += 2
                     if v18 >= 0:
-                        e = p + v18
-                        s19 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v18
+                        s19 = b[q:p].decode()
                     else:
                         refuse()
                     (v20,) = _get_i(b, p)
                     p += 4
                     if v20 >= 0:
-                        e = p + v20
-                        s21 = b[p:e]
-                        p = e
+                        q = p
+                        p += v20
+                        s21 = b[q:p]
                     else:
                         refuse()
                     (v22,) = _get_i(b, p)
                     p += 4
                     if v22 >= 0:
-                        e = p + v22
-                        s23 = b[p:e]
-                        p = e
+                        q = p
+                        p += v22
+                        s23 = b[q:p]
                     else:
                         refuse()
                     a13.append(DescribedGroupMember(s15, None, s17, s19, s21, s23))
@@ -346,33 +346,33 @@ def decode_describe_groups_response_v1(b: bytes, p: int, end: int) -> DescribeGr
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8 = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8 = b[q:p].decode()
             else:
                 refuse()
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_h(b, p)
             p += 2
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_i(b, p)
@@ -385,41 +385,41 @@ def decode_describe_groups_response_v1(b: bytes, p: int, end: int) -> DescribeGr
                     (v15,) = _get_h(b, p)
                     p += 2
                     if v15 >= 0:
-                        e = p + v15
-                        s16 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v15
+                        s16 = b[q:p].decode()
                     else:
                         refuse()
                     (v17,) = _get_h(b, p)
                     p += 2
                     if v17 >= 0:
-                        e = p + v17
-                        s18 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v17
+                        s18 = b[q:p].decode()
                     else:
                         refuse()
                     (v19,) = _get_h(b, p)
                     p += 2
                     if v19 >= 0:
-                        e = p + v19
-                        s20 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v19
+                        s20 = b[q:p].decode()
                     else:
                         refuse()
                     (v21,) = _get_i(b, p)
                     p += 4
                     if v21 >= 0:
-                        e = p + v21
-                        s22 = b[p:e]
-                        p = e
+                        q = p
+                        p += v21
+                        s22 = b[q:p]
                     else:
                         refuse()
                     (v23,) = _get_i(b, p)
                     p += 4
                     if v23 >= 0:
-                        e = p + v23
-                        s24 = b[p:e]
-                        p = e
+                        q = p
+                        p += v23
+                        s24 = b[q:p]
                     else:
                         refuse()
                     a14.append(DescribedGroupMember(s16, None, s18, s20, s22, s24))
@@ -440,33 +440,33 @@ def decode_describe_groups_response_v3(b: bytes, p: int, end: int) -> DescribeGr
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8 = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8 = b[q:p].decode()
             else:
                 refuse()
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_h(b, p)
             p += 2
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_i(b, p)
@@ -479,41 +479,41 @@ def decode_describe_groups_response_v3(b: bytes, p: int, end: int) -> DescribeGr
                     (v15,) = _get_h(b, p)
                     p += 2
                     if v15 >= 0:
-                        e = p + v15
-                        s16 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v15
+                        s16 = b[q:p].decode()
                     else:
                         refuse()
                     (v17,) = _get_h(b, p)
                     p += 2
                     if v17 >= 0:
-                        e = p + v17
-                        s18 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v17
+                        s18 = b[q:p].decode()
                     else:
                         refuse()
                     (v19,) = _get_h(b, p)
                     p += 2
                     if v19 >= 0:
-                        e = p + v19
-                        s20 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v19
+                        s20 = b[q:p].decode()
                     else:
                         refuse()
                     (v21,) = _get_i(b, p)
                     p += 4
                     if v21 >= 0:
-                        e = p + v21
-                        s22 = b[p:e]
-                        p = e
+                        q = p
+                        p += v21
+                        s22 = b[q:p]
                     else:
                         refuse()
                     (v23,) = _get_i(b, p)
                     p += 4
                     if v23 >= 0:
-                        e = p + v23
-                        s24 = b[p:e]
-                        p = e
+                        q = p
+                        p += v23
+                        s24 = b[q:p]
                     else:
                         refuse()
                     a14.append(DescribedGroupMember(s16, None, s18, s20, s22, s24))
@@ -536,33 +536,33 @@ def decode_describe_groups_response_v4(b: bytes, p: int, end: int) -> DescribeGr
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8 = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8 = b[q:p].decode()
             else:
                 refuse()
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_h(b, p)
             p += 2
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_i(b, p)
@@ -575,17 +575,17 @@ def decode_describe_groups_response_v4(b: bytes, p: int, end: int) -> DescribeGr
                     (v15,) = _get_h(b, p)
                     p += 2
                     if v15 >= 0:
-                        e = p + v15
-                        s16 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v15
+                        s16 = b[q:p].decode()
                     else:
                         refuse()
                     (v17,) = _get_h(b, p)
                     p += 2
                     if v17 >= 0:
-                        e = p + v17
-                        s18: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v17
+                        s18: str | None = b[q:p].decode()
                     elif v17 == -1:
                         s18 = None
                     else:
@@ -593,33 +593,33 @@ def decode_describe_groups_response_v4(b: bytes, p: int, end: int) -> DescribeGr
                     (v19,) = _get_h(b, p)
                     p += 2
                     if v19 >= 0:
-                        e = p + v19
-                        s20 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v19
+                        s20 = b[q:p].decode()
                     else:
                         refuse()
                     (v21,) = _get_h(b, p)
                     p += 2
                     if v21 >= 0:
-                        e = p + v21
-                        s22 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v21
+                        s22 = b[q:p].decode()
                     else:
                         refuse()
                     (v23,) = _get_i(b, p)
                     p += 4
                     if v23 >= 0:
-                        e = p + v23
-                        s24 = b[p:e]
-                        p = e
+                        q = p
+                        p += v23
+                        s24 = b[q:p]
                     else:
                         refuse()
                     (v25,) = _get_i(b, p)
                     p += 4
                     if v25 >= 0:
-                        e = p + v25
-                        s26 = b[p:e]
-                        p = e
+                        q = p
+                        p += v25
+                        s26 = b[q:p]
                     else:
                         refuse()
                     a14.append(DescribedGroupMember(s16, s18, s20, s22, s24, s26))
@@ -648,30 +648,30 @@ def decode_describe_groups_response_v5(b: bytes, p: int, end: int) -> DescribeGr
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             n13 = b[p]
@@ -686,44 +686,44 @@ def decode_describe_groups_response_v5(b: bytes, p: int, end: int) -> DescribeGr
                 for _ in range(n13):
                     n15 = b[p]
                     if 0 < n15 < 128:
-                        e = p + n15
-                        s16 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n15
+                        s16 = b[q:p].decode()
                     else:
                         s16, p = long_string(b, p, end)
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18: str | None = b[q:p].decode()
                     else:
                         s18, p = long_string_or_none(b, p, end)
                     n19 = b[p]
                     if 0 < n19 < 128:
-                        e = p + n19
-                        s20 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n19
+                        s20 = b[q:p].decode()
                     else:
                         s20, p = long_string(b, p, end)
                     n21 = b[p]
                     if 0 < n21 < 128:
-                        e = p + n21
-                        s22 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n21
+                        s22 = b[q:p].decode()
                     else:
                         s22, p = long_string(b, p, end)
                     n23 = b[p]
                     if 0 < n23 < 128:
-                        e = p + n23
-                        s24 = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n23
+                        s24 = b[q:p]
                     else:
                         s24, p = long_bytes(b, p, end)
                     n25 = b[p]
                     if 0 < n25 < 128:
-                        e = p + n25
-                        s26 = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n25
+                        s26 = b[q:p]
                     else:
                         s26, p = long_bytes(b, p, end)
                     if b[p]:
@@ -764,37 +764,37 @@ def decode_describe_groups_response_v6(b: bytes, p: int, end: int) -> DescribeGr
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n13
+                s14 = b[q:p].decode()
             else:
                 s14, p = long_string(b, p, end)
             n15 = b[p]
@@ -809,44 +809,44 @@ def decode_describe_groups_response_v6(b: bytes, p: int, end: int) -> DescribeGr
                 for _ in range(n15):
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18 = b[q:p].decode()
                     else:
                         s18, p = long_string(b, p, end)
                     n19 = b[p]
                     if 0 < n19 < 128:
-                        e = p + n19
-                        s20: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n19
+                        s20: str | None = b[q:p].decode()
                     else:
                         s20, p = long_string_or_none(b, p, end)
                     n21 = b[p]
                     if 0 < n21 < 128:
-                        e = p + n21
-                        s22 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n21
+                        s22 = b[q:p].decode()
                     else:
                         s22, p = long_string(b, p, end)
                     n23 = b[p]
                     if 0 < n23 < 128:
-                        e = p + n23
-                        s24 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n23
+                        s24 = b[q:p].decode()
                     else:
                         s24, p = long_string(b, p, end)
                     n25 = b[p]
                     if 0 < n25 < 128:
-                        e = p + n25
-                        s26 = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n25
+                        s26 = b[q:p]
                     else:
                         s26, p = long_bytes(b, p, end)
                     n27 = b[p]
                     if 0 < n27 < 128:
-                        e = p + n27
-                        s28 = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n27
+                        s28 = b[q:p]
                     else:
                         s28, p = long_bytes(b, p, end)
                     if b[p]:

@@ -128,9 +128,9 @@ def decode_describe_log_dirs_request_v1(b: bytes, p: int, end: int) -> DescribeL
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -164,9 +164,9 @@ def decode_describe_log_dirs_request_v2(b: bytes, p: int, end: int) -> DescribeL
         for _ in range(n1):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -250,9 +250,9 @@ def decode_describe_log_dirs_response_v1(b: bytes, p: int, end: int) -> Describe
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)
@@ -265,9 +265,9 @@ def decode_describe_log_dirs_response_v1(b: bytes, p: int, end: int) -> Describe
                     (v9,) = _get_h(b, p)
                     p += 2
                     if v9 >= 0:
-                        e = p + v9
-                        s10 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v9
+                        s10 = b[q:p].decode()
                     else:
                         refuse()
                     (v11,) = _get_i(b, p)
@@ -304,9 +304,9 @@ def decode_describe_log_dirs_response_v2(b: bytes, p: int, end: int) -> Describe
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
@@ -321,9 +321,9 @@ def decode_describe_log_dirs_response_v2(b: bytes, p: int, end: int) -> Describe
                 for _ in range(n7):
                     n9 = b[p]
                     if 0 < n9 < 128:
-                        e = p + n9
-                        s10 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n9
+                        s10 = b[q:p].decode()
                     else:
                         s10, p = long_string(b, p, end)
                     n11 = b[p]
@@ -379,9 +379,9 @@ def decode_describe_log_dirs_response_v3(b: bytes, p: int, end: int) -> Describe
             p += 2
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -396,9 +396,9 @@ def decode_describe_log_dirs_response_v3(b: bytes, p: int, end: int) -> Describe
                 for _ in range(n8):
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11 = b[q:p].decode()
                     else:
                         s11, p = long_string(b, p, end)
                     n12 = b[p]
@@ -454,9 +454,9 @@ def decode_describe_log_dirs_response_v4(b: bytes, p: int, end: int) -> Describe
             p += 2
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -471,9 +471,9 @@ def decode_describe_log_dirs_response_v4(b: bytes, p: int, end: int) -> Describe
                 for _ in range(n8):
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11 = b[q:p].decode()
                     else:
                         s11, p = long_string(b, p, end)
                     n12 = b[p]
@@ -531,9 +531,9 @@ def decode_describe_log_dirs_response_v5(b: bytes, p: int, end: int) -> Describe
             p += 2
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -548,9 +548,9 @@ def decode_describe_log_dirs_response_v5(b: bytes, p: int, end: int) -> Describe
                 for _ in range(n8):
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11 = b[q:p].decode()
                     else:
                         s11, p = long_string(b, p, end)
                     n12 = b[p]

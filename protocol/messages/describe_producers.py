@@ -127,9 +127,9 @@ def decode_describe_producers_request_v0(b: bytes, p: int, end: int) -> Describe
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -192,9 +192,9 @@ def decode_describe_producers_response_v0(b: bytes, p: int, end: int) -> Describ
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -211,9 +211,9 @@ def decode_describe_producers_response_v0(b: bytes, p: int, end: int) -> Describ
                     p += 6
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11: str | None = b[q:p].decode()
                     else:
                         s11, p = long_string_or_none(b, p, end)
                     n12 = b[p]

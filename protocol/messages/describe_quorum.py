@@ -191,9 +191,9 @@ def decode_describe_quorum_request_v0(b: bytes, p: int, end: int) -> DescribeQuo
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -269,9 +269,9 @@ def decode_describe_quorum_response_v0(b: bytes, p: int, end: int) -> DescribeQu
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -354,9 +354,9 @@ def decode_describe_quorum_response_v1(b: bytes, p: int, end: int) -> DescribeQu
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -429,9 +429,9 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
     p += 2
     n2 = b[p]
     if 0 < n2 < 128:
-        e = p + n2
-        s3: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n2
+        s3: str | None = b[q:p].decode()
     else:
         s3, p = long_string_or_none(b, p, end)
     n4 = b[p]
@@ -446,9 +446,9 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
         for _ in range(n4):
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -465,9 +465,9 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
                     p += 6
                     n12 = b[p]
                     if 0 < n12 < 128:
-                        e = p + n12
-                        s13: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n12
+                        s13: str | None = b[q:p].decode()
                     else:
                         s13, p = long_string_or_none(b, p, end)
                     v14, v15, v16 = _get_iiq(b, p)
@@ -540,16 +540,16 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
                 for _ in range(n34):
                     n36 = b[p]
                     if 0 < n36 < 128:
-                        e = p + n36
-                        s37 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n36
+                        s37 = b[q:p].decode()
                     else:
                         s37, p = long_string(b, p, end)
                     n38 = b[p]
                     if 0 < n38 < 128:
-                        e = p + n38
-                        s39 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n38
+                        s39 = b[q:p].decode()
                     else:
                         s39, p = long_string(b, p, end)
                     (v40,) = _get_H(b, p)

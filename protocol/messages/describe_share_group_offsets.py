@@ -144,9 +144,9 @@ def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -165,9 +165,9 @@ def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -
                 for _ in range(n5):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     n10 = b[p]
@@ -246,9 +246,9 @@ def decode_describe_share_group_offsets_response_v0(b: bytes, p: int, end: int) 
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -263,9 +263,9 @@ def decode_describe_share_group_offsets_response_v0(b: bytes, p: int, end: int) 
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     (v10,) = _get_u(b, p)
@@ -284,9 +284,9 @@ def decode_describe_share_group_offsets_response_v0(b: bytes, p: int, end: int) 
                             p += 18
                             n17 = b[p]
                             if 0 < n17 < 128:
-                                e = p + n17
-                                s18: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n17
+                                s18: str | None = b[q:p].decode()
                             else:
                                 s18, p = long_string_or_none(b, p, end)
                             if b[p]:
@@ -303,9 +303,9 @@ def decode_describe_share_group_offsets_response_v0(b: bytes, p: int, end: int) 
             p += 2
             n20 = b[p]
             if 0 < n20 < 128:
-                e = p + n20
-                s21: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n20
+                s21: str | None = b[q:p].decode()
             else:
                 s21, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -337,9 +337,9 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -354,9 +354,9 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     (v10,) = _get_u(b, p)
@@ -375,9 +375,9 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
                             p += 26
                             n18 = b[p]
                             if 0 < n18 < 128:
-                                e = p + n18
-                                s19: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n18
+                                s19: str | None = b[q:p].decode()
                             else:
                                 s19, p = long_string_or_none(b, p, end)
                             if b[p]:
@@ -394,9 +394,9 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
             p += 2
             n21 = b[p]
             if 0 < n21 < 128:
-                e = p + n21
-                s22: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n21
+                s22: str | None = b[q:p].decode()
             else:
                 s22, p = long_string_or_none(b, p, end)
             if b[p]:

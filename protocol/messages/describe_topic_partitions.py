@@ -168,9 +168,9 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             if b[p]:
@@ -184,9 +184,9 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
     if v7 >= 0:
         n8 = b[p]
         if 0 < n8 < 128:
-            e = p + n8
-            s9 = b[p + 1 : e].decode()
-            p = e
+            q = p + 1
+            p += n8
+            s9 = b[q:p].decode()
         else:
             s9, p = long_string(b, p, end)
         (v10,) = _get_i(b, p)
@@ -248,9 +248,9 @@ def decode_describe_topic_partitions_response_v0(b: bytes, p: int, end: int) -> 
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             v7, v8 = _get_uz(b, p)
@@ -344,9 +344,9 @@ def decode_describe_topic_partitions_response_v0(b: bytes, p: int, end: int) -> 
     if v27 >= 0:
         n28 = b[p]
         if 0 < n28 < 128:
-            e = p + n28
-            s29 = b[p + 1 : e].decode()
-            p = e
+            q = p + 1
+            p += n28
+            s29 = b[q:p].decode()
         else:
             s29, p = long_string(b, p, end)
         (v30,) = _get_i(b, p)

@@ -94,9 +94,9 @@ def decode_describe_transactions_request_v0(b: bytes, p: int, end: int) -> Descr
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -145,16 +145,16 @@ def decode_describe_transactions_response_v0(b: bytes, p: int, end: int) -> Desc
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             v9, v10, v11, v12 = _get_iqqh(b, p)
@@ -171,9 +171,9 @@ def decode_describe_transactions_response_v0(b: bytes, p: int, end: int) -> Desc
                 for _ in range(n13):
                     n15 = b[p]
                     if 0 < n15 < 128:
-                        e = p + n15
-                        s16 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n15
+                        s16 = b[q:p].decode()
                     else:
                         s16, p = long_string(b, p, end)
                     n17 = b[p]

@@ -98,9 +98,9 @@ def decode_describe_user_scram_credentials_request_v0(b: bytes, p: int, end: int
         for _ in range(n1):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             if b[p]:
@@ -144,9 +144,9 @@ def decode_describe_user_scram_credentials_response_v0(b: bytes, p: int, end: in
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -161,18 +161,18 @@ def decode_describe_user_scram_credentials_response_v0(b: bytes, p: int, end: in
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             (v9,) = _get_h(b, p)
             p += 2
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11: str | None = b[q:p].decode()
             else:
                 s11, p = long_string_or_none(b, p, end)
             n12 = b[p]

@@ -117,9 +117,9 @@ def decode_elect_leaders_request_v0(b: bytes, p: int, end: int) -> ElectLeadersR
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -153,9 +153,9 @@ def decode_elect_leaders_request_v1(b: bytes, p: int, end: int) -> ElectLeadersR
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)
@@ -193,9 +193,9 @@ def decode_elect_leaders_request_v2(b: bytes, p: int, end: int) -> ElectLeadersR
         for _ in range(n2):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
@@ -297,9 +297,9 @@ def decode_elect_leaders_response_v0(b: bytes, p: int, end: int) -> ElectLeaders
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -312,9 +312,9 @@ def decode_elect_leaders_response_v0(b: bytes, p: int, end: int) -> ElectLeaders
                     v8, v9, v10 = _get_ihh(b, p)
                     p += 8
                     if v10 >= 0:
-                        e = p + v10
-                        s11: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v10
+                        s11: str | None = b[q:p].decode()
                     elif v10 == -1:
                         s11 = None
                     else:
@@ -337,9 +337,9 @@ def decode_elect_leaders_response_v1(b: bytes, p: int, end: int) -> ElectLeaders
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)
@@ -352,9 +352,9 @@ def decode_elect_leaders_response_v1(b: bytes, p: int, end: int) -> ElectLeaders
                     v9, v10, v11 = _get_ihh(b, p)
                     p += 8
                     if v11 >= 0:
-                        e = p + v11
-                        s12: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v11
+                        s12: str | None = b[q:p].decode()
                     elif v11 == -1:
                         s12 = None
                     else:
@@ -381,9 +381,9 @@ def decode_elect_leaders_response_v2(b: bytes, p: int, end: int) -> ElectLeaders
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
@@ -400,9 +400,9 @@ def decode_elect_leaders_response_v2(b: bytes, p: int, end: int) -> ElectLeaders
                     p += 6
                     n11 = b[p]
                     if 0 < n11 < 128:
-                        e = p + n11
-                        s12: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n11
+                        s12: str | None = b[q:p].decode()
                     else:
                         s12, p = long_string_or_none(b, p, end)
                     if b[p]:

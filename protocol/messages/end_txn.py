@@ -60,9 +60,9 @@ def decode_end_txn_request_v0(b: bytes, p: int, end: int) -> EndTxnRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4, v5 = _get_qhz(b, p)
@@ -75,9 +75,9 @@ def decode_end_txn_request_v0(b: bytes, p: int, end: int) -> EndTxnRequest:
 def decode_end_txn_request_v3(b: bytes, p: int, end: int) -> EndTxnRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     v3, v4, v5 = _get_qhz(b, p)

@@ -323,9 +323,9 @@ def decode_fetch_request_v4(b: bytes, p: int, end: int) -> FetchRequest:
             (v8,) = _get_h(b, p)
             p += 2
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
@@ -355,9 +355,9 @@ def decode_fetch_request_v5(b: bytes, p: int, end: int) -> FetchRequest:
             (v8,) = _get_h(b, p)
             p += 2
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
@@ -387,9 +387,9 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
@@ -413,9 +413,9 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
             (v20,) = _get_h(b, p)
             p += 2
             if v20 >= 0:
-                e = p + v20
-                s21 = b[p:e].decode()
-                p = e
+                q = p
+                p += v20
+                s21 = b[q:p].decode()
             else:
                 refuse()
             (v22,) = _get_i(b, p)
@@ -443,9 +443,9 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
@@ -469,9 +469,9 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
             (v21,) = _get_h(b, p)
             p += 2
             if v21 >= 0:
-                e = p + v21
-                s22 = b[p:e].decode()
-                p = e
+                q = p
+                p += v21
+                s22 = b[q:p].decode()
             else:
                 refuse()
             (v23,) = _get_i(b, p)
@@ -499,9 +499,9 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
@@ -525,9 +525,9 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
             (v21,) = _get_h(b, p)
             p += 2
             if v21 >= 0:
-                e = p + v21
-                s22 = b[p:e].decode()
-                p = e
+                q = p
+                p += v21
+                s22 = b[q:p].decode()
             else:
                 refuse()
             (v23,) = _get_i(b, p)
@@ -542,9 +542,9 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
     (v25,) = _get_h(b, p)
     p += 2
     if v25 >= 0:
-        e = p + v25
-        s26 = b[p:e].decode()
-        p = e
+        q = p
+        p += v25
+        s26 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -555,9 +555,9 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
 def _get_FetchRequest_cluster_id(b: bytes, p: int, end: int) -> str | None:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     value: str | None = s2
@@ -581,9 +581,9 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
         for _ in range(n8):
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11 = b[q:p].decode()
             else:
                 s11, p = long_string(b, p, end)
             n12 = b[p]
@@ -620,9 +620,9 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
         for _ in range(n20):
             n22 = b[p]
             if 0 < n22 < 128:
-                e = p + n22
-                s23 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n22
+                s23 = b[q:p].decode()
             else:
                 s23, p = long_string(b, p, end)
             n24 = b[p]
@@ -643,9 +643,9 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
             a21.append(ForgottenTopic(s23, ZERO_UUID, a25))
     n26 = b[p]
     if 0 < n26 < 128:
-        e = p + n26
-        s27 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n26
+        s27 = b[q:p].decode()
     else:
         s27, p = long_string(b, p, end)
     if b[p]:
@@ -726,9 +726,9 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
             a20.append(ForgottenTopic("", v21, a23))
     n24 = b[p]
     if 0 < n24 < 128:
-        e = p + n24
-        s25 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n24
+        s25 = b[q:p].decode()
     else:
         s25, p = long_string(b, p, end)
     if b[p]:
@@ -822,9 +822,9 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
             a19.append(ForgottenTopic("", v20, a22))
     n23 = b[p]
     if 0 < n23 < 128:
-        e = p + n23
-        s24 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n23
+        s24 = b[q:p].decode()
     else:
         s24, p = long_string(b, p, end)
     if b[p]:
@@ -918,9 +918,9 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
             a21.append(ForgottenTopic("", v22, a24))
     n25 = b[p]
     if 0 < n25 < 128:
-        e = p + n25
-        s26 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n25
+        s26 = b[q:p].decode()
     else:
         s26, p = long_string(b, p, end)
     if b[p]:
@@ -1016,9 +1016,9 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
             a22.append(ForgottenTopic("", v23, a25))
     n26 = b[p]
     if 0 < n26 < 128:
-        e = p + n26
-        s27 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n26
+        s27 = b[q:p].decode()
     else:
         s27, p = long_string(b, p, end)
     if b[p]:
@@ -1382,9 +1382,9 @@ def decode_fetch_response_v4(b: bytes, p: int, end: int) -> FetchResponse:
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -1411,9 +1411,9 @@ def decode_fetch_response_v4(b: bytes, p: int, end: int) -> FetchResponse:
                     (v17,) = _get_i(b, p)
                     p += 4
                     if v17 >= 0:
-                        e = p + v17
-                        s18: bytes | None = b[p:e]
-                        p = e
+                        q = p
+                        p += v17
+                        s18: bytes | None = b[q:p]
                     elif v17 == -1:
                         s18 = None
                     else:
@@ -1436,9 +1436,9 @@ def decode_fetch_response_v5(b: bytes, p: int, end: int) -> FetchResponse:
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -1465,9 +1465,9 @@ def decode_fetch_response_v5(b: bytes, p: int, end: int) -> FetchResponse:
                     (v18,) = _get_i(b, p)
                     p += 4
                     if v18 >= 0:
-                        e = p + v18
-                        s19: bytes | None = b[p:e]
-                        p = e
+                        q = p
+                        p += v18
+                        s19: bytes | None = b[q:p]
                     elif v18 == -1:
                         s19 = None
                     else:
@@ -1490,9 +1490,9 @@ def decode_fetch_response_v7(b: bytes, p: int, end: int) -> FetchResponse:
             (v6,) = _get_h(b, p)
             p += 2
             if v6 >= 0:
-                e = p + v6
-                s7 = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7 = b[q:p].decode()
             else:
                 refuse()
             (v8,) = _get_i(b, p)
@@ -1519,9 +1519,9 @@ def decode_fetch_response_v7(b: bytes, p: int, end: int) -> FetchResponse:
                     (v20,) = _get_i(b, p)
                     p += 4
                     if v20 >= 0:
-                        e = p + v20
-                        s21: bytes | None = b[p:e]
-                        p = e
+                        q = p
+                        p += v20
+                        s21: bytes | None = b[q:p]
                     elif v20 == -1:
                         s21 = None
                     else:
@@ -1544,9 +1544,9 @@ def decode_fetch_response_v11(b: bytes, p: int, end: int) -> FetchResponse:
             (v6,) = _get_h(b, p)
             p += 2
             if v6 >= 0:
-                e = p + v6
-                s7 = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7 = b[q:p].decode()
             else:
                 refuse()
             (v8,) = _get_i(b, p)
@@ -1573,9 +1573,9 @@ def decode_fetch_response_v11(b: bytes, p: int, end: int) -> FetchResponse:
                     v20, v21 = _get_ii(b, p)
                     p += 8
                     if v21 >= 0:
-                        e = p + v21
-                        s22: bytes | None = b[p:e]
-                        p = e
+                        q = p
+                        p += v21
+                        s22: bytes | None = b[q:p]
                     elif v21 == -1:
                         s22 = None
                     else:
@@ -1641,9 +1641,9 @@ def decode_fetch_response_v12(b: bytes, p: int, end: int) -> FetchResponse:
         for _ in range(n4):
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -1683,9 +1683,9 @@ def decode_fetch_response_v12(b: bytes, p: int, end: int) -> FetchResponse:
                     p += 4
                     n21 = b[p]
                     if 0 < n21 < 128:
-                        e = p + n21
-                        s22: bytes | None = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n21
+                        s22: bytes | None = b[q:p]
                     else:
                         s22, p = long_bytes_or_none(b, p, end)
                     if b[p]:
@@ -1765,9 +1765,9 @@ def decode_fetch_response_v13(b: bytes, p: int, end: int) -> FetchResponse:
                     p += 4
                     n20 = b[p]
                     if 0 < n20 < 128:
-                        e = p + n20
-                        s21: bytes | None = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n20
+                        s21: bytes | None = b[q:p]
                     else:
                         s21, p = long_bytes_or_none(b, p, end)
                     if b[p]:
@@ -1810,18 +1810,18 @@ def _get_FetchResponse_node_endpoints(b: bytes, p: int, end: int) -> Sequence[No
             p += 4
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_i(b, p)
             p += 4
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -1887,9 +1887,9 @@ def decode_fetch_response_v16(b: bytes, p: int, end: int) -> FetchResponse:
                     p += 4
                     n20 = b[p]
                     if 0 < n20 < 128:
-                        e = p + n20
-                        s21: bytes | None = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n20
+                        s21: bytes | None = b[q:p]
                     else:
                         s21, p = long_bytes_or_none(b, p, end)
                     if b[p]:

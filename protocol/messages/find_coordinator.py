@@ -96,9 +96,9 @@ def decode_find_coordinator_request_v0(b: bytes, p: int, end: int) -> FindCoordi
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -110,9 +110,9 @@ def decode_find_coordinator_request_v1(b: bytes, p: int, end: int) -> FindCoordi
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_b(b, p)
@@ -125,9 +125,9 @@ def decode_find_coordinator_request_v1(b: bytes, p: int, end: int) -> FindCoordi
 def decode_find_coordinator_request_v3(b: bytes, p: int, end: int) -> FindCoordinatorRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_b(b, p)
@@ -156,9 +156,9 @@ def decode_find_coordinator_request_v4(b: bytes, p: int, end: int) -> FindCoordi
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             a3.append(s5)
@@ -231,9 +231,9 @@ def decode_find_coordinator_response_v0(b: bytes, p: int, end: int) -> FindCoord
     v1, v2, v3 = _get_hih(b, p)
     p += 8
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     (v5,) = _get_i(b, p)
@@ -247,9 +247,9 @@ def decode_find_coordinator_response_v1(b: bytes, p: int, end: int) -> FindCoord
     v1, v2, v3 = _get_ihh(b, p)
     p += 8
     if v3 >= 0:
-        e = p + v3
-        s4: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4: str | None = b[q:p].decode()
     elif v3 == -1:
         s4 = None
     else:
@@ -257,9 +257,9 @@ def decode_find_coordinator_response_v1(b: bytes, p: int, end: int) -> FindCoord
     v5, v6 = _get_ih(b, p)
     p += 6
     if v6 >= 0:
-        e = p + v6
-        s7 = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7 = b[q:p].decode()
     else:
         refuse()
     (v8,) = _get_i(b, p)
@@ -274,18 +274,18 @@ def decode_find_coordinator_response_v3(b: bytes, p: int, end: int) -> FindCoord
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7 = b[q:p].decode()
     else:
         s7, p = long_string(b, p, end)
     (v8,) = _get_i(b, p)
@@ -314,27 +314,27 @@ def decode_find_coordinator_response_v4(b: bytes, p: int, end: int) -> FindCoord
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_i(b, p)
             p += 4
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             v9, v10 = _get_ih(b, p)
             p += 6
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12: str | None = b[q:p].decode()
             else:
                 s12, p = long_string_or_none(b, p, end)
             if b[p]:

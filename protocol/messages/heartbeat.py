@@ -49,17 +49,17 @@ def decode_heartbeat_request_v0(b: bytes, p: int, end: int) -> HeartbeatRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -71,25 +71,25 @@ def decode_heartbeat_request_v3(b: bytes, p: int, end: int) -> HeartbeatRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7: str | None = b[q:p].decode()
     elif v6 == -1:
         s7 = None
     else:
@@ -102,25 +102,25 @@ def decode_heartbeat_request_v3(b: bytes, p: int, end: int) -> HeartbeatRequest:
 def decode_heartbeat_request_v4(b: bytes, p: int, end: int) -> HeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_i(b, p)
     p += 4
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     if b[p]:

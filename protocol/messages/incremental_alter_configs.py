@@ -102,9 +102,9 @@ def decode_incremental_alter_configs_request_v0(b: bytes, p: int, end: int) -> I
             v3, v4 = _get_bh(b, p)
             p += 3
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -117,17 +117,17 @@ def decode_incremental_alter_configs_request_v0(b: bytes, p: int, end: int) -> I
                     (v8,) = _get_h(b, p)
                     p += 2
                     if v8 >= 0:
-                        e = p + v8
-                        s9 = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v8
+                        s9 = b[q:p].decode()
                     else:
                         refuse()
                     v10, v11 = _get_bh(b, p)
                     p += 3
                     if v11 >= 0:
-                        e = p + v11
-                        s12: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v11
+                        s12: str | None = b[q:p].decode()
                     elif v11 == -1:
                         s12 = None
                     else:
@@ -156,9 +156,9 @@ def decode_incremental_alter_configs_request_v1(b: bytes, p: int, end: int) -> I
             p += 1
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -173,18 +173,18 @@ def decode_incremental_alter_configs_request_v1(b: bytes, p: int, end: int) -> I
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     (v10,) = _get_b(b, p)
                     p += 1
                     n11 = b[p]
                     if 0 < n11 < 128:
-                        e = p + n11
-                        s12: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n11
+                        s12: str | None = b[q:p].decode()
                     else:
                         s12, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -274,9 +274,9 @@ def decode_incremental_alter_configs_response_v0(b: bytes, p: int, end: int) -> 
             v4, v5 = _get_hh(b, p)
             p += 4
             if v5 >= 0:
-                e = p + v5
-                s6: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6: str | None = b[q:p].decode()
             elif v5 == -1:
                 s6 = None
             else:
@@ -284,9 +284,9 @@ def decode_incremental_alter_configs_response_v0(b: bytes, p: int, end: int) -> 
             v7, v8 = _get_bh(b, p)
             p += 3
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             a3.append(AlterConfigsResourceResponse(v4, s6, v7, s9))
@@ -312,18 +312,18 @@ def decode_incremental_alter_configs_response_v1(b: bytes, p: int, end: int) -> 
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             (v7,) = _get_b(b, p)
             p += 1
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             if b[p]:

@@ -86,9 +86,9 @@ def decode_init_producer_id_request_v0(b: bytes, p: int, end: int) -> InitProduc
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2: str | None = b[q:p].decode()
     elif v1 == -1:
         s2 = None
     else:
@@ -103,9 +103,9 @@ def decode_init_producer_id_request_v0(b: bytes, p: int, end: int) -> InitProduc
 def decode_init_producer_id_request_v2(b: bytes, p: int, end: int) -> InitProducerIdRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     (v3,) = _get_i(b, p)
@@ -122,9 +122,9 @@ def decode_init_producer_id_request_v2(b: bytes, p: int, end: int) -> InitProduc
 def decode_init_producer_id_request_v3(b: bytes, p: int, end: int) -> InitProducerIdRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     v3, v4, v5 = _get_iqh(b, p)
@@ -141,9 +141,9 @@ def decode_init_producer_id_request_v3(b: bytes, p: int, end: int) -> InitProduc
 def decode_init_producer_id_request_v6(b: bytes, p: int, end: int) -> InitProducerIdRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     v3, v4, v5, v6, v7 = _get_iqhzz(b, p)

@@ -139,25 +139,25 @@ def decode_join_group_request_v0(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7 = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7 = b[q:p].decode()
     else:
         refuse()
     (v8,) = _get_i(b, p)
@@ -170,17 +170,17 @@ def decode_join_group_request_v0(b: bytes, p: int, end: int) -> JoinGroupRequest
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
             p += 4
             if v12 >= 0:
-                e = p + v12
-                s13 = b[p:e]
-                p = e
+                q = p
+                p += v12
+                s13 = b[q:p]
             else:
                 refuse()
             a9.append(JoinGroupRequestProtocol(s11, s13))
@@ -193,25 +193,25 @@ def decode_join_group_request_v1(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4, v5 = _get_iih(b, p)
     p += 10
     if v5 >= 0:
-        e = p + v5
-        s6 = b[p:e].decode()
-        p = e
+        q = p
+        p += v5
+        s6 = b[q:p].decode()
     else:
         refuse()
     (v7,) = _get_h(b, p)
     p += 2
     if v7 >= 0:
-        e = p + v7
-        s8 = b[p:e].decode()
-        p = e
+        q = p
+        p += v7
+        s8 = b[q:p].decode()
     else:
         refuse()
     (v9,) = _get_i(b, p)
@@ -224,17 +224,17 @@ def decode_join_group_request_v1(b: bytes, p: int, end: int) -> JoinGroupRequest
             (v11,) = _get_h(b, p)
             p += 2
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_i(b, p)
             p += 4
             if v13 >= 0:
-                e = p + v13
-                s14 = b[p:e]
-                p = e
+                q = p
+                p += v13
+                s14 = b[q:p]
             else:
                 refuse()
             a10.append(JoinGroupRequestProtocol(s12, s14))
@@ -247,25 +247,25 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4, v5 = _get_iih(b, p)
     p += 10
     if v5 >= 0:
-        e = p + v5
-        s6 = b[p:e].decode()
-        p = e
+        q = p
+        p += v5
+        s6 = b[q:p].decode()
     else:
         refuse()
     (v7,) = _get_h(b, p)
     p += 2
     if v7 >= 0:
-        e = p + v7
-        s8: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v7
+        s8: str | None = b[q:p].decode()
     elif v7 == -1:
         s8 = None
     else:
@@ -273,9 +273,9 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v9,) = _get_h(b, p)
     p += 2
     if v9 >= 0:
-        e = p + v9
-        s10 = b[p:e].decode()
-        p = e
+        q = p
+        p += v9
+        s10 = b[q:p].decode()
     else:
         refuse()
     (v11,) = _get_i(b, p)
@@ -288,17 +288,17 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
             (v13,) = _get_h(b, p)
             p += 2
             if v13 >= 0:
-                e = p + v13
-                s14 = b[p:e].decode()
-                p = e
+                q = p
+                p += v13
+                s14 = b[q:p].decode()
             else:
                 refuse()
             (v15,) = _get_i(b, p)
             p += 4
             if v15 >= 0:
-                e = p + v15
-                s16 = b[p:e]
-                p = e
+                q = p
+                p += v15
+                s16 = b[q:p]
             else:
                 refuse()
             a12.append(JoinGroupRequestProtocol(s14, s16))
@@ -310,32 +310,32 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
 def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     v3, v4 = _get_ii(b, p)
     p += 8
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6 = b[q:p].decode()
     else:
         s6, p = long_string(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n7
+        s8: str | None = b[q:p].decode()
     else:
         s8, p = long_string_or_none(b, p, end)
     n9 = b[p]
     if 0 < n9 < 128:
-        e = p + n9
-        s10 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n9
+        s10 = b[q:p].decode()
     else:
         s10, p = long_string(b, p, end)
     n11 = b[p]
@@ -350,16 +350,16 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
         for _ in range(n11):
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n13
+                s14 = b[q:p].decode()
             else:
                 s14, p = long_string(b, p, end)
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p]
             else:
                 s16, p = long_bytes(b, p, end)
             if b[p]:
@@ -379,32 +379,32 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
 def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     v3, v4 = _get_ii(b, p)
     p += 8
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6 = b[q:p].decode()
     else:
         s6, p = long_string(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n7
+        s8: str | None = b[q:p].decode()
     else:
         s8, p = long_string_or_none(b, p, end)
     n9 = b[p]
     if 0 < n9 < 128:
-        e = p + n9
-        s10 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n9
+        s10 = b[q:p].decode()
     else:
         s10, p = long_string(b, p, end)
     n11 = b[p]
@@ -419,16 +419,16 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
         for _ in range(n11):
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n13
+                s14 = b[q:p].decode()
             else:
                 s14, p = long_string(b, p, end)
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p]
             else:
                 s16, p = long_bytes(b, p, end)
             if b[p]:
@@ -438,9 +438,9 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
             a12.append(JoinGroupRequestProtocol(s14, s16))
     n17 = b[p]
     if 0 < n17 < 128:
-        e = p + n17
-        s18: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n17
+        s18: str | None = b[q:p].decode()
     else:
         s18, p = long_string_or_none(b, p, end)
     if b[p]:
@@ -586,25 +586,25 @@ def decode_join_group_response_v0(b: bytes, p: int, end: int) -> JoinGroupRespon
     v1, v2, v3 = _get_hih(b, p)
     p += 8
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     (v5,) = _get_h(b, p)
     p += 2
     if v5 >= 0:
-        e = p + v5
-        s6 = b[p:e].decode()
-        p = e
+        q = p
+        p += v5
+        s6 = b[q:p].decode()
     else:
         refuse()
     (v7,) = _get_h(b, p)
     p += 2
     if v7 >= 0:
-        e = p + v7
-        s8 = b[p:e].decode()
-        p = e
+        q = p
+        p += v7
+        s8 = b[q:p].decode()
     else:
         refuse()
     (v9,) = _get_i(b, p)
@@ -617,17 +617,17 @@ def decode_join_group_response_v0(b: bytes, p: int, end: int) -> JoinGroupRespon
             (v11,) = _get_h(b, p)
             p += 2
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_i(b, p)
             p += 4
             if v13 >= 0:
-                e = p + v13
-                s14 = b[p:e]
-                p = e
+                q = p
+                p += v13
+                s14 = b[q:p]
             else:
                 refuse()
             a10.append(JoinGroupResponseMember(s12, None, s14))
@@ -640,25 +640,25 @@ def decode_join_group_response_v2(b: bytes, p: int, end: int) -> JoinGroupRespon
     v1, v2, v3, v4 = _get_ihih(b, p)
     p += 12
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7 = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7 = b[q:p].decode()
     else:
         refuse()
     (v8,) = _get_h(b, p)
     p += 2
     if v8 >= 0:
-        e = p + v8
-        s9 = b[p:e].decode()
-        p = e
+        q = p
+        p += v8
+        s9 = b[q:p].decode()
     else:
         refuse()
     (v10,) = _get_i(b, p)
@@ -671,17 +671,17 @@ def decode_join_group_response_v2(b: bytes, p: int, end: int) -> JoinGroupRespon
             (v12,) = _get_h(b, p)
             p += 2
             if v12 >= 0:
-                e = p + v12
-                s13 = b[p:e].decode()
-                p = e
+                q = p
+                p += v12
+                s13 = b[q:p].decode()
             else:
                 refuse()
             (v14,) = _get_i(b, p)
             p += 4
             if v14 >= 0:
-                e = p + v14
-                s15 = b[p:e]
-                p = e
+                q = p
+                p += v14
+                s15 = b[q:p]
             else:
                 refuse()
             a11.append(JoinGroupResponseMember(s13, None, s15))
@@ -694,25 +694,25 @@ def decode_join_group_response_v5(b: bytes, p: int, end: int) -> JoinGroupRespon
     v1, v2, v3, v4 = _get_ihih(b, p)
     p += 12
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7 = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7 = b[q:p].decode()
     else:
         refuse()
     (v8,) = _get_h(b, p)
     p += 2
     if v8 >= 0:
-        e = p + v8
-        s9 = b[p:e].decode()
-        p = e
+        q = p
+        p += v8
+        s9 = b[q:p].decode()
     else:
         refuse()
     (v10,) = _get_i(b, p)
@@ -725,17 +725,17 @@ def decode_join_group_response_v5(b: bytes, p: int, end: int) -> JoinGroupRespon
             (v12,) = _get_h(b, p)
             p += 2
             if v12 >= 0:
-                e = p + v12
-                s13 = b[p:e].decode()
-                p = e
+                q = p
+                p += v12
+                s13 = b[q:p].decode()
             else:
                 refuse()
             (v14,) = _get_h(b, p)
             p += 2
             if v14 >= 0:
-                e = p + v14
-                s15: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v14
+                s15: str | None = b[q:p].decode()
             elif v14 == -1:
                 s15 = None
             else:
@@ -743,9 +743,9 @@ def decode_join_group_response_v5(b: bytes, p: int, end: int) -> JoinGroupRespon
             (v16,) = _get_i(b, p)
             p += 4
             if v16 >= 0:
-                e = p + v16
-                s17 = b[p:e]
-                p = e
+                q = p
+                p += v16
+                s17 = b[q:p]
             else:
                 refuse()
             a11.append(JoinGroupResponseMember(s13, s15, s17))
@@ -759,23 +759,23 @@ def decode_join_group_response_v6(b: bytes, p: int, end: int) -> JoinGroupRespon
     p += 10
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7 = b[q:p].decode()
     else:
         s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9 = b[q:p].decode()
     else:
         s9, p = long_string(b, p, end)
     n10 = b[p]
@@ -790,23 +790,23 @@ def decode_join_group_response_v6(b: bytes, p: int, end: int) -> JoinGroupRespon
         for _ in range(n10):
             n12 = b[p]
             if 0 < n12 < 128:
-                e = p + n12
-                s13 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n12
+                s13 = b[q:p].decode()
             else:
                 s13, p = long_string(b, p, end)
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15: str | None = b[q:p].decode()
             else:
                 s15, p = long_string_or_none(b, p, end)
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n16
+                s17 = b[q:p]
             else:
                 s17, p = long_bytes(b, p, end)
             if b[p]:
@@ -828,30 +828,30 @@ def decode_join_group_response_v7(b: bytes, p: int, end: int) -> JoinGroupRespon
     p += 10
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5: str | None = b[q:p].decode()
     else:
         s5, p = long_string_or_none(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9 = b[q:p].decode()
     else:
         s9, p = long_string(b, p, end)
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11 = b[q:p].decode()
     else:
         s11, p = long_string(b, p, end)
     n12 = b[p]
@@ -866,23 +866,23 @@ def decode_join_group_response_v7(b: bytes, p: int, end: int) -> JoinGroupRespon
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n16
+                s17: str | None = b[q:p].decode()
             else:
                 s17, p = long_string_or_none(b, p, end)
             n18 = b[p]
             if 0 < n18 < 128:
-                e = p + n18
-                s19 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n18
+                s19 = b[q:p]
             else:
                 s19, p = long_bytes(b, p, end)
             if b[p]:
@@ -904,32 +904,32 @@ def decode_join_group_response_v9(b: bytes, p: int, end: int) -> JoinGroupRespon
     p += 10
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5: str | None = b[q:p].decode()
     else:
         s5, p = long_string_or_none(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9 = b[q:p].decode()
     else:
         s9, p = long_string(b, p, end)
     (v10,) = _get_z(b, p)
     p += 1
     n11 = b[p]
     if 0 < n11 < 128:
-        e = p + n11
-        s12 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n11
+        s12 = b[q:p].decode()
     else:
         s12, p = long_string(b, p, end)
     n13 = b[p]
@@ -944,23 +944,23 @@ def decode_join_group_response_v9(b: bytes, p: int, end: int) -> JoinGroupRespon
         for _ in range(n13):
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             n17 = b[p]
             if 0 < n17 < 128:
-                e = p + n17
-                s18: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n17
+                s18: str | None = b[q:p].decode()
             else:
                 s18, p = long_string_or_none(b, p, end)
             n19 = b[p]
             if 0 < n19 < 128:
-                e = p + n19
-                s20 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n19
+                s20 = b[q:p]
             else:
                 s20, p = long_bytes(b, p, end)
             if b[p]:

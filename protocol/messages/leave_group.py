@@ -78,17 +78,17 @@ def decode_leave_group_request_v0(b: bytes, p: int, end: int) -> LeaveGroupReque
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -100,9 +100,9 @@ def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupReque
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_i(b, p)
@@ -115,17 +115,17 @@ def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupReque
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8: str | None = b[q:p].decode()
             elif v7 == -1:
                 s8 = None
             else:
@@ -139,9 +139,9 @@ def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupReque
 def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
@@ -156,16 +156,16 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -185,9 +185,9 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
 def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
@@ -202,23 +202,23 @@ def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupReque
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10: str | None = b[q:p].decode()
             else:
                 s10, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -357,17 +357,17 @@ def decode_leave_group_response_v3(b: bytes, p: int, end: int) -> LeaveGroupResp
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8: str | None = b[q:p].decode()
             elif v7 == -1:
                 s8 = None
             else:
@@ -395,16 +395,16 @@ def decode_leave_group_response_v4(b: bytes, p: int, end: int) -> LeaveGroupResp
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             (v9,) = _get_h(b, p)

@@ -128,9 +128,9 @@ def decode_list_config_resources_response_v0(b: bytes, p: int, end: int) -> List
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             if b[p]:
@@ -162,9 +162,9 @@ def decode_list_config_resources_response_v1(b: bytes, p: int, end: int) -> List
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             (v7,) = _get_b(b, p)

@@ -87,9 +87,9 @@ def decode_list_groups_request_v4(b: bytes, p: int, end: int) -> ListGroupsReque
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -115,9 +115,9 @@ def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsReque
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -133,9 +133,9 @@ def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsReque
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             a6.append(s8)
@@ -222,17 +222,17 @@ def decode_list_groups_response_v0(b: bytes, p: int, end: int) -> ListGroupsResp
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_h(b, p)
             p += 2
             if v6 >= 0:
-                e = p + v6
-                s7 = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7 = b[q:p].decode()
             else:
                 refuse()
             a3.append(ListedGroup(s5, s7, "", ""))
@@ -252,17 +252,17 @@ def decode_list_groups_response_v1(b: bytes, p: int, end: int) -> ListGroupsResp
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8 = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8 = b[q:p].decode()
             else:
                 refuse()
             a4.append(ListedGroup(s6, s8, "", ""))
@@ -286,16 +286,16 @@ def decode_list_groups_response_v3(b: bytes, p: int, end: int) -> ListGroupsResp
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             if b[p]:
@@ -327,23 +327,23 @@ def decode_list_groups_response_v4(b: bytes, p: int, end: int) -> ListGroupsResp
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             if b[p]:
@@ -375,30 +375,30 @@ def decode_list_groups_response_v5(b: bytes, p: int, end: int) -> ListGroupsResp
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             if b[p]:

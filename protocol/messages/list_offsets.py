@@ -122,9 +122,9 @@ def decode_list_offsets_request_v1(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -154,9 +154,9 @@ def decode_list_offsets_request_v2(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)
@@ -186,9 +186,9 @@ def decode_list_offsets_request_v4(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)
@@ -222,9 +222,9 @@ def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsReq
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
@@ -273,9 +273,9 @@ def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRe
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             n7 = b[p]
@@ -421,9 +421,9 @@ def decode_list_offsets_response_v1(b: bytes, p: int, end: int) -> ListOffsetsRe
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -453,9 +453,9 @@ def decode_list_offsets_response_v2(b: bytes, p: int, end: int) -> ListOffsetsRe
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -485,9 +485,9 @@ def decode_list_offsets_response_v4(b: bytes, p: int, end: int) -> ListOffsetsRe
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -521,9 +521,9 @@ def decode_list_offsets_response_v6(b: bytes, p: int, end: int) -> ListOffsetsRe
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]

@@ -88,9 +88,9 @@ def decode_list_transactions_request_v0(b: bytes, p: int, end: int) -> ListTrans
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -127,9 +127,9 @@ def decode_list_transactions_request_v1(b: bytes, p: int, end: int) -> ListTrans
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -168,9 +168,9 @@ def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTrans
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -189,9 +189,9 @@ def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTrans
     p += 8
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9: str | None = b[q:p].decode()
     else:
         s9, p = long_string_or_none(b, p, end)
     if b[p]:
@@ -279,9 +279,9 @@ def decode_list_transactions_response_v0(b: bytes, p: int, end: int) -> ListTran
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             a4.append(s6)
@@ -297,18 +297,18 @@ def decode_list_transactions_response_v0(b: bytes, p: int, end: int) -> ListTran
         for _ in range(n7):
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             (v11,) = _get_q(b, p)
             p += 8
             n12 = b[p]
             if 0 < n12 < 128:
-                e = p + n12
-                s13 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n12
+                s13 = b[q:p].decode()
             else:
                 s13, p = long_string(b, p, end)
             if b[p]:

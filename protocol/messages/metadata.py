@@ -195,9 +195,9 @@ def decode_metadata_request_v0(b: bytes, p: int, end: int) -> MetadataRequest:
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             a2.append(MetadataRequestTopic(ZERO_UUID, s4))
@@ -221,9 +221,9 @@ def decode_metadata_request_v1(b: bytes, p: int, end: int) -> MetadataRequest:
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             items3.append(MetadataRequestTopic(ZERO_UUID, s5))
@@ -247,9 +247,9 @@ def decode_metadata_request_v4(b: bytes, p: int, end: int) -> MetadataRequest:
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             items3.append(MetadataRequestTopic(ZERO_UUID, s5))
@@ -275,9 +275,9 @@ def decode_metadata_request_v8(b: bytes, p: int, end: int) -> MetadataRequest:
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             items3.append(MetadataRequestTopic(ZERO_UUID, s5))
@@ -305,9 +305,9 @@ def decode_metadata_request_v9(b: bytes, p: int, end: int) -> MetadataRequest:
         for _ in range(n1):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             if b[p]:
@@ -345,9 +345,9 @@ def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
             p += 16
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -385,9 +385,9 @@ def decode_metadata_request_v11(b: bytes, p: int, end: int) -> MetadataRequest:
             p += 16
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -591,9 +591,9 @@ def decode_metadata_response_v0(b: bytes, p: int, end: int) -> MetadataResponse:
             v3, v4 = _get_ih(b, p)
             p += 6
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -609,9 +609,9 @@ def decode_metadata_response_v0(b: bytes, p: int, end: int) -> MetadataResponse:
             v9, v10 = _get_hh(b, p)
             p += 4
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
@@ -655,17 +655,17 @@ def decode_metadata_response_v1(b: bytes, p: int, end: int) -> MetadataResponse:
             v3, v4 = _get_ih(b, p)
             p += 6
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             v6, v7 = _get_ih(b, p)
             p += 6
             if v7 >= 0:
-                e = p + v7
-                s8: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8: str | None = b[q:p].decode()
             elif v7 == -1:
                 s8 = None
             else:
@@ -681,9 +681,9 @@ def decode_metadata_response_v1(b: bytes, p: int, end: int) -> MetadataResponse:
             v12, v13 = _get_hh(b, p)
             p += 4
             if v13 >= 0:
-                e = p + v13
-                s14 = b[p:e].decode()
-                p = e
+                q = p
+                p += v13
+                s14 = b[q:p].decode()
             else:
                 refuse()
             v15, v16 = _get_zi(b, p)
@@ -727,17 +727,17 @@ def decode_metadata_response_v2(b: bytes, p: int, end: int) -> MetadataResponse:
             v3, v4 = _get_ih(b, p)
             p += 6
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             v6, v7 = _get_ih(b, p)
             p += 6
             if v7 >= 0:
-                e = p + v7
-                s8: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8: str | None = b[q:p].decode()
             elif v7 == -1:
                 s8 = None
             else:
@@ -746,9 +746,9 @@ def decode_metadata_response_v2(b: bytes, p: int, end: int) -> MetadataResponse:
     (v9,) = _get_h(b, p)
     p += 2
     if v9 >= 0:
-        e = p + v9
-        s10: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v9
+        s10: str | None = b[q:p].decode()
     elif v9 == -1:
         s10 = None
     else:
@@ -763,9 +763,9 @@ def decode_metadata_response_v2(b: bytes, p: int, end: int) -> MetadataResponse:
             v14, v15 = _get_hh(b, p)
             p += 4
             if v15 >= 0:
-                e = p + v15
-                s16 = b[p:e].decode()
-                p = e
+                q = p
+                p += v15
+                s16 = b[q:p].decode()
             else:
                 refuse()
             v17, v18 = _get_zi(b, p)
@@ -809,17 +809,17 @@ def decode_metadata_response_v3(b: bytes, p: int, end: int) -> MetadataResponse:
             v4, v5 = _get_ih(b, p)
             p += 6
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             v7, v8 = _get_ih(b, p)
             p += 6
             if v8 >= 0:
-                e = p + v8
-                s9: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9: str | None = b[q:p].decode()
             elif v8 == -1:
                 s9 = None
             else:
@@ -828,9 +828,9 @@ def decode_metadata_response_v3(b: bytes, p: int, end: int) -> MetadataResponse:
     (v10,) = _get_h(b, p)
     p += 2
     if v10 >= 0:
-        e = p + v10
-        s11: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v10
+        s11: str | None = b[q:p].decode()
     elif v10 == -1:
         s11 = None
     else:
@@ -845,9 +845,9 @@ def decode_metadata_response_v3(b: bytes, p: int, end: int) -> MetadataResponse:
             v15, v16 = _get_hh(b, p)
             p += 4
             if v16 >= 0:
-                e = p + v16
-                s17 = b[p:e].decode()
-                p = e
+                q = p
+                p += v16
+                s17 = b[q:p].decode()
             else:
                 refuse()
             v18, v19 = _get_zi(b, p)
@@ -891,17 +891,17 @@ def decode_metadata_response_v5(b: bytes, p: int, end: int) -> MetadataResponse:
             v4, v5 = _get_ih(b, p)
             p += 6
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             v7, v8 = _get_ih(b, p)
             p += 6
             if v8 >= 0:
-                e = p + v8
-                s9: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9: str | None = b[q:p].decode()
             elif v8 == -1:
                 s9 = None
             else:
@@ -910,9 +910,9 @@ def decode_metadata_response_v5(b: bytes, p: int, end: int) -> MetadataResponse:
     (v10,) = _get_h(b, p)
     p += 2
     if v10 >= 0:
-        e = p + v10
-        s11: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v10
+        s11: str | None = b[q:p].decode()
     elif v10 == -1:
         s11 = None
     else:
@@ -927,9 +927,9 @@ def decode_metadata_response_v5(b: bytes, p: int, end: int) -> MetadataResponse:
             v15, v16 = _get_hh(b, p)
             p += 4
             if v16 >= 0:
-                e = p + v16
-                s17 = b[p:e].decode()
-                p = e
+                q = p
+                p += v16
+                s17 = b[q:p].decode()
             else:
                 refuse()
             v18, v19 = _get_zi(b, p)
@@ -981,17 +981,17 @@ def decode_metadata_response_v7(b: bytes, p: int, end: int) -> MetadataResponse:
             v4, v5 = _get_ih(b, p)
             p += 6
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             v7, v8 = _get_ih(b, p)
             p += 6
             if v8 >= 0:
-                e = p + v8
-                s9: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9: str | None = b[q:p].decode()
             elif v8 == -1:
                 s9 = None
             else:
@@ -1000,9 +1000,9 @@ def decode_metadata_response_v7(b: bytes, p: int, end: int) -> MetadataResponse:
     (v10,) = _get_h(b, p)
     p += 2
     if v10 >= 0:
-        e = p + v10
-        s11: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v10
+        s11: str | None = b[q:p].decode()
     elif v10 == -1:
         s11 = None
     else:
@@ -1017,9 +1017,9 @@ def decode_metadata_response_v7(b: bytes, p: int, end: int) -> MetadataResponse:
             v15, v16 = _get_hh(b, p)
             p += 4
             if v16 >= 0:
-                e = p + v16
-                s17 = b[p:e].decode()
-                p = e
+                q = p
+                p += v16
+                s17 = b[q:p].decode()
             else:
                 refuse()
             v18, v19 = _get_zi(b, p)
@@ -1071,17 +1071,17 @@ def decode_metadata_response_v8(b: bytes, p: int, end: int) -> MetadataResponse:
             v4, v5 = _get_ih(b, p)
             p += 6
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             v7, v8 = _get_ih(b, p)
             p += 6
             if v8 >= 0:
-                e = p + v8
-                s9: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9: str | None = b[q:p].decode()
             elif v8 == -1:
                 s9 = None
             else:
@@ -1090,9 +1090,9 @@ def decode_metadata_response_v8(b: bytes, p: int, end: int) -> MetadataResponse:
     (v10,) = _get_h(b, p)
     p += 2
     if v10 >= 0:
-        e = p + v10
-        s11: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v10
+        s11: str | None = b[q:p].decode()
     elif v10 == -1:
         s11 = None
     else:
@@ -1107,9 +1107,9 @@ def decode_metadata_response_v8(b: bytes, p: int, end: int) -> MetadataResponse:
             v15, v16 = _get_hh(b, p)
             p += 4
             if v16 >= 0:
-                e = p + v16
-                s17 = b[p:e].decode()
-                p = e
+                q = p
+                p += v16
+                s17 = b[q:p].decode()
             else:
                 refuse()
             v18, v19 = _get_zi(b, p)
@@ -1171,18 +1171,18 @@ def decode_metadata_response_v9(b: bytes, p: int, end: int) -> MetadataResponse:
             p += 4
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             (v7,) = _get_i(b, p)
             p += 4
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9: str | None = b[q:p].decode()
             else:
                 s9, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -1192,9 +1192,9 @@ def decode_metadata_response_v9(b: bytes, p: int, end: int) -> MetadataResponse:
             a3.append(MetadataResponseBroker(v4, s6, v7, s9))
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11: str | None = b[q:p].decode()
     else:
         s11, p = long_string_or_none(b, p, end)
     (v12,) = _get_i(b, p)
@@ -1213,9 +1213,9 @@ def decode_metadata_response_v9(b: bytes, p: int, end: int) -> MetadataResponse:
             p += 2
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n16
+                s17 = b[q:p].decode()
             else:
                 s17, p = long_string(b, p, end)
             (v18,) = _get_z(b, p)
@@ -1305,18 +1305,18 @@ def decode_metadata_response_v10(b: bytes, p: int, end: int) -> MetadataResponse
             p += 4
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             (v7,) = _get_i(b, p)
             p += 4
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9: str | None = b[q:p].decode()
             else:
                 s9, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -1326,9 +1326,9 @@ def decode_metadata_response_v10(b: bytes, p: int, end: int) -> MetadataResponse
             a3.append(MetadataResponseBroker(v4, s6, v7, s9))
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11: str | None = b[q:p].decode()
     else:
         s11, p = long_string_or_none(b, p, end)
     (v12,) = _get_i(b, p)
@@ -1347,9 +1347,9 @@ def decode_metadata_response_v10(b: bytes, p: int, end: int) -> MetadataResponse
             p += 2
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n16
+                s17 = b[q:p].decode()
             else:
                 s17, p = long_string(b, p, end)
             v18, v19 = _get_uz(b, p)
@@ -1439,18 +1439,18 @@ def decode_metadata_response_v11(b: bytes, p: int, end: int) -> MetadataResponse
             p += 4
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             (v7,) = _get_i(b, p)
             p += 4
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9: str | None = b[q:p].decode()
             else:
                 s9, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -1460,9 +1460,9 @@ def decode_metadata_response_v11(b: bytes, p: int, end: int) -> MetadataResponse
             a3.append(MetadataResponseBroker(v4, s6, v7, s9))
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11: str | None = b[q:p].decode()
     else:
         s11, p = long_string_or_none(b, p, end)
     (v12,) = _get_i(b, p)
@@ -1481,9 +1481,9 @@ def decode_metadata_response_v11(b: bytes, p: int, end: int) -> MetadataResponse
             p += 2
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n16
+                s17 = b[q:p].decode()
             else:
                 s17, p = long_string(b, p, end)
             v18, v19 = _get_uz(b, p)
@@ -1571,18 +1571,18 @@ def decode_metadata_response_v12(b: bytes, p: int, end: int) -> MetadataResponse
             p += 4
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             (v7,) = _get_i(b, p)
             p += 4
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9: str | None = b[q:p].decode()
             else:
                 s9, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -1592,9 +1592,9 @@ def decode_metadata_response_v12(b: bytes, p: int, end: int) -> MetadataResponse
             a3.append(MetadataResponseBroker(v4, s6, v7, s9))
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11: str | None = b[q:p].decode()
     else:
         s11, p = long_string_or_none(b, p, end)
     (v12,) = _get_i(b, p)
@@ -1613,9 +1613,9 @@ def decode_metadata_response_v12(b: bytes, p: int, end: int) -> MetadataResponse
             p += 2
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n16
+                s17: str | None = b[q:p].decode()
             else:
                 s17, p = long_string_or_none(b, p, end)
             v18, v19 = _get_uz(b, p)
@@ -1703,18 +1703,18 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
             p += 4
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6 = b[q:p].decode()
             else:
                 s6, p = long_string(b, p, end)
             (v7,) = _get_i(b, p)
             p += 4
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9: str | None = b[q:p].decode()
             else:
                 s9, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -1724,9 +1724,9 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
             a3.append(MetadataResponseBroker(v4, s6, v7, s9))
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11: str | None = b[q:p].decode()
     else:
         s11, p = long_string_or_none(b, p, end)
     (v12,) = _get_i(b, p)
@@ -1745,9 +1745,9 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
             p += 2
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n16
+                s17: str | None = b[q:p].decode()
             else:
                 s17, p = long_string_or_none(b, p, end)
             v18, v19 = _get_uz(b, p)

@@ -143,17 +143,17 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     v6, v7 = _get_qi(b, p)
@@ -166,9 +166,9 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_i(b, p)
@@ -181,9 +181,9 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
                     v13, v14, v15 = _get_iqh(b, p)
                     p += 14
                     if v15 >= 0:
-                        e = p + v15
-                        s16: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v15
+                        s16: str | None = b[q:p].decode()
                     elif v15 == -1:
                         s16 = None
                     else:
@@ -199,17 +199,17 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_i(b, p)
@@ -222,9 +222,9 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
             (v8,) = _get_h(b, p)
             p += 2
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
@@ -237,9 +237,9 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
                     v12, v13, v14 = _get_iqh(b, p)
                     p += 14
                     if v14 >= 0:
-                        e = p + v14
-                        s15: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v14
+                        s15: str | None = b[q:p].decode()
                     elif v14 == -1:
                         s15 = None
                     else:
@@ -255,17 +255,17 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_i(b, p)
@@ -278,9 +278,9 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
             (v8,) = _get_h(b, p)
             p += 2
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
@@ -293,9 +293,9 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
                     v12, v13, v14, v15 = _get_iqih(b, p)
                     p += 18
                     if v15 >= 0:
-                        e = p + v15
-                        s16: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v15
+                        s16: str | None = b[q:p].decode()
                     elif v15 == -1:
                         s16 = None
                     else:
@@ -311,25 +311,25 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7: str | None = b[q:p].decode()
     elif v6 == -1:
         s7 = None
     else:
@@ -344,9 +344,9 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
@@ -359,9 +359,9 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
                     v14, v15, v16, v17 = _get_iqih(b, p)
                     p += 18
                     if v17 >= 0:
-                        e = p + v17
-                        s18: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v17
+                        s18: str | None = b[q:p].decode()
                     elif v17 == -1:
                         s18 = None
                     else:
@@ -376,25 +376,25 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
 def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_i(b, p)
     p += 4
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
@@ -409,9 +409,9 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
         for _ in range(n8):
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11 = b[q:p].decode()
             else:
                 s11, p = long_string(b, p, end)
             n12 = b[p]
@@ -428,9 +428,9 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
                     p += 16
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18: str | None = b[q:p].decode()
                     else:
                         s18, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -455,25 +455,25 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
 def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommitRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_i(b, p)
     p += 4
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
@@ -502,9 +502,9 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
                     p += 16
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17: str | None = b[q:p].decode()
                     else:
                         s17, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -723,9 +723,9 @@ def decode_offset_commit_response_v2(b: bytes, p: int, end: int) -> OffsetCommit
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -755,9 +755,9 @@ def decode_offset_commit_response_v3(b: bytes, p: int, end: int) -> OffsetCommit
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -791,9 +791,9 @@ def decode_offset_commit_response_v8(b: bytes, p: int, end: int) -> OffsetCommit
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]

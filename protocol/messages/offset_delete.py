@@ -88,9 +88,9 @@ def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteR
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_i(b, p)
@@ -103,9 +103,9 @@ def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteR
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)
@@ -157,9 +157,9 @@ def decode_offset_delete_response_v0(b: bytes, p: int, end: int) -> OffsetDelete
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)

@@ -202,9 +202,9 @@ def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_i(b, p)
@@ -217,9 +217,9 @@ def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchReq
             (v5,) = _get_h(b, p)
             p += 2
             if v5 >= 0:
-                e = p + v5
-                s6 = b[p:e].decode()
-                p = e
+                q = p
+                p += v5
+                s6 = b[q:p].decode()
             else:
                 refuse()
             (v7,) = _get_i(b, p)
@@ -240,9 +240,9 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_i(b, p)
@@ -259,9 +259,9 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
             (v6,) = _get_h(b, p)
             p += 2
             if v6 >= 0:
-                e = p + v6
-                s7 = b[p:e].decode()
-                p = e
+                q = p
+                p += v6
+                s7 = b[q:p].decode()
             else:
                 refuse()
             (v8,) = _get_i(b, p)
@@ -281,9 +281,9 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
 def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
@@ -302,9 +302,9 @@ def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchReq
         for _ in range(n3):
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -335,9 +335,9 @@ def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchReq
 def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
@@ -356,9 +356,9 @@ def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchReq
         for _ in range(n3):
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -401,9 +401,9 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -422,9 +422,9 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
                 for _ in range(n5):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     n10 = b[p]
@@ -472,16 +472,16 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             (v7,) = _get_i(b, p)
@@ -502,9 +502,9 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
                 for _ in range(n8):
                     n11 = b[p]
                     if 0 < n11 < 128:
-                        e = p + n11
-                        s12 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n11
+                        s12 = b[q:p].decode()
                     else:
                         s12, p = long_string(b, p, end)
                     n13 = b[p]
@@ -552,16 +552,16 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             (v7,) = _get_i(b, p)
@@ -817,9 +817,9 @@ def decode_offset_fetch_response_v1(b: bytes, p: int, end: int) -> OffsetFetchRe
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -832,9 +832,9 @@ def decode_offset_fetch_response_v1(b: bytes, p: int, end: int) -> OffsetFetchRe
                     v7, v8, v9 = _get_iqh(b, p)
                     p += 14
                     if v9 >= 0:
-                        e = p + v9
-                        s10: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v9
+                        s10: str | None = b[q:p].decode()
                     elif v9 == -1:
                         s10 = None
                     else:
@@ -859,9 +859,9 @@ def decode_offset_fetch_response_v2(b: bytes, p: int, end: int) -> OffsetFetchRe
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -874,9 +874,9 @@ def decode_offset_fetch_response_v2(b: bytes, p: int, end: int) -> OffsetFetchRe
                     v7, v8, v9 = _get_iqh(b, p)
                     p += 14
                     if v9 >= 0:
-                        e = p + v9
-                        s10: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v9
+                        s10: str | None = b[q:p].decode()
                     elif v9 == -1:
                         s10 = None
                     else:
@@ -903,9 +903,9 @@ def decode_offset_fetch_response_v3(b: bytes, p: int, end: int) -> OffsetFetchRe
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -918,9 +918,9 @@ def decode_offset_fetch_response_v3(b: bytes, p: int, end: int) -> OffsetFetchRe
                     v8, v9, v10 = _get_iqh(b, p)
                     p += 14
                     if v10 >= 0:
-                        e = p + v10
-                        s11: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v10
+                        s11: str | None = b[q:p].decode()
                     elif v10 == -1:
                         s11 = None
                     else:
@@ -947,9 +947,9 @@ def decode_offset_fetch_response_v5(b: bytes, p: int, end: int) -> OffsetFetchRe
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -962,9 +962,9 @@ def decode_offset_fetch_response_v5(b: bytes, p: int, end: int) -> OffsetFetchRe
                     v8, v9, v10, v11 = _get_iqih(b, p)
                     p += 18
                     if v11 >= 0:
-                        e = p + v11
-                        s12: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v11
+                        s12: str | None = b[q:p].decode()
                     elif v11 == -1:
                         s12 = None
                     else:
@@ -995,9 +995,9 @@ def decode_offset_fetch_response_v6(b: bytes, p: int, end: int) -> OffsetFetchRe
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -1014,9 +1014,9 @@ def decode_offset_fetch_response_v6(b: bytes, p: int, end: int) -> OffsetFetchRe
                     p += 16
                     n11 = b[p]
                     if 0 < n11 < 128:
-                        e = p + n11
-                        s12: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n11
+                        s12: str | None = b[q:p].decode()
                     else:
                         s12, p = long_string_or_none(b, p, end)
                     (v13,) = _get_h(b, p)
@@ -1057,9 +1057,9 @@ def decode_offset_fetch_response_v8(b: bytes, p: int, end: int) -> OffsetFetchRe
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -1074,9 +1074,9 @@ def decode_offset_fetch_response_v8(b: bytes, p: int, end: int) -> OffsetFetchRe
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     n10 = b[p]
@@ -1093,9 +1093,9 @@ def decode_offset_fetch_response_v8(b: bytes, p: int, end: int) -> OffsetFetchRe
                             p += 16
                             n15 = b[p]
                             if 0 < n15 < 128:
-                                e = p + n15
-                                s16: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n15
+                                s16: str | None = b[q:p].decode()
                             else:
                                 s16, p = long_string_or_none(b, p, end)
                             (v17,) = _get_h(b, p)
@@ -1141,9 +1141,9 @@ def decode_offset_fetch_response_v10(b: bytes, p: int, end: int) -> OffsetFetchR
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -1172,9 +1172,9 @@ def decode_offset_fetch_response_v10(b: bytes, p: int, end: int) -> OffsetFetchR
                             p += 16
                             n14 = b[p]
                             if 0 < n14 < 128:
-                                e = p + n14
-                                s15: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n14
+                                s15: str | None = b[q:p].decode()
                             else:
                                 s15, p = long_string_or_none(b, p, end)
                             (v16,) = _get_h(b, p)

@@ -194,9 +194,9 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2: str | None = b[q:p].decode()
     elif v1 == -1:
         s2 = None
     else:
@@ -211,9 +211,9 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
             (v7,) = _get_h(b, p)
             p += 2
             if v7 >= 0:
-                e = p + v7
-                s8 = b[p:e].decode()
-                p = e
+                q = p
+                p += v7
+                s8 = b[q:p].decode()
             else:
                 refuse()
             (v9,) = _get_i(b, p)
@@ -226,9 +226,9 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
                     v11, v12 = _get_ii(b, p)
                     p += 8
                     if v12 >= 0:
-                        e = p + v12
-                        s13: bytes | None = b[p:e]
-                        p = e
+                        q = p
+                        p += v12
+                        s13: bytes | None = b[q:p]
                     elif v12 == -1:
                         s13 = None
                     else:
@@ -243,9 +243,9 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
 def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     v3, v4 = _get_hi(b, p)
@@ -262,9 +262,9 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
@@ -281,9 +281,9 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
                     p += 4
                     n12 = b[p]
                     if 0 < n12 < 128:
-                        e = p + n12
-                        s13: bytes | None = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n12
+                        s13: bytes | None = b[q:p]
                     else:
                         s13, p = long_bytes_or_none(b, p, end)
                     if b[p]:
@@ -308,9 +308,9 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
 def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     v3, v4 = _get_hi(b, p)
@@ -341,9 +341,9 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
                     p += 4
                     n11 = b[p]
                     if 0 < n11 < 128:
-                        e = p + n11
-                        s12: bytes | None = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n11
+                        s12: bytes | None = b[q:p]
                     else:
                         s12, p = long_bytes_or_none(b, p, end)
                     if b[p]:
@@ -488,9 +488,9 @@ def decode_produce_response_v3(b: bytes, p: int, end: int) -> ProduceResponse:
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -522,9 +522,9 @@ def decode_produce_response_v5(b: bytes, p: int, end: int) -> ProduceResponse:
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -556,9 +556,9 @@ def decode_produce_response_v8(b: bytes, p: int, end: int) -> ProduceResponse:
             (v3,) = _get_h(b, p)
             p += 2
             if v3 >= 0:
-                e = p + v3
-                s4 = b[p:e].decode()
-                p = e
+                q = p
+                p += v3
+                s4 = b[q:p].decode()
             else:
                 refuse()
             (v5,) = _get_i(b, p)
@@ -578,9 +578,9 @@ def decode_produce_response_v8(b: bytes, p: int, end: int) -> ProduceResponse:
                             v14, v15 = _get_ih(b, p)
                             p += 6
                             if v15 >= 0:
-                                e = p + v15
-                                s16: str | None = b[p:e].decode()
-                                p = e
+                                q = p
+                                p += v15
+                                s16: str | None = b[q:p].decode()
                             elif v15 == -1:
                                 s16 = None
                             else:
@@ -589,9 +589,9 @@ def decode_produce_response_v8(b: bytes, p: int, end: int) -> ProduceResponse:
                     (v17,) = _get_h(b, p)
                     p += 2
                     if v17 >= 0:
-                        e = p + v17
-                        s18: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v17
+                        s18: str | None = b[q:p].decode()
                     elif v17 == -1:
                         s18 = None
                     else:
@@ -618,9 +618,9 @@ def decode_produce_response_v9(b: bytes, p: int, end: int) -> ProduceResponse:
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -649,9 +649,9 @@ def decode_produce_response_v9(b: bytes, p: int, end: int) -> ProduceResponse:
                             p += 4
                             n15 = b[p]
                             if 0 < n15 < 128:
-                                e = p + n15
-                                s16: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n15
+                                s16: str | None = b[q:p].decode()
                             else:
                                 s16, p = long_string_or_none(b, p, end)
                             if b[p]:
@@ -661,9 +661,9 @@ def decode_produce_response_v9(b: bytes, p: int, end: int) -> ProduceResponse:
                             a13.append(BatchIndexAndErrorMessage(v14, s16))
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18: str | None = b[q:p].decode()
                     else:
                         s18, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -715,18 +715,18 @@ def _get_ProduceResponse_node_endpoints(b: bytes, p: int, end: int) -> Sequence[
             p += 4
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_i(b, p)
             p += 4
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8: str | None = b[q:p].decode()
             else:
                 s8, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -753,9 +753,9 @@ def decode_produce_response_v10(b: bytes, p: int, end: int) -> ProduceResponse:
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -784,9 +784,9 @@ def decode_produce_response_v10(b: bytes, p: int, end: int) -> ProduceResponse:
                             p += 4
                             n15 = b[p]
                             if 0 < n15 < 128:
-                                e = p + n15
-                                s16: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n15
+                                s16: str | None = b[q:p].decode()
                             else:
                                 s16, p = long_string_or_none(b, p, end)
                             if b[p]:
@@ -796,9 +796,9 @@ def decode_produce_response_v10(b: bytes, p: int, end: int) -> ProduceResponse:
                             a13.append(BatchIndexAndErrorMessage(v14, s16))
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18: str | None = b[q:p].decode()
                     else:
                         s18, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -865,9 +865,9 @@ def decode_produce_response_v13(b: bytes, p: int, end: int) -> ProduceResponse:
                             p += 4
                             n14 = b[p]
                             if 0 < n14 < 128:
-                                e = p + n14
-                                s15: str | None = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n14
+                                s15: str | None = b[q:p].decode()
                             else:
                                 s15, p = long_string_or_none(b, p, end)
                             if b[p]:
@@ -877,9 +877,9 @@ def decode_produce_response_v13(b: bytes, p: int, end: int) -> ProduceResponse:
                             a12.append(BatchIndexAndErrorMessage(v13, s15))
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17: str | None = b[q:p].decode()
                     else:
                         s17, p = long_string_or_none(b, p, end)
                     if b[p]:

@@ -39,9 +39,9 @@ class RemoveRaftVoterResponse(Message):
 def decode_remove_raft_voter_request_v0(b: bytes, p: int, end: int) -> RemoveRaftVoterRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     v3, v4 = _get_iu(b, p)
@@ -79,9 +79,9 @@ def decode_remove_raft_voter_response_v0(b: bytes, p: int, end: int) -> RemoveRa
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     if b[p]:

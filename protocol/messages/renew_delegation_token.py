@@ -43,9 +43,9 @@ def decode_renew_delegation_token_request_v1(b: bytes, p: int, end: int) -> Rene
     (v1,) = _get_i(b, p)
     p += 4
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e]
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p]
     else:
         refuse()
     (v3,) = _get_q(b, p)
@@ -58,9 +58,9 @@ def decode_renew_delegation_token_request_v1(b: bytes, p: int, end: int) -> Rene
 def decode_renew_delegation_token_request_v2(b: bytes, p: int, end: int) -> RenewDelegationTokenRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p]
     else:
         s2, p = long_bytes(b, p, end)
     (v3,) = _get_q(b, p)

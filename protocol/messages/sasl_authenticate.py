@@ -50,9 +50,9 @@ def decode_sasl_authenticate_request_v0(b: bytes, p: int, end: int) -> SaslAuthe
     (v1,) = _get_i(b, p)
     p += 4
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e]
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p]
     else:
         refuse()
     if p > end:
@@ -63,9 +63,9 @@ def decode_sasl_authenticate_request_v0(b: bytes, p: int, end: int) -> SaslAuthe
 def decode_sasl_authenticate_request_v2(b: bytes, p: int, end: int) -> SaslAuthenticateRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p]
     else:
         s2, p = long_bytes(b, p, end)
     if b[p]:
@@ -103,9 +103,9 @@ def decode_sasl_authenticate_response_v0(b: bytes, p: int, end: int) -> SaslAuth
     v1, v2 = _get_hh(b, p)
     p += 4
     if v2 >= 0:
-        e = p + v2
-        s3: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v2
+        s3: str | None = b[q:p].decode()
     elif v2 == -1:
         s3 = None
     else:
@@ -113,9 +113,9 @@ def decode_sasl_authenticate_response_v0(b: bytes, p: int, end: int) -> SaslAuth
     (v4,) = _get_i(b, p)
     p += 4
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e]
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p]
     else:
         refuse()
     if p > end:
@@ -127,9 +127,9 @@ def decode_sasl_authenticate_response_v1(b: bytes, p: int, end: int) -> SaslAuth
     v1, v2 = _get_hh(b, p)
     p += 4
     if v2 >= 0:
-        e = p + v2
-        s3: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v2
+        s3: str | None = b[q:p].decode()
     elif v2 == -1:
         s3 = None
     else:
@@ -137,9 +137,9 @@ def decode_sasl_authenticate_response_v1(b: bytes, p: int, end: int) -> SaslAuth
     (v4,) = _get_i(b, p)
     p += 4
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e]
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p]
     else:
         refuse()
     (v6,) = _get_q(b, p)
@@ -154,16 +154,16 @@ def decode_sasl_authenticate_response_v2(b: bytes, p: int, end: int) -> SaslAuth
     p += 2
     n2 = b[p]
     if 0 < n2 < 128:
-        e = p + n2
-        s3: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n2
+        s3: str | None = b[q:p].decode()
     else:
         s3, p = long_string_or_none(b, p, end)
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p]
     else:
         s5, p = long_bytes(b, p, end)
     (v6,) = _get_q(b, p)

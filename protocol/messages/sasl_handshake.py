@@ -38,9 +38,9 @@ def decode_sasl_handshake_request_v0(b: bytes, p: int, end: int) -> SaslHandshak
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -74,9 +74,9 @@ def decode_sasl_handshake_response_v0(b: bytes, p: int, end: int) -> SaslHandsha
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             a3.append(s5)

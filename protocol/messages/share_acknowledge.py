@@ -168,16 +168,16 @@ class ShareAcknowledgeResponse(Message):
 def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAcknowledgeRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     (v5,) = _get_i(b, p)
@@ -256,16 +256,16 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
 def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAcknowledgeRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     v5, v6 = _get_iz(b, p)
@@ -424,9 +424,9 @@ def decode_share_acknowledge_response_v1(b: bytes, p: int, end: int) -> ShareAck
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -455,9 +455,9 @@ def decode_share_acknowledge_response_v1(b: bytes, p: int, end: int) -> ShareAck
                     p += 6
                     n12 = b[p]
                     if 0 < n12 < 128:
-                        e = p + n12
-                        s13: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n12
+                        s13: str | None = b[q:p].decode()
                     else:
                         s13, p = long_string_or_none(b, p, end)
                     v14, v15 = _get_ii(b, p)
@@ -490,18 +490,18 @@ def decode_share_acknowledge_response_v1(b: bytes, p: int, end: int) -> ShareAck
             p += 4
             n19 = b[p]
             if 0 < n19 < 128:
-                e = p + n19
-                s20 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n19
+                s20 = b[q:p].decode()
             else:
                 s20, p = long_string(b, p, end)
             (v21,) = _get_i(b, p)
             p += 4
             n22 = b[p]
             if 0 < n22 < 128:
-                e = p + n22
-                s23: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n22
+                s23: str | None = b[q:p].decode()
             else:
                 s23, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -523,9 +523,9 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     (v5,) = _get_i(b, p)
@@ -556,9 +556,9 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
                     p += 6
                     n13 = b[p]
                     if 0 < n13 < 128:
-                        e = p + n13
-                        s14: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n13
+                        s14: str | None = b[q:p].decode()
                     else:
                         s14, p = long_string_or_none(b, p, end)
                     v15, v16 = _get_ii(b, p)
@@ -591,18 +591,18 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
             p += 4
             n20 = b[p]
             if 0 < n20 < 128:
-                e = p + n20
-                s21 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n20
+                s21 = b[q:p].decode()
             else:
                 s21, p = long_string(b, p, end)
             (v22,) = _get_i(b, p)
             p += 4
             n23 = b[p]
             if 0 < n23 < 128:
-                e = p + n23
-                s24: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n23
+                s24: str | None = b[q:p].decode()
             else:
                 s24, p = long_string_or_none(b, p, end)
             if b[p]:

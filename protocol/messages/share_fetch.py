@@ -248,16 +248,16 @@ class ShareFetchResponse(Message):
 def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     v5, v6, v7, v8, v9, v10 = _get_iiiiii(b, p)
@@ -364,16 +364,16 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
 def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     v5, v6, v7, v8, v9, v10, v11, v12 = _get_iiiiiibz(b, p)
@@ -574,9 +574,9 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     (v5,) = _get_i(b, p)
@@ -607,18 +607,18 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
                     p += 6
                     n13 = b[p]
                     if 0 < n13 < 128:
-                        e = p + n13
-                        s14: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n13
+                        s14: str | None = b[q:p].decode()
                     else:
                         s14, p = long_string_or_none(b, p, end)
                     (v15,) = _get_h(b, p)
                     p += 2
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17: str | None = b[q:p].decode()
                     else:
                         s17, p = long_string_or_none(b, p, end)
                     v18, v19 = _get_ii(b, p)
@@ -629,9 +629,9 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
                         p += 1
                     n20 = b[p]
                     if 0 < n20 < 128:
-                        e = p + n20
-                        s21 = b[p + 1 : e]
-                        p = e
+                        q = p + 1
+                        p += n20
+                        s21 = b[q:p]
                     else:
                         s21, p = long_bytes(b, p, end)
                     n22 = b[p]
@@ -675,18 +675,18 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
             p += 4
             n30 = b[p]
             if 0 < n30 < 128:
-                e = p + n30
-                s31 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n30
+                s31 = b[q:p].decode()
             else:
                 s31, p = long_string(b, p, end)
             (v32,) = _get_i(b, p)
             p += 4
             n33 = b[p]
             if 0 < n33 < 128:
-                e = p + n33
-                s34: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n33
+                s34: str | None = b[q:p].decode()
             else:
                 s34, p = long_string_or_none(b, p, end)
             if b[p]:

@@ -156,9 +156,9 @@ def decode_share_group_describe_request_v1(b: bytes, p: int, end: int) -> ShareG
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -209,32 +209,32 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12 = _get_ii(b, p)
             p += 8
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n13
+                s14 = b[q:p].decode()
             else:
                 s14, p = long_string(b, p, end)
             n15 = b[p]
@@ -249,32 +249,32 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
                 for _ in range(n15):
                     n17 = b[p]
                     if 0 < n17 < 128:
-                        e = p + n17
-                        s18 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n17
+                        s18 = b[q:p].decode()
                     else:
                         s18, p = long_string(b, p, end)
                     n19 = b[p]
                     if 0 < n19 < 128:
-                        e = p + n19
-                        s20: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n19
+                        s20: str | None = b[q:p].decode()
                     else:
                         s20, p = long_string_or_none(b, p, end)
                     (v21,) = _get_i(b, p)
                     p += 4
                     n22 = b[p]
                     if 0 < n22 < 128:
-                        e = p + n22
-                        s23 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n22
+                        s23 = b[q:p].decode()
                     else:
                         s23, p = long_string(b, p, end)
                     n24 = b[p]
                     if 0 < n24 < 128:
-                        e = p + n24
-                        s25 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n24
+                        s25 = b[q:p].decode()
                     else:
                         s25, p = long_string(b, p, end)
                     n26 = b[p]
@@ -289,9 +289,9 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
                         for _ in range(n26):
                             n28 = b[p]
                             if 0 < n28 < 128:
-                                e = p + n28
-                                s29 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n28
+                                s29 = b[q:p].decode()
                             else:
                                 s29, p = long_string(b, p, end)
                             a27.append(s29)
@@ -309,9 +309,9 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
                             p += 16
                             n33 = b[p]
                             if 0 < n33 < 128:
-                                e = p + n33
-                                s34 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n33
+                                s34 = b[q:p].decode()
                             else:
                                 s34, p = long_string(b, p, end)
                             n35 = b[p]

@@ -105,25 +105,25 @@ class ShareGroupHeartbeatResponse(Message):
 def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> ShareGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
@@ -142,9 +142,9 @@ def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Share
         for _ in range(n8):
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             items10.append(s12)
@@ -194,16 +194,16 @@ def decode_share_group_heartbeat_response_v1(b: bytes, p: int, end: int) -> Shar
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6: str | None = b[q:p].decode()
     else:
         s6, p = long_string_or_none(b, p, end)
     v7, v8, v10 = _get_iib(b, p)

@@ -279,9 +279,9 @@ def decode_streams_group_describe_request_v0(b: bytes, p: int, end: int) -> Stre
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)
@@ -332,23 +332,23 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
             p += 2
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12, v14 = _get_iib(b, p)
@@ -373,9 +373,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                     for _ in range(n16):
                         n19 = b[p]
                         if 0 < n19 < 128:
-                            e = p + n19
-                            s20 = b[p + 1 : e].decode()
-                            p = e
+                            q = p + 1
+                            p += n19
+                            s20 = b[q:p].decode()
                         else:
                             s20, p = long_string(b, p, end)
                         n21 = b[p]
@@ -390,9 +390,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                             for _ in range(n21):
                                 n23 = b[p]
                                 if 0 < n23 < 128:
-                                    e = p + n23
-                                    s24 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n23
+                                    s24 = b[q:p].decode()
                                 else:
                                     s24, p = long_string(b, p, end)
                                 a22.append(s24)
@@ -408,9 +408,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                             for _ in range(n25):
                                 n27 = b[p]
                                 if 0 < n27 < 128:
-                                    e = p + n27
-                                    s28 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n27
+                                    s28 = b[q:p].decode()
                                 else:
                                     s28, p = long_string(b, p, end)
                                 a26.append(s28)
@@ -426,9 +426,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                             for _ in range(n29):
                                 n31 = b[p]
                                 if 0 < n31 < 128:
-                                    e = p + n31
-                                    s32 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n31
+                                    s32 = b[q:p].decode()
                                 else:
                                     s32, p = long_string(b, p, end)
                                 v33, v34 = _get_ih(b, p)
@@ -445,16 +445,16 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                                     for _ in range(n35):
                                         n37 = b[p]
                                         if 0 < n37 < 128:
-                                            e = p + n37
-                                            s38 = b[p + 1 : e].decode()
-                                            p = e
+                                            q = p + 1
+                                            p += n37
+                                            s38 = b[q:p].decode()
                                         else:
                                             s38, p = long_string(b, p, end)
                                         n39 = b[p]
                                         if 0 < n39 < 128:
-                                            e = p + n39
-                                            s40 = b[p + 1 : e].decode()
-                                            p = e
+                                            q = p + 1
+                                            p += n39
+                                            s40 = b[q:p].decode()
                                         else:
                                             s40, p = long_string(b, p, end)
                                         if b[p]:
@@ -479,9 +479,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                             for _ in range(n41):
                                 n43 = b[p]
                                 if 0 < n43 < 128:
-                                    e = p + n43
-                                    s44 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n43
+                                    s44 = b[q:p].decode()
                                 else:
                                     s44, p = long_string(b, p, end)
                                 v45, v46 = _get_ih(b, p)
@@ -498,16 +498,16 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                                     for _ in range(n47):
                                         n49 = b[p]
                                         if 0 < n49 < 128:
-                                            e = p + n49
-                                            s50 = b[p + 1 : e].decode()
-                                            p = e
+                                            q = p + 1
+                                            p += n49
+                                            s50 = b[q:p].decode()
                                         else:
                                             s50, p = long_string(b, p, end)
                                         n51 = b[p]
                                         if 0 < n51 < 128:
-                                            e = p + n51
-                                            s52 = b[p + 1 : e].decode()
-                                            p = e
+                                            q = p + 1
+                                            p += n51
+                                            s52 = b[q:p].decode()
                                         else:
                                             s52, p = long_string(b, p, end)
                                         if b[p]:
@@ -542,48 +542,48 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                 for _ in range(n53):
                     n55 = b[p]
                     if 0 < n55 < 128:
-                        e = p + n55
-                        s56 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n55
+                        s56 = b[q:p].decode()
                     else:
                         s56, p = long_string(b, p, end)
                     (v57,) = _get_i(b, p)
                     p += 4
                     n58 = b[p]
                     if 0 < n58 < 128:
-                        e = p + n58
-                        s59: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n58
+                        s59: str | None = b[q:p].decode()
                     else:
                         s59, p = long_string_or_none(b, p, end)
                     n60 = b[p]
                     if 0 < n60 < 128:
-                        e = p + n60
-                        s61: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n60
+                        s61: str | None = b[q:p].decode()
                     else:
                         s61, p = long_string_or_none(b, p, end)
                     n62 = b[p]
                     if 0 < n62 < 128:
-                        e = p + n62
-                        s63 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n62
+                        s63 = b[q:p].decode()
                     else:
                         s63, p = long_string(b, p, end)
                     n64 = b[p]
                     if 0 < n64 < 128:
-                        e = p + n64
-                        s65 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n64
+                        s65 = b[q:p].decode()
                     else:
                         s65, p = long_string(b, p, end)
                     (v66,) = _get_i(b, p)
                     p += 4
                     n67 = b[p]
                     if 0 < n67 < 128:
-                        e = p + n67
-                        s68 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n67
+                        s68 = b[q:p].decode()
                     else:
                         s68, p = long_string(b, p, end)
                     (v70,) = _get_b(b, p)
@@ -592,9 +592,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                     if v70 >= 0:
                         n71 = b[p]
                         if 0 < n71 < 128:
-                            e = p + n71
-                            s72 = b[p + 1 : e].decode()
-                            p = e
+                            q = p + 1
+                            p += n71
+                            s72 = b[q:p].decode()
                         else:
                             s72, p = long_string(b, p, end)
                         (v73,) = _get_H(b, p)
@@ -616,16 +616,16 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n74):
                             n76 = b[p]
                             if 0 < n76 < 128:
-                                e = p + n76
-                                s77 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n76
+                                s77 = b[q:p].decode()
                             else:
                                 s77, p = long_string(b, p, end)
                             n78 = b[p]
                             if 0 < n78 < 128:
-                                e = p + n78
-                                s79 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n78
+                                s79 = b[q:p].decode()
                             else:
                                 s79, p = long_string(b, p, end)
                             if b[p]:
@@ -645,9 +645,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n80):
                             n82 = b[p]
                             if 0 < n82 < 128:
-                                e = p + n82
-                                s83 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n82
+                                s83 = b[q:p].decode()
                             else:
                                 s83, p = long_string(b, p, end)
                             v84, v85 = _get_iq(b, p)
@@ -669,9 +669,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n86):
                             n88 = b[p]
                             if 0 < n88 < 128:
-                                e = p + n88
-                                s89 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n88
+                                s89 = b[q:p].decode()
                             else:
                                 s89, p = long_string(b, p, end)
                             v90, v91 = _get_iq(b, p)
@@ -693,9 +693,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n92):
                             n94 = b[p]
                             if 0 < n94 < 128:
-                                e = p + n94
-                                s95 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n94
+                                s95 = b[q:p].decode()
                             else:
                                 s95, p = long_string(b, p, end)
                             n96 = b[p]
@@ -726,9 +726,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n98):
                             n100 = b[p]
                             if 0 < n100 < 128:
-                                e = p + n100
-                                s101 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n100
+                                s101 = b[q:p].decode()
                             else:
                                 s101, p = long_string(b, p, end)
                             n102 = b[p]
@@ -759,9 +759,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n104):
                             n106 = b[p]
                             if 0 < n106 < 128:
-                                e = p + n106
-                                s107 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n106
+                                s107 = b[q:p].decode()
                             else:
                                 s107, p = long_string(b, p, end)
                             n108 = b[p]
@@ -796,9 +796,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n110):
                             n112 = b[p]
                             if 0 < n112 < 128:
-                                e = p + n112
-                                s113 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n112
+                                s113 = b[q:p].decode()
                             else:
                                 s113, p = long_string(b, p, end)
                             n114 = b[p]
@@ -829,9 +829,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n116):
                             n118 = b[p]
                             if 0 < n118 < 128:
-                                e = p + n118
-                                s119 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n118
+                                s119 = b[q:p].decode()
                             else:
                                 s119, p = long_string(b, p, end)
                             n120 = b[p]
@@ -862,9 +862,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         for _ in range(n122):
                             n124 = b[p]
                             if 0 < n124 < 128:
-                                e = p + n124
-                                s125 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n124
+                                s125 = b[q:p].decode()
                             else:
                                 s125, p = long_string(b, p, end)
                             n126 = b[p]

@@ -331,32 +331,32 @@ class StreamsGroupHeartbeatResponse(Message):
 def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> StreamsGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     v5, v6 = _get_ii(b, p)
     p += 8
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n7
+        s8: str | None = b[q:p].decode()
     else:
         s8, p = long_string_or_none(b, p, end)
     n9 = b[p]
     if 0 < n9 < 128:
-        e = p + n9
-        s10: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n9
+        s10: str | None = b[q:p].decode()
     else:
         s10, p = long_string_or_none(b, p, end)
     v11, v13 = _get_ib(b, p)
@@ -377,9 +377,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             for _ in range(n15):
                 n17 = b[p]
                 if 0 < n17 < 128:
-                    e = p + n17
-                    s18 = b[p + 1 : e].decode()
-                    p = e
+                    q = p + 1
+                    p += n17
+                    s18 = b[q:p].decode()
                 else:
                     s18, p = long_string(b, p, end)
                 n19 = b[p]
@@ -394,9 +394,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     for _ in range(n19):
                         n21 = b[p]
                         if 0 < n21 < 128:
-                            e = p + n21
-                            s22 = b[p + 1 : e].decode()
-                            p = e
+                            q = p + 1
+                            p += n21
+                            s22 = b[q:p].decode()
                         else:
                             s22, p = long_string(b, p, end)
                         a20.append(s22)
@@ -412,9 +412,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     for _ in range(n23):
                         n25 = b[p]
                         if 0 < n25 < 128:
-                            e = p + n25
-                            s26 = b[p + 1 : e].decode()
-                            p = e
+                            q = p + 1
+                            p += n25
+                            s26 = b[q:p].decode()
                         else:
                             s26, p = long_string(b, p, end)
                         a24.append(s26)
@@ -430,9 +430,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     for _ in range(n27):
                         n29 = b[p]
                         if 0 < n29 < 128:
-                            e = p + n29
-                            s30 = b[p + 1 : e].decode()
-                            p = e
+                            q = p + 1
+                            p += n29
+                            s30 = b[q:p].decode()
                         else:
                             s30, p = long_string(b, p, end)
                         v31, v32 = _get_ih(b, p)
@@ -449,16 +449,16 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                             for _ in range(n33):
                                 n35 = b[p]
                                 if 0 < n35 < 128:
-                                    e = p + n35
-                                    s36 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n35
+                                    s36 = b[q:p].decode()
                                 else:
                                     s36, p = long_string(b, p, end)
                                 n37 = b[p]
                                 if 0 < n37 < 128:
-                                    e = p + n37
-                                    s38 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n37
+                                    s38 = b[q:p].decode()
                                 else:
                                     s38, p = long_string(b, p, end)
                                 if b[p]:
@@ -483,9 +483,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     for _ in range(n39):
                         n41 = b[p]
                         if 0 < n41 < 128:
-                            e = p + n41
-                            s42 = b[p + 1 : e].decode()
-                            p = e
+                            q = p + 1
+                            p += n41
+                            s42 = b[q:p].decode()
                         else:
                             s42, p = long_string(b, p, end)
                         a40.append(s42)
@@ -501,9 +501,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     for _ in range(n43):
                         n45 = b[p]
                         if 0 < n45 < 128:
-                            e = p + n45
-                            s46 = b[p + 1 : e].decode()
-                            p = e
+                            q = p + 1
+                            p += n45
+                            s46 = b[q:p].decode()
                         else:
                             s46, p = long_string(b, p, end)
                         v47, v48 = _get_ih(b, p)
@@ -520,16 +520,16 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                             for _ in range(n49):
                                 n51 = b[p]
                                 if 0 < n51 < 128:
-                                    e = p + n51
-                                    s52 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n51
+                                    s52 = b[q:p].decode()
                                 else:
                                     s52, p = long_string(b, p, end)
                                 n53 = b[p]
                                 if 0 < n53 < 128:
-                                    e = p + n53
-                                    s54 = b[p + 1 : e].decode()
-                                    p = e
+                                    q = p + 1
+                                    p += n53
+                                    s54 = b[q:p].decode()
                                 else:
                                     s54, p = long_string(b, p, end)
                                 if b[p]:
@@ -616,9 +616,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         for _ in range(n63):
             n66 = b[p]
             if 0 < n66 < 128:
-                e = p + n66
-                s67 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n66
+                s67 = b[q:p].decode()
             else:
                 s67, p = long_string(b, p, end)
             n68 = b[p]
@@ -653,9 +653,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         for _ in range(n70):
             n73 = b[p]
             if 0 < n73 < 128:
-                e = p + n73
-                s74 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n73
+                s74 = b[q:p].decode()
             else:
                 s74, p = long_string(b, p, end)
             n75 = b[p]
@@ -690,9 +690,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         for _ in range(n77):
             n80 = b[p]
             if 0 < n80 < 128:
-                e = p + n80
-                s81 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n80
+                s81 = b[q:p].decode()
             else:
                 s81, p = long_string(b, p, end)
             n82 = b[p]
@@ -713,9 +713,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             items79.append(StreamsGroupHeartbeatRequestTaskIds(s81, a83))
     n84 = b[p]
     if 0 < n84 < 128:
-        e = p + n84
-        s85: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n84
+        s85: str | None = b[q:p].decode()
     else:
         s85, p = long_string_or_none(b, p, end)
     (v87,) = _get_b(b, p)
@@ -724,9 +724,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
     if v87 >= 0:
         n88 = b[p]
         if 0 < n88 < 128:
-            e = p + n88
-            s89 = b[p + 1 : e].decode()
-            p = e
+            q = p + 1
+            p += n88
+            s89 = b[q:p].decode()
         else:
             s89, p = long_string(b, p, end)
         (v90,) = _get_H(b, p)
@@ -752,16 +752,16 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         for _ in range(n91):
             n94 = b[p]
             if 0 < n94 < 128:
-                e = p + n94
-                s95 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n94
+                s95 = b[q:p].decode()
             else:
                 s95, p = long_string(b, p, end)
             n96 = b[p]
             if 0 < n96 < 128:
-                e = p + n96
-                s97 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n96
+                s97 = b[q:p].decode()
             else:
                 s97, p = long_string(b, p, end)
             if b[p]:
@@ -785,9 +785,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         for _ in range(n98):
             n101 = b[p]
             if 0 < n101 < 128:
-                e = p + n101
-                s102 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n101
+                s102 = b[q:p].decode()
             else:
                 s102, p = long_string(b, p, end)
             v103, v104 = _get_iq(b, p)
@@ -813,9 +813,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         for _ in range(n105):
             n108 = b[p]
             if 0 < n108 < 128:
-                e = p + n108
-                s109 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n108
+                s109 = b[q:p].decode()
             else:
                 s109, p = long_string(b, p, end)
             v110, v111 = _get_iq(b, p)
@@ -992,16 +992,16 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6 = b[q:p].decode()
     else:
         s6, p = long_string(b, p, end)
     v7, v8, v9, v10 = _get_iiii(b, p)
@@ -1024,9 +1024,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
             p += 1
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             if b[p]:
@@ -1050,9 +1050,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
         for _ in range(n17):
             n20 = b[p]
             if 0 < n20 < 128:
-                e = p + n20
-                s21 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n20
+                s21 = b[q:p].decode()
             else:
                 s21, p = long_string(b, p, end)
             n22 = b[p]
@@ -1087,9 +1087,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
         for _ in range(n24):
             n27 = b[p]
             if 0 < n27 < 128:
-                e = p + n27
-                s28 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n27
+                s28 = b[q:p].decode()
             else:
                 s28, p = long_string(b, p, end)
             n29 = b[p]
@@ -1124,9 +1124,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
         for _ in range(n31):
             n34 = b[p]
             if 0 < n34 < 128:
-                e = p + n34
-                s35 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n34
+                s35 = b[q:p].decode()
             else:
                 s35, p = long_string(b, p, end)
             n36 = b[p]
@@ -1163,9 +1163,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
         for _ in range(n39):
             n42 = b[p]
             if 0 < n42 < 128:
-                e = p + n42
-                s43 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n42
+                s43 = b[q:p].decode()
             else:
                 s43, p = long_string(b, p, end)
             (v44,) = _get_H(b, p)
@@ -1186,9 +1186,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
                 for _ in range(n45):
                     n47 = b[p]
                     if 0 < n47 < 128:
-                        e = p + n47
-                        s48 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n47
+                        s48 = b[q:p].decode()
                     else:
                         s48, p = long_string(b, p, end)
                     n49 = b[p]
@@ -1219,9 +1219,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
                 for _ in range(n51):
                     n53 = b[p]
                     if 0 < n53 < 128:
-                        e = p + n53
-                        s54 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n53
+                        s54 = b[q:p].decode()
                     else:
                         s54, p = long_string(b, p, end)
                     n55 = b[p]

@@ -98,17 +98,17 @@ def decode_sync_group_request_v0(b: bytes, p: int, end: int) -> SyncGroupRequest
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_i(b, p)
@@ -121,17 +121,17 @@ def decode_sync_group_request_v0(b: bytes, p: int, end: int) -> SyncGroupRequest
             (v8,) = _get_h(b, p)
             p += 2
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
             p += 4
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e]
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p]
             else:
                 refuse()
             a7.append(SyncGroupRequestAssignment(s9, s11))
@@ -144,25 +144,25 @@ def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5 = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5 = b[q:p].decode()
     else:
         refuse()
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7: str | None = b[q:p].decode()
     elif v6 == -1:
         s7 = None
     else:
@@ -177,17 +177,17 @@ def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_i(b, p)
             p += 4
             if v12 >= 0:
-                e = p + v12
-                s13 = b[p:e]
-                p = e
+                q = p
+                p += v12
+                s13 = b[q:p]
             else:
                 refuse()
             a9.append(SyncGroupRequestAssignment(s11, s13))
@@ -199,25 +199,25 @@ def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest
 def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_i(b, p)
     p += 4
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
@@ -232,16 +232,16 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
         for _ in range(n8):
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11 = b[q:p].decode()
             else:
                 s11, p = long_string(b, p, end)
             n12 = b[p]
             if 0 < n12 < 128:
-                e = p + n12
-                s13 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n12
+                s13 = b[q:p]
             else:
                 s13, p = long_bytes(b, p, end)
             if b[p]:
@@ -261,39 +261,39 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
 def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_i(b, p)
     p += 4
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9: str | None = b[q:p].decode()
     else:
         s9, p = long_string_or_none(b, p, end)
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11: str | None = b[q:p].decode()
     else:
         s11, p = long_string_or_none(b, p, end)
     n12 = b[p]
@@ -308,16 +308,16 @@ def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             n16 = b[p]
             if 0 < n16 < 128:
-                e = p + n16
-                s17 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n16
+                s17 = b[q:p]
             else:
                 s17, p = long_bytes(b, p, end)
             if b[p]:
@@ -447,9 +447,9 @@ def decode_sync_group_response_v0(b: bytes, p: int, end: int) -> SyncGroupRespon
     v1, v2 = _get_hi(b, p)
     p += 6
     if v2 >= 0:
-        e = p + v2
-        s3 = b[p:e]
-        p = e
+        q = p
+        p += v2
+        s3 = b[q:p]
     else:
         refuse()
     if p > end:
@@ -461,9 +461,9 @@ def decode_sync_group_response_v1(b: bytes, p: int, end: int) -> SyncGroupRespon
     v1, v2, v3 = _get_ihi(b, p)
     p += 10
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e]
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p]
     else:
         refuse()
     if p > end:
@@ -476,9 +476,9 @@ def decode_sync_group_response_v4(b: bytes, p: int, end: int) -> SyncGroupRespon
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p]
     else:
         s4, p = long_bytes(b, p, end)
     if b[p]:
@@ -495,23 +495,23 @@ def decode_sync_group_response_v5(b: bytes, p: int, end: int) -> SyncGroupRespon
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6: str | None = b[q:p].decode()
     else:
         s6, p = long_string_or_none(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n7
+        s8 = b[q:p]
     else:
         s8, p = long_bytes(b, p, end)
     if b[p]:

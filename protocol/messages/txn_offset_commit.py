@@ -135,17 +135,17 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     v5, v6, v7 = _get_qhi(b, p)
@@ -158,9 +158,9 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_i(b, p)
@@ -173,9 +173,9 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
                     v13, v14, v15 = _get_iqh(b, p)
                     p += 14
                     if v15 >= 0:
-                        e = p + v15
-                        s16: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v15
+                        s16: str | None = b[q:p].decode()
                     elif v15 == -1:
                         s16 = None
                     else:
@@ -191,17 +191,17 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     v5, v6, v7 = _get_qhi(b, p)
@@ -214,9 +214,9 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
             (v9,) = _get_h(b, p)
             p += 2
             if v9 >= 0:
-                e = p + v9
-                s10 = b[p:e].decode()
-                p = e
+                q = p
+                p += v9
+                s10 = b[q:p].decode()
             else:
                 refuse()
             (v11,) = _get_i(b, p)
@@ -229,9 +229,9 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
                     v13, v14, v15, v16 = _get_iqih(b, p)
                     p += 18
                     if v16 >= 0:
-                        e = p + v16
-                        s17: str | None = b[p:e].decode()
-                        p = e
+                        q = p
+                        p += v16
+                        s17: str | None = b[q:p].decode()
                     elif v16 == -1:
                         s17 = None
                     else:
@@ -246,32 +246,32 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
 def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffsetCommitRequest:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     v5, v6, v7 = _get_qhi(b, p)
     p += 14
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9 = b[q:p].decode()
     else:
         s9, p = long_string(b, p, end)
     n10 = b[p]
     if 0 < n10 < 128:
-        e = p + n10
-        s11: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n10
+        s11: str | None = b[q:p].decode()
     else:
         s11, p = long_string_or_none(b, p, end)
     n12 = b[p]
@@ -286,9 +286,9 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             n16 = b[p]
@@ -305,9 +305,9 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
                     p += 16
                     n21 = b[p]
                     if 0 < n21 < 128:
-                        e = p + n21
-                        s22: str | None = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n21
+                        s22: str | None = b[q:p].decode()
                     else:
                         s22, p = long_string_or_none(b, p, end)
                     if b[p]:
@@ -446,9 +446,9 @@ def decode_txn_offset_commit_response_v0(b: bytes, p: int, end: int) -> TxnOffse
             (v4,) = _get_h(b, p)
             p += 2
             if v4 >= 0:
-                e = p + v4
-                s5 = b[p:e].decode()
-                p = e
+                q = p
+                p += v4
+                s5 = b[q:p].decode()
             else:
                 refuse()
             (v6,) = _get_i(b, p)
@@ -482,9 +482,9 @@ def decode_txn_offset_commit_response_v3(b: bytes, p: int, end: int) -> TxnOffse
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]

@@ -63,9 +63,9 @@ def decode_unregister_broker_response_v0(b: bytes, p: int, end: int) -> Unregist
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     if b[p]:

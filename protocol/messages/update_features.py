@@ -111,9 +111,9 @@ def decode_update_features_request_v0(b: bytes, p: int, end: int) -> UpdateFeatu
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             v6, v7 = _get_hz(b, p)
@@ -147,9 +147,9 @@ def decode_update_features_request_v1(b: bytes, p: int, end: int) -> UpdateFeatu
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             v6, v7 = _get_hb(b, p)
@@ -215,9 +215,9 @@ def decode_update_features_response_v0(b: bytes, p: int, end: int) -> UpdateFeat
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
@@ -232,18 +232,18 @@ def decode_update_features_response_v0(b: bytes, p: int, end: int) -> UpdateFeat
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             (v9,) = _get_h(b, p)
             p += 2
             n10 = b[p]
             if 0 < n10 < 128:
-                e = p + n10
-                s11: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n10
+                s11: str | None = b[q:p].decode()
             else:
                 s11, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -265,9 +265,9 @@ def decode_update_features_response_v2(b: bytes, p: int, end: int) -> UpdateFeat
     p += 6
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     if b[p]:

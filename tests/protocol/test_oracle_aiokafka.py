@@ -30,25 +30,18 @@ def schemas() -> Iterator[Any]:
     """(our layout, version, their class) for each of their classes that has a counterpart."""
     ours = layouts()
     for found in pkgutil.iter_modules(aiokafka.protocol.__path__):
-        module = import_module(f"aiokafka.protocol.{found.name}")
-        cls: Any
-        for cls in vars(module).values():
-            if (
-                not isinstance(cls, type)
-                or not hasattr(cls, "SCHEMA")
-                or not isinstance(cls.__dict__.get("API_KEY"), int)
-            ):
+        for name, cls in sorted(vars(import_module(f"aiokafka.protocol.{found.name}")).items()):
+            schema, key = getattr(cls, "SCHEMA", None), vars(cls).get("API_KEY") if isinstance(cls, type) else None
+            if schema is None or not isinstance(key, int) or name in WRONG:
                 continue
-            if cls.__name__ in WRONG:
-                continue
-            kind = "Request" if "Request" in cls.__name__ else "Response"
             try:
-                served = api(cls.API_KEY)
+                served = api(key)
             except UnknownApi:
                 continue
-            if served.knows(cls.API_VERSION):
-                layout = ours[served.name + kind]
-                yield pytest.param(layout, cls.API_VERSION, cls, id=f"{layout.name}-{cls.API_VERSION}-{cls.__name__}")
+            version: int = vars(cls)["API_VERSION"]
+            if served.knows(version):
+                layout = ours[served.name + ("Request" if "Request" in name else "Response")]
+                yield pytest.param(layout, version, schema, id=f"{layout.name}-{version}-{name}")
 
 
 SCHEMAS = list(schemas())
@@ -58,12 +51,12 @@ def test_aiokafka_has_many_schemas() -> None:
     assert len(SCHEMAS) > 100
 
 
-@pytest.mark.parametrize(("layout", "version", "theirs"), SCHEMAS)
+@pytest.mark.parametrize(("layout", "version", "schema"), SCHEMAS)
 @settings(max_examples=4, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32))
-def test_aiokafka_writes_the_same_bytes(layout: Layout, version: int, theirs: Any, seed: int) -> None:
+def test_aiokafka_writes_the_same_bytes(layout: Layout, version: int, schema: Any, seed: int) -> None:
     data = layout.encode(version, draw(random.Random(seed), layout, version))
     stream = io.BytesIO(data)
-    decoded = theirs.SCHEMA.decode(stream)
+    decoded = schema.decode(stream)
     assert stream.read() == b""
-    assert theirs.SCHEMA.encode(decoded) == data
+    assert schema.encode(decoded) == data

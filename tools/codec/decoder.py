@@ -74,12 +74,10 @@ class Decoder(Source):
         helper = ("long_string" if text else "long_bytes") + ("_or_none" if null else "")
         self(f"{n} = b[p]")
         self(f"if 0 < {n} < 128:")
-        self(f"    e = p + {n}")
-        if null:
-            self(f"    {x}: {'str' if text else 'bytes'} | None = b[p + 1 : e]{'.decode()' if text else ''}")
-        else:
-            self(f"    {x} = b[p + 1 : e]{'.decode()' if text else ''}")
-        self("    p = e")
+        self("    q = p + 1")
+        self(f"    p += {n}")
+        annotation = f": {'str' if text else 'bytes'} | None" if null else ""
+        self(f"    {x}{annotation} = b[q:p]{'.decode()' if text else ''}")
         self("else:")
         self(f"    {x}, p = {helper}(b, p, end)")
         return x
@@ -91,10 +89,10 @@ class Decoder(Source):
         x = self.fresh("s")
         text = kind == "string"
         self(f"if {n} >= 0:")
-        self(f"    e = p + {n}")
+        self("    q = p")
+        self(f"    p += {n}")
         annotation = f": {'str' if text else 'bytes'} | None" if null else ""
-        self(f"    {x}{annotation} = b[p:e]{'.decode()' if text else ''}")
-        self("    p = e")
+        self(f"    {x}{annotation} = b[q:p]{'.decode()' if text else ''}")
         if null:
             self(f"elif {n} == -1:")
             self(f"    {x} = None")

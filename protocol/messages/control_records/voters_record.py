@@ -95,16 +95,16 @@ def decode_voters_record_v0(b: bytes, p: int, end: int) -> VotersRecord:
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     n10 = b[p]
                     if 0 < n10 < 128:
-                        e = p + n10
-                        s11 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n10
+                        s11 = b[q:p].decode()
                     else:
                         s11, p = long_string(b, p, end)
                     (v12,) = _get_H(b, p)

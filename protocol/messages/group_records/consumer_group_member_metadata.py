@@ -101,17 +101,17 @@ def decode_consumer_group_member_metadata_key_v0(b: bytes, p: int, end: int) -> 
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -151,16 +151,16 @@ def _get_ConsumerGroupMemberMetadataValue_classic_member_metadata(b: bytes, p: i
             for _ in range(n4):
                 n6 = b[p]
                 if 0 < n6 < 128:
-                    e = p + n6
-                    s7 = b[p + 1 : e].decode()
-                    p = e
+                    q = p + 1
+                    p += n6
+                    s7 = b[q:p].decode()
                 else:
                     s7, p = long_string(b, p, end)
                 n8 = b[p]
                 if 0 < n8 < 128:
-                    e = p + n8
-                    s9 = b[p + 1 : e]
-                    p = e
+                    q = p + 1
+                    p += n8
+                    s9 = b[q:p]
                 else:
                     s9, p = long_bytes(b, p, end)
                 if b[p]:
@@ -182,30 +182,30 @@ def _get_ConsumerGroupMemberMetadataValue_classic_member_metadata(b: bytes, p: i
 def decode_consumer_group_member_metadata_value_v0(b: bytes, p: int, end: int) -> ConsumerGroupMemberMetadataValue:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6 = b[q:p].decode()
     else:
         s6, p = long_string(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n7
+        s8 = b[q:p].decode()
     else:
         s8, p = long_string(b, p, end)
     n9 = b[p]
@@ -220,26 +220,26 @@ def decode_consumer_group_member_metadata_value_v0(b: bytes, p: int, end: int) -
         for _ in range(n9):
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             a10.append(s12)
     n13 = b[p]
     if 0 < n13 < 128:
-        e = p + n13
-        s14: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n13
+        s14: str | None = b[q:p].decode()
     else:
         s14, p = long_string_or_none(b, p, end)
     (v15,) = _get_i(b, p)
     p += 4
     n16 = b[p]
     if 0 < n16 < 128:
-        e = p + n16
-        s17: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n16
+        s17: str | None = b[q:p].decode()
     else:
         s17, p = long_string_or_none(b, p, end)
     if b[p]:

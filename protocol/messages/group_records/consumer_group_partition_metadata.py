@@ -67,9 +67,9 @@ def decode_consumer_group_partition_metadata_key_v0(b: bytes, p: int, end: int) 
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -105,9 +105,9 @@ def decode_consumer_group_partition_metadata_value_v0(b: bytes, p: int, end: int
             p += 16
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             (v6,) = _get_i(b, p)
@@ -136,9 +136,9 @@ def decode_consumer_group_partition_metadata_value_v0(b: bytes, p: int, end: int
                         for _ in range(n10):
                             n12 = b[p]
                             if 0 < n12 < 128:
-                                e = p + n12
-                                s13 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n12
+                                s13 = b[q:p].decode()
                             else:
                                 s13, p = long_string(b, p, end)
                             a11.append(s13)

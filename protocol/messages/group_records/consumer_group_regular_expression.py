@@ -40,17 +40,17 @@ def decode_consumer_group_regular_expression_key_v0(b: bytes, p: int, end: int) 
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -85,9 +85,9 @@ def decode_consumer_group_regular_expression_value_v0(b: bytes, p: int, end: int
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             a2.append(s4)

@@ -48,17 +48,17 @@ def decode_consumer_group_target_assignment_member_key_v0(b: bytes, p: int, end:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     if p > end:

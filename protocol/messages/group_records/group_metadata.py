@@ -105,9 +105,9 @@ def decode_group_metadata_key_v0(b: bytes, p: int, end: int) -> GroupMetadataKey
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -132,17 +132,17 @@ def decode_group_metadata_value_v0(b: bytes, p: int, end: int) -> GroupMetadataV
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5: str | None = b[q:p].decode()
     elif v4 == -1:
         s5 = None
     else:
@@ -150,9 +150,9 @@ def decode_group_metadata_value_v0(b: bytes, p: int, end: int) -> GroupMetadataV
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7: str | None = b[q:p].decode()
     elif v6 == -1:
         s7 = None
     else:
@@ -167,41 +167,41 @@ def decode_group_metadata_value_v0(b: bytes, p: int, end: int) -> GroupMetadataV
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_h(b, p)
             p += 2
             if v12 >= 0:
-                e = p + v12
-                s13 = b[p:e].decode()
-                p = e
+                q = p
+                p += v12
+                s13 = b[q:p].decode()
             else:
                 refuse()
             (v14,) = _get_h(b, p)
             p += 2
             if v14 >= 0:
-                e = p + v14
-                s15 = b[p:e].decode()
-                p = e
+                q = p
+                p += v14
+                s15 = b[q:p].decode()
             else:
                 refuse()
             v16, v17 = _get_ii(b, p)
             p += 8
             if v17 >= 0:
-                e = p + v17
-                s18 = b[p:e]
-                p = e
+                q = p
+                p += v17
+                s18 = b[q:p]
             else:
                 refuse()
             (v19,) = _get_i(b, p)
             p += 4
             if v19 >= 0:
-                e = p + v19
-                s20 = b[p:e]
-                p = e
+                q = p
+                p += v19
+                s20 = b[q:p]
             else:
                 refuse()
             a9.append(MemberMetadata(s11, None, s13, s15, -1, v16, s18, s20))
@@ -214,17 +214,17 @@ def decode_group_metadata_value_v1(b: bytes, p: int, end: int) -> GroupMetadataV
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5: str | None = b[q:p].decode()
     elif v4 == -1:
         s5 = None
     else:
@@ -232,9 +232,9 @@ def decode_group_metadata_value_v1(b: bytes, p: int, end: int) -> GroupMetadataV
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7: str | None = b[q:p].decode()
     elif v6 == -1:
         s7 = None
     else:
@@ -249,41 +249,41 @@ def decode_group_metadata_value_v1(b: bytes, p: int, end: int) -> GroupMetadataV
             (v10,) = _get_h(b, p)
             p += 2
             if v10 >= 0:
-                e = p + v10
-                s11 = b[p:e].decode()
-                p = e
+                q = p
+                p += v10
+                s11 = b[q:p].decode()
             else:
                 refuse()
             (v12,) = _get_h(b, p)
             p += 2
             if v12 >= 0:
-                e = p + v12
-                s13 = b[p:e].decode()
-                p = e
+                q = p
+                p += v12
+                s13 = b[q:p].decode()
             else:
                 refuse()
             (v14,) = _get_h(b, p)
             p += 2
             if v14 >= 0:
-                e = p + v14
-                s15 = b[p:e].decode()
-                p = e
+                q = p
+                p += v14
+                s15 = b[q:p].decode()
             else:
                 refuse()
             v16, v17, v18 = _get_iii(b, p)
             p += 12
             if v18 >= 0:
-                e = p + v18
-                s19 = b[p:e]
-                p = e
+                q = p
+                p += v18
+                s19 = b[q:p]
             else:
                 refuse()
             (v20,) = _get_i(b, p)
             p += 4
             if v20 >= 0:
-                e = p + v20
-                s21 = b[p:e]
-                p = e
+                q = p
+                p += v20
+                s21 = b[q:p]
             else:
                 refuse()
             a9.append(MemberMetadata(s11, None, s13, s15, v16, v17, s19, s21))
@@ -296,17 +296,17 @@ def decode_group_metadata_value_v2(b: bytes, p: int, end: int) -> GroupMetadataV
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5: str | None = b[q:p].decode()
     elif v4 == -1:
         s5 = None
     else:
@@ -314,9 +314,9 @@ def decode_group_metadata_value_v2(b: bytes, p: int, end: int) -> GroupMetadataV
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7: str | None = b[q:p].decode()
     elif v6 == -1:
         s7 = None
     else:
@@ -331,41 +331,41 @@ def decode_group_metadata_value_v2(b: bytes, p: int, end: int) -> GroupMetadataV
             (v11,) = _get_h(b, p)
             p += 2
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_h(b, p)
             p += 2
             if v13 >= 0:
-                e = p + v13
-                s14 = b[p:e].decode()
-                p = e
+                q = p
+                p += v13
+                s14 = b[q:p].decode()
             else:
                 refuse()
             (v15,) = _get_h(b, p)
             p += 2
             if v15 >= 0:
-                e = p + v15
-                s16 = b[p:e].decode()
-                p = e
+                q = p
+                p += v15
+                s16 = b[q:p].decode()
             else:
                 refuse()
             v17, v18, v19 = _get_iii(b, p)
             p += 12
             if v19 >= 0:
-                e = p + v19
-                s20 = b[p:e]
-                p = e
+                q = p
+                p += v19
+                s20 = b[q:p]
             else:
                 refuse()
             (v21,) = _get_i(b, p)
             p += 4
             if v21 >= 0:
-                e = p + v21
-                s22 = b[p:e]
-                p = e
+                q = p
+                p += v21
+                s22 = b[q:p]
             else:
                 refuse()
             a10.append(MemberMetadata(s12, None, s14, s16, v17, v18, s20, s22))
@@ -378,17 +378,17 @@ def decode_group_metadata_value_v3(b: bytes, p: int, end: int) -> GroupMetadataV
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ih(b, p)
     p += 6
     if v4 >= 0:
-        e = p + v4
-        s5: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v4
+        s5: str | None = b[q:p].decode()
     elif v4 == -1:
         s5 = None
     else:
@@ -396,9 +396,9 @@ def decode_group_metadata_value_v3(b: bytes, p: int, end: int) -> GroupMetadataV
     (v6,) = _get_h(b, p)
     p += 2
     if v6 >= 0:
-        e = p + v6
-        s7: str | None = b[p:e].decode()
-        p = e
+        q = p
+        p += v6
+        s7: str | None = b[q:p].decode()
     elif v6 == -1:
         s7 = None
     else:
@@ -413,17 +413,17 @@ def decode_group_metadata_value_v3(b: bytes, p: int, end: int) -> GroupMetadataV
             (v11,) = _get_h(b, p)
             p += 2
             if v11 >= 0:
-                e = p + v11
-                s12 = b[p:e].decode()
-                p = e
+                q = p
+                p += v11
+                s12 = b[q:p].decode()
             else:
                 refuse()
             (v13,) = _get_h(b, p)
             p += 2
             if v13 >= 0:
-                e = p + v13
-                s14: str | None = b[p:e].decode()
-                p = e
+                q = p
+                p += v13
+                s14: str | None = b[q:p].decode()
             elif v13 == -1:
                 s14 = None
             else:
@@ -431,33 +431,33 @@ def decode_group_metadata_value_v3(b: bytes, p: int, end: int) -> GroupMetadataV
             (v15,) = _get_h(b, p)
             p += 2
             if v15 >= 0:
-                e = p + v15
-                s16 = b[p:e].decode()
-                p = e
+                q = p
+                p += v15
+                s16 = b[q:p].decode()
             else:
                 refuse()
             (v17,) = _get_h(b, p)
             p += 2
             if v17 >= 0:
-                e = p + v17
-                s18 = b[p:e].decode()
-                p = e
+                q = p
+                p += v17
+                s18 = b[q:p].decode()
             else:
                 refuse()
             v19, v20, v21 = _get_iii(b, p)
             p += 12
             if v21 >= 0:
-                e = p + v21
-                s22 = b[p:e]
-                p = e
+                q = p
+                p += v21
+                s22 = b[q:p]
             else:
                 refuse()
             (v23,) = _get_i(b, p)
             p += 4
             if v23 >= 0:
-                e = p + v23
-                s24 = b[p:e]
-                p = e
+                q = p
+                p += v23
+                s24 = b[q:p]
             else:
                 refuse()
             a10.append(MemberMetadata(s12, s14, s16, s18, v19, v20, s22, s24))
@@ -469,25 +469,25 @@ def decode_group_metadata_value_v3(b: bytes, p: int, end: int) -> GroupMetadataV
 def decode_group_metadata_value_v4(b: bytes, p: int, end: int) -> GroupMetadataValue:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_i(b, p)
     p += 4
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5: str | None = b[q:p].decode()
     else:
         s5, p = long_string_or_none(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     (v8,) = _get_q(b, p)
@@ -504,46 +504,46 @@ def decode_group_metadata_value_v4(b: bytes, p: int, end: int) -> GroupMetadataV
         for _ in range(n9):
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             n13 = b[p]
             if 0 < n13 < 128:
-                e = p + n13
-                s14: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n13
+                s14: str | None = b[q:p].decode()
             else:
                 s14, p = long_string_or_none(b, p, end)
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             n17 = b[p]
             if 0 < n17 < 128:
-                e = p + n17
-                s18 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n17
+                s18 = b[q:p].decode()
             else:
                 s18, p = long_string(b, p, end)
             v19, v20 = _get_ii(b, p)
             p += 8
             n21 = b[p]
             if 0 < n21 < 128:
-                e = p + n21
-                s22 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n21
+                s22 = b[q:p]
             else:
                 s22, p = long_bytes(b, p, end)
             n23 = b[p]
             if 0 < n23 < 128:
-                e = p + n23
-                s24 = b[p + 1 : e]
-                p = e
+                q = p + 1
+                p += n23
+                s24 = b[q:p]
             else:
                 s24, p = long_bytes(b, p, end)
             if b[p]:

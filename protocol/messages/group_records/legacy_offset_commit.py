@@ -44,17 +44,17 @@ def decode_legacy_offset_commit_key_v0(b: bytes, p: int, end: int) -> LegacyOffs
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     (v5,) = _get_i(b, p)
@@ -82,9 +82,9 @@ def decode_legacy_offset_commit_value_v0(b: bytes, p: int, end: int) -> LegacyOf
     v1, v2 = _get_qh(b, p)
     p += 10
     if v2 >= 0:
-        e = p + v2
-        s3 = b[p:e].decode()
-        p = e
+        q = p
+        p += v2
+        s3 = b[q:p].decode()
     else:
         refuse()
     (v4,) = _get_q(b, p)

@@ -63,17 +63,17 @@ def decode_offset_commit_key_v0(b: bytes, p: int, end: int) -> OffsetCommitKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     (v5,) = _get_i(b, p)
@@ -101,9 +101,9 @@ def decode_offset_commit_value_v0(b: bytes, p: int, end: int) -> OffsetCommitVal
     v1, v2 = _get_qh(b, p)
     p += 10
     if v2 >= 0:
-        e = p + v2
-        s3 = b[p:e].decode()
-        p = e
+        q = p
+        p += v2
+        s3 = b[q:p].decode()
     else:
         refuse()
     (v4,) = _get_q(b, p)
@@ -117,9 +117,9 @@ def decode_offset_commit_value_v1(b: bytes, p: int, end: int) -> OffsetCommitVal
     v1, v2 = _get_qh(b, p)
     p += 10
     if v2 >= 0:
-        e = p + v2
-        s3 = b[p:e].decode()
-        p = e
+        q = p
+        p += v2
+        s3 = b[q:p].decode()
     else:
         refuse()
     v4, v5 = _get_qq(b, p)
@@ -133,9 +133,9 @@ def decode_offset_commit_value_v3(b: bytes, p: int, end: int) -> OffsetCommitVal
     v1, v2, v3 = _get_qih(b, p)
     p += 14
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     (v5,) = _get_q(b, p)
@@ -159,9 +159,9 @@ def decode_offset_commit_value_v4(b: bytes, p: int, end: int) -> OffsetCommitVal
     p += 12
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     (v5,) = _get_q(b, p)

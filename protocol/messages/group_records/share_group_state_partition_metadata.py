@@ -65,9 +65,9 @@ def decode_share_group_state_partition_metadata_key_v0(b: bytes, p: int, end: in
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -103,9 +103,9 @@ def decode_share_group_state_partition_metadata_value_v0(b: bytes, p: int, end: 
             p += 16
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -138,9 +138,9 @@ def decode_share_group_state_partition_metadata_value_v0(b: bytes, p: int, end: 
             p += 16
             n11 = b[p]
             if 0 < n11 < 128:
-                e = p + n11
-                s12 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n11
+                s12 = b[q:p].decode()
             else:
                 s12, p = long_string(b, p, end)
             n13 = b[p]
@@ -173,9 +173,9 @@ def decode_share_group_state_partition_metadata_value_v0(b: bytes, p: int, end: 
             p += 16
             n18 = b[p]
             if 0 < n18 < 128:
-                e = p + n18
-                s19 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n18
+                s19 = b[q:p].decode()
             else:
                 s19, p = long_string(b, p, end)
             if b[p]:

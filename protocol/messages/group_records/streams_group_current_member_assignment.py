@@ -95,17 +95,17 @@ def decode_streams_group_current_member_assignment_key_v0(b: bytes, p: int, end:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -162,9 +162,9 @@ def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, en
         for _ in range(n4):
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
@@ -197,9 +197,9 @@ def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, en
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             n16 = b[p]
@@ -232,9 +232,9 @@ def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, en
         for _ in range(n20):
             n22 = b[p]
             if 0 < n22 < 128:
-                e = p + n22
-                s23 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n22
+                s23 = b[q:p].decode()
             else:
                 s23, p = long_string(b, p, end)
             n24 = b[p]
@@ -267,9 +267,9 @@ def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, en
         for _ in range(n28):
             n30 = b[p]
             if 0 < n30 < 128:
-                e = p + n30
-                s31 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n30
+                s31 = b[q:p].decode()
             else:
                 s31, p = long_string(b, p, end)
             n32 = b[p]
@@ -302,9 +302,9 @@ def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, en
         for _ in range(n36):
             n38 = b[p]
             if 0 < n38 < 128:
-                e = p + n38
-                s39 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n38
+                s39 = b[q:p].decode()
             else:
                 s39, p = long_string(b, p, end)
             n40 = b[p]
@@ -337,9 +337,9 @@ def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, en
         for _ in range(n44):
             n46 = b[p]
             if 0 < n46 < 128:
-                e = p + n46
-                s47 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n46
+                s47 = b[q:p].decode()
             else:
                 s47, p = long_string(b, p, end)
             n48 = b[p]

@@ -91,17 +91,17 @@ def decode_streams_group_member_metadata_key_v0(b: bytes, p: int, end: int) -> S
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -126,39 +126,39 @@ ENCODE_STREAMS_GROUP_MEMBER_METADATA_KEY = {
 def decode_streams_group_member_metadata_value_v0(b: bytes, p: int, end: int) -> StreamsGroupMemberMetadataValue:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4: str | None = b[q:p].decode()
     else:
         s4, p = long_string_or_none(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
-        e = p + n5
-        s6 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n5
+        s6 = b[q:p].decode()
     else:
         s6, p = long_string(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n7
+        s8 = b[q:p].decode()
     else:
         s8, p = long_string(b, p, end)
     v9, v10 = _get_ii(b, p)
     p += 8
     n11 = b[p]
     if 0 < n11 < 128:
-        e = p + n11
-        s12 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n11
+        s12 = b[q:p].decode()
     else:
         s12, p = long_string(b, p, end)
     (v14,) = _get_b(b, p)
@@ -167,9 +167,9 @@ def decode_streams_group_member_metadata_value_v0(b: bytes, p: int, end: int) ->
     if v14 >= 0:
         n15 = b[p]
         if 0 < n15 < 128:
-            e = p + n15
-            s16 = b[p + 1 : e].decode()
-            p = e
+            q = p + 1
+            p += n15
+            s16 = b[q:p].decode()
         else:
             s16, p = long_string(b, p, end)
         (v17,) = _get_H(b, p)
@@ -191,16 +191,16 @@ def decode_streams_group_member_metadata_value_v0(b: bytes, p: int, end: int) ->
         for _ in range(n18):
             n20 = b[p]
             if 0 < n20 < 128:
-                e = p + n20
-                s21 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n20
+                s21 = b[q:p].decode()
             else:
                 s21, p = long_string(b, p, end)
             n22 = b[p]
             if 0 < n22 < 128:
-                e = p + n22
-                s23 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n22
+                s23 = b[q:p].decode()
             else:
                 s23, p = long_string(b, p, end)
             if b[p]:

@@ -58,9 +58,9 @@ def decode_streams_group_metadata_key_v0(b: bytes, p: int, end: int) -> StreamsG
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -107,16 +107,16 @@ def _get_StreamsGroupMetadataValue_last_assignment_configs(b: bytes, p: int, end
         for _ in range(n1):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             if b[p]:

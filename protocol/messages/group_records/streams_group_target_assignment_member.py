@@ -53,17 +53,17 @@ def decode_streams_group_target_assignment_member_key_v0(b: bytes, p: int, end: 
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     (v3,) = _get_h(b, p)
     p += 2
     if v3 >= 0:
-        e = p + v3
-        s4 = b[p:e].decode()
-        p = e
+        q = p
+        p += v3
+        s4 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -98,9 +98,9 @@ def decode_streams_group_target_assignment_member_value_v0(b: bytes, p: int, end
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
@@ -131,9 +131,9 @@ def decode_streams_group_target_assignment_member_value_v0(b: bytes, p: int, end
         for _ in range(n7):
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             n11 = b[p]
@@ -164,9 +164,9 @@ def decode_streams_group_target_assignment_member_value_v0(b: bytes, p: int, end
         for _ in range(n13):
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             n17 = b[p]

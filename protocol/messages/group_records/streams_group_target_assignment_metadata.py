@@ -39,9 +39,9 @@ def decode_streams_group_target_assignment_metadata_key_v0(b: bytes, p: int, end
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:

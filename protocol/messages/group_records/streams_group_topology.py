@@ -116,9 +116,9 @@ def decode_streams_group_topology_key_v0(b: bytes, p: int, end: int) -> StreamsG
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -154,9 +154,9 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
-                e = p + n4
-                s5 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n4
+                s5 = b[q:p].decode()
             else:
                 s5, p = long_string(b, p, end)
             n6 = b[p]
@@ -171,9 +171,9 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
-                        e = p + n8
-                        s9 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n8
+                        s9 = b[q:p].decode()
                     else:
                         s9, p = long_string(b, p, end)
                     a7.append(s9)
@@ -189,9 +189,9 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
                 for _ in range(n10):
                     n12 = b[p]
                     if 0 < n12 < 128:
-                        e = p + n12
-                        s13 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n12
+                        s13 = b[q:p].decode()
                     else:
                         s13, p = long_string(b, p, end)
                     a11.append(s13)
@@ -207,9 +207,9 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
                 for _ in range(n14):
                     n16 = b[p]
                     if 0 < n16 < 128:
-                        e = p + n16
-                        s17 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n16
+                        s17 = b[q:p].decode()
                     else:
                         s17, p = long_string(b, p, end)
                     v18, v19 = _get_ih(b, p)
@@ -226,16 +226,16 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
                         for _ in range(n20):
                             n22 = b[p]
                             if 0 < n22 < 128:
-                                e = p + n22
-                                s23 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n22
+                                s23 = b[q:p].decode()
                             else:
                                 s23, p = long_string(b, p, end)
                             n24 = b[p]
                             if 0 < n24 < 128:
-                                e = p + n24
-                                s25 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n24
+                                s25 = b[q:p].decode()
                             else:
                                 s25, p = long_string(b, p, end)
                             if b[p]:
@@ -260,9 +260,9 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
                 for _ in range(n26):
                     n28 = b[p]
                     if 0 < n28 < 128:
-                        e = p + n28
-                        s29 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n28
+                        s29 = b[q:p].decode()
                     else:
                         s29, p = long_string(b, p, end)
                     a27.append(s29)
@@ -278,9 +278,9 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
                 for _ in range(n30):
                     n32 = b[p]
                     if 0 < n32 < 128:
-                        e = p + n32
-                        s33 = b[p + 1 : e].decode()
-                        p = e
+                        q = p + 1
+                        p += n32
+                        s33 = b[q:p].decode()
                     else:
                         s33, p = long_string(b, p, end)
                     v34, v35 = _get_ih(b, p)
@@ -297,16 +297,16 @@ def decode_streams_group_topology_value_v0(b: bytes, p: int, end: int) -> Stream
                         for _ in range(n36):
                             n38 = b[p]
                             if 0 < n38 < 128:
-                                e = p + n38
-                                s39 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n38
+                                s39 = b[q:p].decode()
                             else:
                                 s39, p = long_string(b, p, end)
                             n40 = b[p]
                             if 0 < n40 < 128:
-                                e = p + n40
-                                s41 = b[p + 1 : e].decode()
-                                p = e
+                                q = p + 1
+                                p += n40
+                                s41 = b[q:p].decode()
                             else:
                                 s41, p = long_string(b, p, end)
                             if b[p]:

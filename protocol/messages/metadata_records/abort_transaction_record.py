@@ -19,9 +19,9 @@ class AbortTransactionRecord(Message):
 def _get_AbortTransactionRecord_reason(b: bytes, p: int, end: int) -> str | None:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2: str | None = b[q:p].decode()
     else:
         s2, p = long_string_or_none(b, p, end)
     value: str | None = s2

@@ -56,25 +56,25 @@ def decode_access_control_entry_record_v0(b: bytes, p: int, end: int) -> AccessC
     p += 17
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     (v5,) = _get_b(b, p)
     p += 1
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7 = b[q:p].decode()
     else:
         s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n8
+        s9 = b[q:p].decode()
     else:
         s9, p = long_string(b, p, end)
     v10, v11 = _get_bb(b, p)

@@ -19,9 +19,9 @@ class ClearElrRecord(Message):
 def decode_clear_elr_record_v0(b: bytes, p: int, end: int) -> ClearElrRecord:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     if b[p]:

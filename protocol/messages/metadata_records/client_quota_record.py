@@ -54,16 +54,16 @@ def decode_client_quota_record_v0(b: bytes, p: int, end: int) -> ClientQuotaReco
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
-                e = p + n3
-                s4 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n3
+                s4 = b[q:p].decode()
             else:
                 s4, p = long_string(b, p, end)
             n5 = b[p]
             if 0 < n5 < 128:
-                e = p + n5
-                s6: str | None = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n5
+                s6: str | None = b[q:p].decode()
             else:
                 s6, p = long_string_or_none(b, p, end)
             if b[p]:
@@ -73,9 +73,9 @@ def decode_client_quota_record_v0(b: bytes, p: int, end: int) -> ClientQuotaReco
             a2.append(EntityData(s4, s6))
     n7 = b[p]
     if 0 < n7 < 128:
-        e = p + n7
-        s8 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n7
+        s8 = b[q:p].decode()
     else:
         s8, p = long_string(b, p, end)
     v9, v10 = _get_dz(b, p)

@@ -29,23 +29,23 @@ def decode_config_record_v0(b: bytes, p: int, end: int) -> ConfigRecord:
     p += 1
     n2 = b[p]
     if 0 < n2 < 128:
-        e = p + n2
-        s3 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n2
+        s3 = b[q:p].decode()
     else:
         s3, p = long_string(b, p, end)
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p].decode()
     else:
         s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n6
+        s7: str | None = b[q:p].decode()
     else:
         s7, p = long_string_or_none(b, p, end)
     if b[p]:

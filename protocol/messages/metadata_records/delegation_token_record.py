@@ -48,16 +48,16 @@ class DelegationTokenRecord(Message):
 def decode_delegation_token_record_v0(b: bytes, p: int, end: int) -> DelegationTokenRecord:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
-        e = p + n3
-        s4 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n3
+        s4 = b[q:p].decode()
     else:
         s4, p = long_string(b, p, end)
     n5 = b[p]
@@ -72,9 +72,9 @@ def decode_delegation_token_record_v0(b: bytes, p: int, end: int) -> DelegationT
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             a6.append(s8)
@@ -82,9 +82,9 @@ def decode_delegation_token_record_v0(b: bytes, p: int, end: int) -> DelegationT
     p += 24
     n12 = b[p]
     if 0 < n12 < 128:
-        e = p + n12
-        s13 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n12
+        s13 = b[q:p].decode()
     else:
         s13, p = long_string(b, p, end)
     if b[p]:

@@ -25,9 +25,9 @@ class FeatureLevelRecord(Message):
 def decode_feature_level_record_v0(b: bytes, p: int, end: int) -> FeatureLevelRecord:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_h(b, p)

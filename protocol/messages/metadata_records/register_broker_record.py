@@ -120,16 +120,16 @@ def decode_register_broker_record_v0(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n4):
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             v10, v11 = _get_Hh(b, p)
@@ -151,9 +151,9 @@ def decode_register_broker_record_v0(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             v16, v17 = _get_hh(b, p)
@@ -165,9 +165,9 @@ def decode_register_broker_record_v0(b: bytes, p: int, end: int) -> RegisterBrok
             a13.append(BrokerFeature(s15, v16, v17))
     n18 = b[p]
     if 0 < n18 < 128:
-        e = p + n18
-        s19: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n18
+        s19: str | None = b[q:p].decode()
     else:
         s19, p = long_string_or_none(b, p, end)
     (v20,) = _get_z(b, p)
@@ -196,16 +196,16 @@ def decode_register_broker_record_v1(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n4):
             n6 = b[p]
             if 0 < n6 < 128:
-                e = p + n6
-                s7 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n6
+                s7 = b[q:p].decode()
             else:
                 s7, p = long_string(b, p, end)
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             v10, v11 = _get_Hh(b, p)
@@ -227,9 +227,9 @@ def decode_register_broker_record_v1(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
-                e = p + n14
-                s15 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n14
+                s15 = b[q:p].decode()
             else:
                 s15, p = long_string(b, p, end)
             v16, v17 = _get_hh(b, p)
@@ -241,9 +241,9 @@ def decode_register_broker_record_v1(b: bytes, p: int, end: int) -> RegisterBrok
             a13.append(BrokerFeature(s15, v16, v17))
     n18 = b[p]
     if 0 < n18 < 128:
-        e = p + n18
-        s19: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n18
+        s19: str | None = b[q:p].decode()
     else:
         s19, p = long_string_or_none(b, p, end)
     v20, v21 = _get_zz(b, p)
@@ -272,16 +272,16 @@ def decode_register_broker_record_v2(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12 = _get_Hh(b, p)
@@ -303,9 +303,9 @@ def decode_register_broker_record_v2(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n13):
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             v17, v18 = _get_hh(b, p)
@@ -317,9 +317,9 @@ def decode_register_broker_record_v2(b: bytes, p: int, end: int) -> RegisterBrok
             a14.append(BrokerFeature(s16, v17, v18))
     n19 = b[p]
     if 0 < n19 < 128:
-        e = p + n19
-        s20: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n19
+        s20: str | None = b[q:p].decode()
     else:
         s20, p = long_string_or_none(b, p, end)
     v21, v22 = _get_zz(b, p)
@@ -368,16 +368,16 @@ def decode_register_broker_record_v3(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12 = _get_Hh(b, p)
@@ -399,9 +399,9 @@ def decode_register_broker_record_v3(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n13):
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             v17, v18 = _get_hh(b, p)
@@ -413,9 +413,9 @@ def decode_register_broker_record_v3(b: bytes, p: int, end: int) -> RegisterBrok
             a14.append(BrokerFeature(s16, v17, v18))
     n19 = b[p]
     if 0 < n19 < 128:
-        e = p + n19
-        s20: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n19
+        s20: str | None = b[q:p].decode()
     else:
         s20, p = long_string_or_none(b, p, end)
     v21, v22 = _get_zz(b, p)
@@ -470,16 +470,16 @@ def decode_register_broker_record_v4(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
-                e = p + n7
-                s8 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n7
+                s8 = b[q:p].decode()
             else:
                 s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
-                e = p + n9
-                s10 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n9
+                s10 = b[q:p].decode()
             else:
                 s10, p = long_string(b, p, end)
             v11, v12 = _get_Hh(b, p)
@@ -501,9 +501,9 @@ def decode_register_broker_record_v4(b: bytes, p: int, end: int) -> RegisterBrok
         for _ in range(n13):
             n15 = b[p]
             if 0 < n15 < 128:
-                e = p + n15
-                s16 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n15
+                s16 = b[q:p].decode()
             else:
                 s16, p = long_string(b, p, end)
             v17, v18 = _get_hh(b, p)
@@ -515,9 +515,9 @@ def decode_register_broker_record_v4(b: bytes, p: int, end: int) -> RegisterBrok
             a14.append(BrokerFeature(s16, v17, v18))
     n19 = b[p]
     if 0 < n19 < 128:
-        e = p + n19
-        s20: str | None = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n19
+        s20: str | None = b[q:p].decode()
     else:
         s20, p = long_string_or_none(b, p, end)
     v21, v22 = _get_zz(b, p)

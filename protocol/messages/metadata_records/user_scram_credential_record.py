@@ -39,32 +39,32 @@ class UserScramCredentialRecord(Message):
 def decode_user_scram_credential_record_v0(b: bytes, p: int, end: int) -> UserScramCredentialRecord:
     n1 = b[p]
     if 0 < n1 < 128:
-        e = p + n1
-        s2 = b[p + 1 : e].decode()
-        p = e
+        q = p + 1
+        p += n1
+        s2 = b[q:p].decode()
     else:
         s2, p = long_string(b, p, end)
     (v3,) = _get_b(b, p)
     p += 1
     n4 = b[p]
     if 0 < n4 < 128:
-        e = p + n4
-        s5 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n4
+        s5 = b[q:p]
     else:
         s5, p = long_bytes(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
-        e = p + n6
-        s7 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n6
+        s7 = b[q:p]
     else:
         s7, p = long_bytes(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
-        e = p + n8
-        s9 = b[p + 1 : e]
-        p = e
+        q = p + 1
+        p += n8
+        s9 = b[q:p]
     else:
         s9, p = long_bytes(b, p, end)
     (v10,) = _get_i(b, p)

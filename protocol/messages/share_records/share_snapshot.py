@@ -89,9 +89,9 @@ def decode_share_snapshot_key_v0(b: bytes, p: int, end: int) -> ShareSnapshotKey
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     v3, v4 = _get_ui(b, p)

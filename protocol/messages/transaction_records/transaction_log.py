@@ -102,9 +102,9 @@ def decode_transaction_log_key_v0(b: bytes, p: int, end: int) -> TransactionLogK
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
-        e = p + v1
-        s2 = b[p:e].decode()
-        p = e
+        q = p
+        p += v1
+        s2 = b[q:p].decode()
     else:
         refuse()
     if p > end:
@@ -140,9 +140,9 @@ def decode_transaction_log_value_v0(b: bytes, p: int, end: int) -> TransactionLo
             (v8,) = _get_h(b, p)
             p += 2
             if v8 >= 0:
-                e = p + v8
-                s9 = b[p:e].decode()
-                p = e
+                q = p
+                p += v8
+                s9 = b[q:p].decode()
             else:
                 refuse()
             (v10,) = _get_i(b, p)
@@ -216,9 +216,9 @@ def decode_transaction_log_value_v1(b: bytes, p: int, end: int) -> TransactionLo
         for _ in range(n5):
             n8 = b[p]
             if 0 < n8 < 128:
-                e = p + n8
-                s9 = b[p + 1 : e].decode()
-                p = e
+                q = p + 1
+                p += n8
+                s9 = b[q:p].decode()
             else:
                 s9, p = long_string(b, p, end)
             n10 = b[p]

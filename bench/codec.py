@@ -1,0 +1,121 @@
+"""CPU time of the codec: `python bench/codec.py`. The least of several runs, in microseconds a call."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from muster.protocol import frames, hub
+from muster.protocol.api import api_named
+from muster.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+RUNS = 9
+MEMBER_ID = "consumer-group-1-8a5f6c5e-8f5e-4d6c-9c53-3f5a0a6a8f10"
+GROUP_MODULES = [
+    "api_versions",
+    "delete_groups",
+    "describe_groups",
+    "find_coordinator",
+    "heartbeat",
+    "join_group",
+    "leave_group",
+    "list_groups",
+    "offset_commit",
+    "offset_delete",
+    "offset_fetch",
+    "sync_group",
+]
+
+
+def measure(name: str, call: Callable[[], object], goal: float | None = None) -> None:
+    """Print the least time of a call over several runs, and the goal."""
+    times, start = 1, time.process_time()
+    while (time.process_time() - start) < 0.02:
+        call()
+        times += 1
+    best = float("inf")
+    for _ in range(RUNS):
+        start = time.process_time()
+        for _ in range(times):
+            call()
+        best = min(best, (time.process_time() - start) / times)
+    print(f"{name:<48}{best * 1e6:>10.2f}" + (f"   goal {goal:g}" if goal else ""))
+
+
+def measure_import() -> None:
+    """Print the least CPU time that importing the protocol with the group APIs takes in a fresh interpreter."""
+    program = (
+        "import time, importlib, collections.abc, struct, typing\n"
+        "start = time.process_time()\n"
+        "from muster.protocol import hub, records, consumer\n"
+        f"for name in {GROUP_MODULES!r}: importlib.import_module('muster.protocol.messages.' + name)\n"
+        "print(time.process_time() - start)"
+    )
+    runs = [
+        float(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)
+        for _ in range(RUNS)
+    ]
+    print(f"{'import protocol and the group APIs':<48}{min(runs) * 1e6:>10.0f}   goal 15000")
+
+
+def main() -> None:
+    """Run all of it."""
+    heartbeat, join, sync = api_named("Heartbeat"), api_named("JoinGroup"), api_named("SyncGroup")
+    request = heartbeat.encode_request(4, HeartbeatRequest("my-group", 5, MEMBER_ID))
+    beat = HeartbeatResponse()
+    frame = frames.request_frame(heartbeat, 4, 1, HeartbeatRequest("my-group", 5, MEMBER_ID), "client")
+    old = frames.request_frame(heartbeat, 3, 1, HeartbeatRequest("my-group", 5, MEMBER_ID), "client")
+    header, body = frames.decode_request_header(frame, 4, len(frame))
+    splitter = frames.FrameSplitter()
+    protocols = [JoinGroupRequestProtocol(name, bytes(50)) for name in ("range", "cooperative-sticky")]
+    joining = join.encode_request(
+        9, JoinGroupRequest("my-group", 45000, 300000, MEMBER_ID, None, "consumer", protocols)
+    )
+    members = [JoinGroupResponseMember(f"{MEMBER_ID}-{i}", None, bytes(200)) for i in range(1000)]
+    joined = JoinGroupResponse(0, 0, 5, "consumer", "range", MEMBER_ID, False, MEMBER_ID, members)
+    assignments = [SyncGroupRequestAssignment(f"{MEMBER_ID}-{i}", bytes(60)) for i in range(1000)]
+    syncing = sync.encode_request(5, SyncGroupRequest("my-group", 5, MEMBER_ID, None, "consumer", "range", assignments))
+    commit = api_named("OffsetCommit")
+    rows = [OffsetCommitRequestPartition(i, i * 100, 3, "") for i in range(100)]
+    committing = commit.encode_request(
+        9, OffsetCommitRequest("my-group", 5, MEMBER_ID, topics=[OffsetCommitRequestTopic("topic", partitions=rows)])
+    )
+    fetch, records = api_named("Fetch"), memoryview(bytes(100_000))
+    fetched = FetchResponse(
+        responses=[FetchableTopicResponse("topic", partitions=[PartitionData(i, records=records) for i in range(10)])]
+    )
+
+    print(f"{'':<48}{'us CPU':>10}")
+    measure("Heartbeat v4 request, decode", lambda: heartbeat.decode_request(4, request), 0.65)
+    measure("Heartbeat v4 response, encode", lambda: heartbeat.encode_response(4, beat), 0.2)
+    measure("request header v1, decode", lambda: frames.decode_request_header(old, 4, len(old)), 0.5)
+    measure("request header v2, decode", lambda: frames.decode_request_header(frame, 4, len(frame)))
+    measure("split one frame", lambda: splitter.feed(frame))
+    measure("hub: Heartbeat v4 request", lambda: hub.decode_request(header, frame, body, len(frame)))
+    measure("hub: Heartbeat v4 response frame", lambda: hub.encode_response(header, beat))
+    measure("JoinGroup v9 request, decode", lambda: join.decode_request(9, joining), 2.0)
+    measure("JoinGroup v9 response of 1,000 members, encode", lambda: join.encode_response(9, joined), 300)
+    measure("JoinGroup v5 response of 1,000 members, encode", lambda: join.encode_response(5, joined), 300)
+    measure("SyncGroup v5 request of 1,000, decode", lambda: sync.decode_request(5, syncing))
+    measure("OffsetCommit v9 request of 100, decode", lambda: commit.decode_request(9, committing))
+    measure("Fetch v12 response of 10 x 100 kB, frame", lambda: frames.response_frame(fetch, 12, 1, fetched))
+    measure_import()
+
+
+if __name__ == "__main__":
+    main()
