@@ -1,0 +1,239 @@
+"""The `muster` command as a user meets it: a subprocess, its output and its exit status."""
+# ruff: noqa: E501  # a table is read by its rows
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.cli import main
+from muster.version import VERSION
+
+COMMAND = [sys.executable, "-m", "muster.coordinator.cli"]
+START_S = 30
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KAFKA_", "CLUSTER_ID"))}
+    return {**kept, **(more or {})}
+
+
+def run(
+    *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=START_S,
+        cwd=cwd,
+        env=environment(env),
+        check=False,
+    )
+
+
+class Serving:
+    """A running `muster serve`: waits for its one line, ends it by SIGTERM."""
+
+    def __init__(self, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env=environment(env),
+        )
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+        if not self.line:
+            pytest.fail("the server did not start: " + self.process.communicate()[1])
+
+    @property
+    def port(self) -> int:
+        return int(self.line.rpartition(":")[2])
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[str, list[dict[str, str]]]:
+        """What else came on stdout, and the log lines."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=START_S)
+        assert self.process.returncode == 0, err
+        return out, [json.loads(line) for line in err.splitlines()]
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[type[Serving]]:
+    """Start servers that are gone when the test ends, whatever happened."""
+    started: list[subprocess.Popen[str]] = []
+
+    class Started(Serving):
+        def __init__(self, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = tmp_path) -> None:
+            super().__init__(*arguments, cwd=cwd, env=env)
+            started.append(self.process)
+
+    yield Started
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_version() -> None:
+    assert run("version").stdout == run("--version").stdout == f"muster {VERSION}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"]])
+def test_help_has_examples(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "muster serve --in-memory --listen 127.0.0.1:0" in text
+
+
+def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "muster serve" in capsys.readouterr().err
+
+
+def test_help_and_version_load_nothing_of_the_server() -> None:
+    code = "import sys; from muster.coordinator.cli import main; main(['version']); print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = set(out.split())
+    assert not {"asyncio", "structlog", "aiokafka", "muster.protocol", "muster.coordinator.config"} & loaded
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["serve", "--listen", "::1:9092"], "muster serve: --listen '::1:9092' is not HOST:PORT; an IPv6 host goes in brackets"),
+        (["serve", "--listen", "localhost:99999"], "muster serve: --listen 'localhost:99999': the port 99999 is not between"),
+        (["serve", "--topic", "orders"], "muster serve: --topic 'orders' is not NAME:PARTITIONS, as in --topic orders:8"),
+        (["serve", "--override", "num.partition=3"], "muster serve: unknown property num.partition (--override)"),
+        (["serve", "--override", "num.partitions=0"], "muster serve: num.partitions: '0' (--override) is not valid"),
+        (["serve", "--config", "no-such-file"], "muster serve: the configuration file no-such-file cannot be read"),
+        (["serve", "--in-memory", "--data-dir", "x"], "muster serve: argument --data-dir: not allowed with argument --in-memory"),
+        (["serve", "--log-level", "loud"], "muster serve: argument --log-level: invalid choice: 'loud'"),
+        (["serve", "--lisen", ":1"], "muster: unrecognized arguments: --lisen :1"),
+        (["sevre"], "muster: argument COMMAND: invalid choice: 'sevre'"),
+        (["health", "localhost"], "muster health: HOST:PORT 'localhost' is not HOST:PORT"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_understood_is_one_sentence_and_status_2(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("KAFKA_")]:
+        monkeypatch.delenv(name)
+    try:
+        status: object = main(arguments)
+    except SystemExit as error:
+        status = error.code
+    out, err = capsys.readouterr()
+    assert status == 2
+    assert out == ""
+    assert err.startswith(sentence)
+    assert err.count("\n") == 1
+
+
+def test_one_line_on_stdout_json_on_stderr_and_a_clean_end(serving: type[Serving], tmp_path: Path) -> None:
+    server = serving("--listen", "127.0.0.1:0", "--topic", "orders:2", "--override", "num.io.threads=3")
+    assert re.fullmatch(r"muster ready 127\.0\.0\.1:\d+\n", server.line)
+    assert run("health", f"127.0.0.1:{server.port}").returncode == 0
+    out, lines = server.stop()
+    assert out == ""
+    assert all({"event", "level", "timestamp", "logger"} <= line.keys() for line in lines)
+    unused = [line for line in lines if "mean nothing here" in line["event"]]
+    assert [line["properties"] for line in unused] == ["num.io.threads"]
+    assert (tmp_path / "muster-data" / "orders-1").is_dir()
+
+
+def test_the_environment_and_what_is_wrong_with_it(serving: type[Serving]) -> None:
+    env = {
+        "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_NUM_PARTITION": "3",
+        "KAFKA_HEAP_OPTS": "-Xmx1g",
+    }
+    _, lines = serving("--in-memory", env=env).stop(signal.SIGINT)
+    warnings = [line["event"] for line in lines if line["level"] == "warning"]
+    assert any("KAFKA_NUM_PARTITION" in event for event in warnings)
+    assert any("CONTROLLER" in event for event in warnings)
+
+
+def test_quiet(serving: type[Serving]) -> None:
+    assert serving("--in-memory", "--listen", "127.0.0.1:0", "--log-level", "ERROR").stop() == ("", [])
+
+
+def test_in_memory_writes_nothing(serving: type[Serving], tmp_path: Path) -> None:
+    serving("--in-memory", "--listen", "127.0.0.1:0", "--topic", "t:1").stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def failed(result: subprocess.CompletedProcess[str]) -> str:
+    """The one sentence of a start that failed."""
+    assert result.returncode == 1, result.stderr
+    assert result.stdout == ""
+    sentences = [line for line in result.stderr.splitlines() if not line.startswith("{")]
+    assert len(sentences) == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    return sentences[0]
+
+
+def test_a_port_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        sentence = failed(run("serve", "--in-memory", "--listen", where))
+    assert sentence.startswith(f"muster serve: cannot listen on {where}: the port is in use")
+
+
+def test_an_address_of_another_machine() -> None:
+    sentence = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
+    assert sentence.startswith("muster serve: cannot listen on 192.0.2.1:0: that is no address of this machine")
+
+
+def test_a_directory_in_use(serving: type[Serving], tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    server = serving("--listen", "127.0.0.1:0", "--data-dir", str(data))
+    sentence = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data)))
+    assert sentence.startswith(f"muster serve: the data directory {data} is in use by process {server.process.pid}")
+    server.stop()
+
+
+def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    sentence = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
+    assert str(tmp_path / "data") in sentence
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    sentence = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
+    assert "Permission denied" in sentence
+
+
+def test_health_says_no() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+    result = run("health", f"127.0.0.1:{port}")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"muster health: 127.0.0.1:{port} does not answer: ")
+
+
+def test_health_asks_the_first_listener_of_the_configuration(serving: type[Serving]) -> None:
+    server = serving("--in-memory", "--listen", "127.0.0.1:0")
+    env = {"KAFKA_LISTENERS": f"PLAINTEXT://:{server.port}"}
+    assert run("health", env=env).stdout == f"muster health: localhost:{server.port} answers\n"
+    server.stop()
