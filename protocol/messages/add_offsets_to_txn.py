@@ -104,7 +104,16 @@ def encode_add_offsets_to_txn_request_v0(m: AddOffsetsToTxnRequest) -> bytes:
 def encode_add_offsets_to_txn_request_v3(m: AddOffsetsToTxnRequest) -> bytes:
     e1 = m.transactional_id.encode()
     e2 = m.group_id.encode()
-    return b"".join((UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_qh(m.producer_id, m.producer_epoch), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, b"\0"))
+    return b"".join(
+        (
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            _put_qh(m.producer_id, m.producer_epoch),
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+            e2,
+            b"\0",
+        )
+    )
 
 
 DECODE_ADD_OFFSETS_TO_TXN_REQUEST = {

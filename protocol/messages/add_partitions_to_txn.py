@@ -318,11 +318,22 @@ def encode_add_partitions_to_txn_request_v3(m: AddPartitionsToTxnRequest) -> byt
         not_in_version("AddPartitionsToTxnRequest.transactions")
     e1 = m.v3_and_below_transactional_id.encode()
     a2 = m.v3_and_below_topics
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch), uv(len(a2) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_qh(m.v3_and_below_producer_id, m.v3_and_below_producer_epoch),
+        uv(len(a2) + 1),
+    )
     for x3 in a2:
         e4 = x3.name.encode()
         a5 = x3.partitions
-        out += (UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, uv(len(a5) + 1), put_many("i", len(a5))(*a5), b"\0")
+        out += (
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            uv(len(a5) + 1),
+            put_many("i", len(a5))(*a5),
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -342,11 +353,22 @@ def encode_add_partitions_to_txn_request_v4(m: AddPartitionsToTxnRequest) -> byt
     for x2 in a1:
         e3 = x2.transactional_id.encode()
         a4 = x2.topics
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_qhz(x2.producer_id, x2.producer_epoch, x2.verify_only), uv(len(a4) + 1))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_qhz(x2.producer_id, x2.producer_epoch, x2.verify_only),
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             e6 = x5.name.encode()
             a7 = x5.partitions
-            out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1), put_many("i", len(a7))(*a7), b"\0")
+            out += (
+                UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                e6,
+                uv(len(a7) + 1),
+                put_many("i", len(a7))(*a7),
+                b"\0",
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

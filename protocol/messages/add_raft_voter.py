@@ -191,7 +191,13 @@ def encode_add_raft_voter_request_v0(m: AddRaftVoterRequest) -> bytes:
     for x5 in a4:
         e6 = x5.name.encode()
         e7 = x5.host.encode()
-        out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_HB(x5.port, 0))
+        out += (
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_HB(x5.port, 0),
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -210,7 +216,13 @@ def encode_add_raft_voter_request_v1(m: AddRaftVoterRequest) -> bytes:
     for x5 in a4:
         e6 = x5.name.encode()
         e7 = x5.host.encode()
-        out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_HB(x5.port, 0))
+        out += (
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_HB(x5.port, 0),
+        )
     out.append(_put_zB(m.ack_when_committed, 0))
     return b"".join(out)
 

@@ -289,7 +289,11 @@ def encode_alter_client_quotas_request_v1(m: AlterClientQuotasRequest) -> bytes:
         out.append(uv(len(a9) + 1))
         for x10 in a9:
             e11 = x10.key.encode()
-            out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, _put_dzB(x10.value, x10.remove, 0))
+            out += (
+                UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+                e11,
+                _put_dzB(x10.value, x10.remove, 0),
+            )
         out.append(b"\0")
     out.append(_put_zB(m.validate_only, 0))
     return b"".join(out)

@@ -234,7 +234,12 @@ def encode_alter_configs_request_v2(m: AlterConfigsRequest) -> bytes:
     for x2 in a1:
         e3 = x2.resource_name.encode()
         a4 = x2.configs
-        out += (_put_b(x2.resource_type), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
+        out += (
+            _put_b(x2.resource_type),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             e6 = x5.name.encode()
             o9 = x5.value
@@ -369,7 +374,15 @@ def encode_alter_configs_response_v2(m: AlterConfigsResponse) -> bytes:
             e3 = o5.encode()
             n4 = uvs(len(e3) + 1)
         e6 = x2.resource_name.encode()
-        out += (_put_h(x2.error_code), n4, e3, _put_b(x2.resource_type), UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, b"\0")
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            _put_b(x2.resource_type),
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -216,7 +216,13 @@ def encode_alter_replica_log_dirs_request_v2(m: AlterReplicaLogDirsRequest) -> b
         for x5 in a4:
             e6 = x5.name.encode()
             a7 = x5.partitions
-            out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1), put_many("i", len(a7))(*a7), b"\0")
+            out += (
+                UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                e6,
+                uv(len(a7) + 1),
+                put_many("i", len(a7))(*a7),
+                b"\0",
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

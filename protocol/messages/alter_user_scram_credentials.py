@@ -179,7 +179,16 @@ def encode_alter_user_scram_credentials_request_v0(m: AlterUserScramCredentialsR
         e6 = x5.name.encode()
         e7 = x5.salt
         e8 = x5.salted_password
-        out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_bi(x5.mechanism, x5.iterations), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uv(len(e7) + 1), e7, UVARINTS[len(e8) + 1] if len(e8) < 1000 else uv(len(e8) + 1), e8, b"\0")
+        out += (
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            _put_bi(x5.mechanism, x5.iterations),
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uv(len(e7) + 1),
+            e7,
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uv(len(e8) + 1),
+            e8,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

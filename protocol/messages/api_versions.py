@@ -138,7 +138,15 @@ def encode_api_versions_request_v0(m: ApiVersionsRequest) -> bytes:
 def encode_api_versions_request_v3(m: ApiVersionsRequest) -> bytes:
     e1 = m.client_software_name.encode()
     e2 = m.client_software_version.encode()
-    return b"".join((UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, b"\0"))
+    return b"".join(
+        (
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+            e2,
+            b"\0",
+        )
+    )
 
 
 DECODE_API_VERSIONS_REQUEST = {
@@ -294,7 +302,17 @@ def decode_api_versions_response_v3(b: bytes, p: int, end: int) -> ApiVersionsRe
     (v7,) = _get_i(b, p)
     p += 4
     if b[p]:
-        t8, p = read_tags(b, p, end, {0: _get_ApiVersionsResponse_supported_features, 1: _get_ApiVersionsResponse_finalized_features_epoch, 2: _get_ApiVersionsResponse_finalized_features, 3: _get_ApiVersionsResponse_zk_migration_ready})
+        t8, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_ApiVersionsResponse_supported_features,
+                1: _get_ApiVersionsResponse_finalized_features_epoch,
+                2: _get_ApiVersionsResponse_finalized_features,
+                3: _get_ApiVersionsResponse_zk_migration_ready,
+            },
+        )
         g9: Sequence[SupportedFeatureKey] = t8.get(0, ())
         g10: int = t8.get(1, -1)
         g11: Sequence[FinalizedFeatureKey] = t8.get(2, ())
@@ -335,7 +353,11 @@ def _put_ApiVersionsResponse_supported_features(x: Sequence[SupportedFeatureKey]
     out.append(uv(len(a1) + 1))
     for x2 in a1:
         e3 = x2.name.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_hhB(x2.min_version, x2.max_version, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_hhB(x2.min_version, x2.max_version, 0),
+        )
     return b"".join(out)
 
 
@@ -349,7 +371,11 @@ def _put_ApiVersionsResponse_finalized_features(x: Sequence[FinalizedFeatureKey]
     out.append(uv(len(a1) + 1))
     for x2 in a1:
         e3 = x2.name.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_hhB(x2.max_version_level, x2.min_version_level, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_hhB(x2.max_version_level, x2.min_version_level, 0),
+        )
     return b"".join(out)
 
 
@@ -363,7 +389,12 @@ def encode_api_versions_response_v3(m: ApiVersionsResponse) -> bytes:
     out += (_put_h(m.error_code), uv(len(a1) + 1))
     for x2 in a1:
         out.append(_put_hhhB(x2.api_key, x2.min_version, x2.max_version, 0))
-    if len(m.supported_features) > 0 or m.finalized_features_epoch != -1 or len(m.finalized_features) > 0 or m.zk_migration_ready:
+    if (
+        len(m.supported_features) > 0
+        or m.finalized_features_epoch != -1
+        or len(m.finalized_features) > 0
+        or m.zk_migration_ready
+    ):
         t4 = []
         if len(m.supported_features) > 0:
             t4.append((0, _put_ApiVersionsResponse_supported_features(m.supported_features)))

@@ -104,8 +104,12 @@ class Member(Message):
         self.client_host = client_host
         self.subscribed_topic_names = subscribed_topic_names
         self.subscribed_topic_regex = subscribed_topic_regex
-        self.assignment = assignment if assignment is not None else Assignment()
-        self.target_assignment = target_assignment if target_assignment is not None else Assignment()
+        if assignment is None:
+            assignment = Assignment()
+        self.assignment = assignment
+        if target_assignment is None:
+            target_assignment = Assignment()
+        self.target_assignment = target_assignment
         self.member_type = member_type
 
 
@@ -658,7 +662,19 @@ def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse)
         e7 = x2.group_state.encode()
         e8 = x2.assignor_name.encode()
         a9 = x2.members
-        out += (_put_h(x2.error_code), n4, e3, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_ii(x2.group_epoch, x2.assignment_epoch), UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, uv(len(a9) + 1))
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_ii(x2.group_epoch, x2.assignment_epoch),
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+            e8,
+            uv(len(a9) + 1),
+        )
         for x10 in a9:
             e11 = x10.member_id.encode()
             o14 = x10.instance_id
@@ -678,7 +694,20 @@ def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse)
             e18 = x10.client_id.encode()
             e19 = x10.client_host.encode()
             a20 = x10.subscribed_topic_names
-            out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, n13, e12, n16, e15, _put_i(x10.member_epoch), UVARINTS[len(e18) + 1] if len(e18) < 1000 else uvs(len(e18) + 1), e18, UVARINTS[len(e19) + 1] if len(e19) < 1000 else uvs(len(e19) + 1), e19, uv(len(a20) + 1))
+            out += (
+                UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+                e11,
+                n13,
+                e12,
+                n16,
+                e15,
+                _put_i(x10.member_epoch),
+                UVARINTS[len(e18) + 1] if len(e18) < 1000 else uvs(len(e18) + 1),
+                e18,
+                UVARINTS[len(e19) + 1] if len(e19) < 1000 else uvs(len(e19) + 1),
+                e19,
+                uv(len(a20) + 1),
+            )
             for x21 in a20:
                 e22 = x21.encode()
                 out += (UVARINTS[len(e22) + 1] if len(e22) < 1000 else uvs(len(e22) + 1), e22)
@@ -695,14 +724,28 @@ def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse)
             for x28 in a27:
                 e29 = x28.topic_name.encode()
                 a30 = x28.partitions
-                out += (_put_u(x28.topic_id), UVARINTS[len(e29) + 1] if len(e29) < 1000 else uvs(len(e29) + 1), e29, uv(len(a30) + 1), put_many("i", len(a30))(*a30), b"\0")
+                out += (
+                    _put_u(x28.topic_id),
+                    UVARINTS[len(e29) + 1] if len(e29) < 1000 else uvs(len(e29) + 1),
+                    e29,
+                    uv(len(a30) + 1),
+                    put_many("i", len(a30))(*a30),
+                    b"\0",
+                )
             o31 = x10.target_assignment
             a32 = o31.topic_partitions
             out += (b"\0", uv(len(a32) + 1))
             for x33 in a32:
                 e34 = x33.topic_name.encode()
                 a35 = x33.partitions
-                out += (_put_u(x33.topic_id), UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1), e34, uv(len(a35) + 1), put_many("i", len(a35))(*a35), b"\0")
+                out += (
+                    _put_u(x33.topic_id),
+                    UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1),
+                    e34,
+                    uv(len(a35) + 1),
+                    put_many("i", len(a35))(*a35),
+                    b"\0",
+                )
             out.append(b"\0\0")
         out.append(_put_iB(x2.authorized_operations, 0))
     out.append(b"\0")
@@ -725,7 +768,19 @@ def encode_consumer_group_describe_response_v1(m: ConsumerGroupDescribeResponse)
         e7 = x2.group_state.encode()
         e8 = x2.assignor_name.encode()
         a9 = x2.members
-        out += (_put_h(x2.error_code), n4, e3, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_ii(x2.group_epoch, x2.assignment_epoch), UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, uv(len(a9) + 1))
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_ii(x2.group_epoch, x2.assignment_epoch),
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+            e8,
+            uv(len(a9) + 1),
+        )
         for x10 in a9:
             e11 = x10.member_id.encode()
             o14 = x10.instance_id
@@ -745,7 +800,20 @@ def encode_consumer_group_describe_response_v1(m: ConsumerGroupDescribeResponse)
             e18 = x10.client_id.encode()
             e19 = x10.client_host.encode()
             a20 = x10.subscribed_topic_names
-            out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, n13, e12, n16, e15, _put_i(x10.member_epoch), UVARINTS[len(e18) + 1] if len(e18) < 1000 else uvs(len(e18) + 1), e18, UVARINTS[len(e19) + 1] if len(e19) < 1000 else uvs(len(e19) + 1), e19, uv(len(a20) + 1))
+            out += (
+                UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+                e11,
+                n13,
+                e12,
+                n16,
+                e15,
+                _put_i(x10.member_epoch),
+                UVARINTS[len(e18) + 1] if len(e18) < 1000 else uvs(len(e18) + 1),
+                e18,
+                UVARINTS[len(e19) + 1] if len(e19) < 1000 else uvs(len(e19) + 1),
+                e19,
+                uv(len(a20) + 1),
+            )
             for x21 in a20:
                 e22 = x21.encode()
                 out += (UVARINTS[len(e22) + 1] if len(e22) < 1000 else uvs(len(e22) + 1), e22)
@@ -762,14 +830,28 @@ def encode_consumer_group_describe_response_v1(m: ConsumerGroupDescribeResponse)
             for x28 in a27:
                 e29 = x28.topic_name.encode()
                 a30 = x28.partitions
-                out += (_put_u(x28.topic_id), UVARINTS[len(e29) + 1] if len(e29) < 1000 else uvs(len(e29) + 1), e29, uv(len(a30) + 1), put_many("i", len(a30))(*a30), b"\0")
+                out += (
+                    _put_u(x28.topic_id),
+                    UVARINTS[len(e29) + 1] if len(e29) < 1000 else uvs(len(e29) + 1),
+                    e29,
+                    uv(len(a30) + 1),
+                    put_many("i", len(a30))(*a30),
+                    b"\0",
+                )
             o31 = x10.target_assignment
             a32 = o31.topic_partitions
             out += (b"\0", uv(len(a32) + 1))
             for x33 in a32:
                 e34 = x33.topic_name.encode()
                 a35 = x33.partitions
-                out += (_put_u(x33.topic_id), UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1), e34, uv(len(a35) + 1), put_many("i", len(a35))(*a35), b"\0")
+                out += (
+                    _put_u(x33.topic_id),
+                    UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1),
+                    e34,
+                    uv(len(a35) + 1),
+                    put_many("i", len(a35))(*a35),
+                    b"\0",
+                )
             out.append(_put_BbB(0, x10.member_type, 0))
         out.append(_put_iB(x2.authorized_operations, 0))
     out.append(b"\0")

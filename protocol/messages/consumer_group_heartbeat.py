@@ -368,7 +368,18 @@ def encode_consumer_group_heartbeat_request_v0(m: ConsumerGroupHeartbeatRequest)
         e6 = o8.encode()
         n7 = uvs(len(e6) + 1)
     a9 = m.subscribed_topic_names
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, _put_i(m.member_epoch), n4, e3, n7, e6, _put_i(m.rebalance_timeout_ms))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        _put_i(m.member_epoch),
+        n4,
+        e3,
+        n7,
+        e6,
+        _put_i(m.rebalance_timeout_ms),
+    )
     if a9 is None:
         out.append(b"\0")
     else:
@@ -415,7 +426,18 @@ def encode_consumer_group_heartbeat_request_v1(m: ConsumerGroupHeartbeatRequest)
         e6 = o8.encode()
         n7 = uvs(len(e6) + 1)
     a9 = m.subscribed_topic_names
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, _put_i(m.member_epoch), n4, e3, n7, e6, _put_i(m.rebalance_timeout_ms))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        _put_i(m.member_epoch),
+        n4,
+        e3,
+        n7,
+        e6,
+        _put_i(m.rebalance_timeout_ms),
+    )
     if a9 is None:
         out.append(b"\0")
     else:

@@ -187,7 +187,15 @@ def encode_create_acls_request_v1(m: CreateAclsRequest) -> bytes:
         e3 = x2.resource_name.encode()
         e4 = x2.principal.encode()
         e5 = x2.host.encode()
-        out += (_put_bh(x2.resource_type, len(e3)), e3, _put_bh(x2.resource_pattern_type, len(e4)), e4, _put_h(len(e5)), e5, _put_bb(x2.operation, x2.permission_type))
+        out += (
+            _put_bh(x2.resource_type, len(e3)),
+            e3,
+            _put_bh(x2.resource_pattern_type, len(e4)),
+            e4,
+            _put_h(len(e5)),
+            e5,
+            _put_bb(x2.operation, x2.permission_type),
+        )
     return b"".join(out)
 
 
@@ -199,7 +207,17 @@ def encode_create_acls_request_v2(m: CreateAclsRequest) -> bytes:
         e3 = x2.resource_name.encode()
         e4 = x2.principal.encode()
         e5 = x2.host.encode()
-        out += (_put_b(x2.resource_type), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_b(x2.resource_pattern_type), UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, _put_bbB(x2.operation, x2.permission_type, 0))
+        out += (
+            _put_b(x2.resource_type),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_b(x2.resource_pattern_type),
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            _put_bbB(x2.operation, x2.permission_type, 0),
+        )
     out.append(b"\0")
     return b"".join(out)
 

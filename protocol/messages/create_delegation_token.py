@@ -263,7 +263,13 @@ def encode_create_delegation_token_request_v2(m: CreateDelegationTokenRequest) -
     for x2 in a1:
         e3 = x2.principal_type.encode()
         e4 = x2.principal_name.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, b"\0")
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            b"\0",
+        )
     out.append(_put_qB(m.max_lifetime_ms, 0))
     return b"".join(out)
 
@@ -289,7 +295,13 @@ def encode_create_delegation_token_request_v3(m: CreateDelegationTokenRequest) -
     for x8 in a7:
         e9 = x8.principal_type.encode()
         e10 = x8.principal_name.encode()
-        out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1), e10, b"\0")
+        out += (
+            UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+            e9,
+            UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1),
+            e10,
+            b"\0",
+        )
     out.append(_put_qB(m.max_lifetime_ms, 0))
     return b"".join(out)
 
@@ -457,7 +469,19 @@ def encode_create_delegation_token_response_v1(m: CreateDelegationTokenResponse)
     e2 = m.principal_name.encode()
     e3 = m.token_id.encode()
     e4 = m.hmac
-    return b"".join((_put_hh(m.error_code, len(e1)), e1, _put_h(len(e2)), e2, _put_qqqh(m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms, len(e3)), e3, _put_i(len(e4)), e4, _put_i(m.throttle_time_ms)))
+    return b"".join(
+        (
+            _put_hh(m.error_code, len(e1)),
+            e1,
+            _put_h(len(e2)),
+            e2,
+            _put_qqqh(m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms, len(e3)),
+            e3,
+            _put_i(len(e4)),
+            e4,
+            _put_i(m.throttle_time_ms),
+        )
+    )
 
 
 def encode_create_delegation_token_response_v2(m: CreateDelegationTokenResponse) -> bytes:
@@ -469,7 +493,21 @@ def encode_create_delegation_token_response_v2(m: CreateDelegationTokenResponse)
     e2 = m.principal_name.encode()
     e3 = m.token_id.encode()
     e4 = m.hmac
-    return b"".join((_put_h(m.error_code), UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, _put_qqq(m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1), e4, _put_iB(m.throttle_time_ms, 0)))
+    return b"".join(
+        (
+            _put_h(m.error_code),
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+            e2,
+            _put_qqq(m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1),
+            e4,
+            _put_iB(m.throttle_time_ms, 0),
+        )
+    )
 
 
 def encode_create_delegation_token_response_v3(m: CreateDelegationTokenResponse) -> bytes:
@@ -479,7 +517,25 @@ def encode_create_delegation_token_response_v3(m: CreateDelegationTokenResponse)
     e4 = m.token_requester_principal_name.encode()
     e5 = m.token_id.encode()
     e6 = m.hmac
-    return b"".join((_put_h(m.error_code), UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_qqq(m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms), UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uv(len(e6) + 1), e6, _put_iB(m.throttle_time_ms, 0)))
+    return b"".join(
+        (
+            _put_h(m.error_code),
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+            e2,
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_qqq(m.issue_timestamp_ms, m.expiry_timestamp_ms, m.max_timestamp_ms),
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uv(len(e6) + 1),
+            e6,
+            _put_iB(m.throttle_time_ms, 0),
+        )
+    )
 
 
 DECODE_CREATE_DELEGATION_TOKEN_RESPONSE = {

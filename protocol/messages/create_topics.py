@@ -357,7 +357,12 @@ def encode_create_topics_request_v5(m: CreateTopicsRequest) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         a4 = x2.assignments
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_ih(x2.num_partitions, x2.replication_factor), uv(len(a4) + 1))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_ih(x2.num_partitions, x2.replication_factor),
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             a6 = x5.broker_ids
             out += (_put_i(x5.partition_index), uv(len(a6) + 1), put_many("i", len(a6))(*a6), b"\0")
@@ -636,7 +641,14 @@ def encode_create_topics_response_v5(m: CreateTopicsResponse) -> bytes:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
         a7 = x2.configs
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_h(x2.error_code), n5, e4, _put_ih(x2.num_partitions, x2.replication_factor))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_h(x2.error_code),
+            n5,
+            e4,
+            _put_ih(x2.num_partitions, x2.replication_factor),
+        )
         if a7 is None:
             out.append(b"\0")
         else:
@@ -650,7 +662,13 @@ def encode_create_topics_response_v5(m: CreateTopicsResponse) -> bytes:
                 else:
                     e10 = o12.encode()
                     n11 = uvs(len(e10) + 1)
-                out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, n11, e10, _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0))
+                out += (
+                    UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+                    e9,
+                    n11,
+                    e10,
+                    _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0),
+                )
         if x2.topic_config_error_code != 0:
             t14 = []
             if x2.topic_config_error_code != 0:
@@ -677,7 +695,14 @@ def encode_create_topics_response_v7(m: CreateTopicsResponse) -> bytes:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
         a7 = x2.configs
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_uh(x2.topic_id, x2.error_code), n5, e4, _put_ih(x2.num_partitions, x2.replication_factor))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_uh(x2.topic_id, x2.error_code),
+            n5,
+            e4,
+            _put_ih(x2.num_partitions, x2.replication_factor),
+        )
         if a7 is None:
             out.append(b"\0")
         else:
@@ -691,7 +716,13 @@ def encode_create_topics_response_v7(m: CreateTopicsResponse) -> bytes:
                 else:
                     e10 = o12.encode()
                     n11 = uvs(len(e10) + 1)
-                out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, n11, e10, _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0))
+                out += (
+                    UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+                    e9,
+                    n11,
+                    e10,
+                    _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0),
+                )
         if x2.topic_config_error_code != 0:
             t14 = []
             if x2.topic_config_error_code != 0:

@@ -255,7 +255,15 @@ def encode_delete_acls_request_v1(m: DeleteAclsRequest) -> bytes:
         else:
             e9 = o11.encode()
             n10 = len(e9)
-        out += (_put_bh(x2.resource_type_filter, n4), e3, _put_bh(x2.pattern_type_filter, n7), e6, _put_h(n10), e9, _put_bb(x2.operation, x2.permission_type))
+        out += (
+            _put_bh(x2.resource_type_filter, n4),
+            e3,
+            _put_bh(x2.pattern_type_filter, n7),
+            e6,
+            _put_h(n10),
+            e9,
+            _put_bb(x2.operation, x2.permission_type),
+        )
     return b"".join(out)
 
 
@@ -285,7 +293,17 @@ def encode_delete_acls_request_v2(m: DeleteAclsRequest) -> bytes:
         else:
             e9 = o11.encode()
             n10 = uvs(len(e9) + 1)
-        out += (_put_b(x2.resource_type_filter), n4, e3, _put_b(x2.pattern_type_filter), n7, e6, n10, e9, _put_bbB(x2.operation, x2.permission_type, 0))
+        out += (
+            _put_b(x2.resource_type_filter),
+            n4,
+            e3,
+            _put_b(x2.pattern_type_filter),
+            n7,
+            e6,
+            n10,
+            e9,
+            _put_bbB(x2.operation, x2.permission_type, 0),
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -482,7 +500,17 @@ def encode_delete_acls_response_v1(m: DeleteAclsResponse) -> bytes:
             e11 = x7.resource_name.encode()
             e12 = x7.principal.encode()
             e13 = x7.host.encode()
-            out += (_put_hh(x7.error_code, n9), e8, _put_bh(x7.resource_type, len(e11)), e11, _put_bh(x7.pattern_type, len(e12)), e12, _put_h(len(e13)), e13, _put_bb(x7.operation, x7.permission_type))
+            out += (
+                _put_hh(x7.error_code, n9),
+                e8,
+                _put_bh(x7.resource_type, len(e11)),
+                e11,
+                _put_bh(x7.pattern_type, len(e12)),
+                e12,
+                _put_h(len(e13)),
+                e13,
+                _put_bb(x7.operation, x7.permission_type),
+            )
     return b"".join(out)
 
 
@@ -511,7 +539,20 @@ def encode_delete_acls_response_v2(m: DeleteAclsResponse) -> bytes:
             e11 = x7.resource_name.encode()
             e12 = x7.principal.encode()
             e13 = x7.host.encode()
-            out += (_put_h(x7.error_code), n9, e8, _put_b(x7.resource_type), UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, _put_b(x7.pattern_type), UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1), e12, UVARINTS[len(e13) + 1] if len(e13) < 1000 else uvs(len(e13) + 1), e13, _put_bbB(x7.operation, x7.permission_type, 0))
+            out += (
+                _put_h(x7.error_code),
+                n9,
+                e8,
+                _put_b(x7.resource_type),
+                UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+                e11,
+                _put_b(x7.pattern_type),
+                UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1),
+                e12,
+                UVARINTS[len(e13) + 1] if len(e13) < 1000 else uvs(len(e13) + 1),
+                e13,
+                _put_bbB(x7.operation, x7.permission_type, 0),
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

@@ -199,7 +199,14 @@ def encode_delete_share_group_offsets_response_v0(m: DeleteShareGroupOffsetsResp
         else:
             e7 = o9.encode()
             n8 = uvs(len(e7) + 1)
-        out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_uh(x5.topic_id, x5.error_code), n8, e7, b"\0")
+        out += (
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            _put_uh(x5.topic_id, x5.error_code),
+            n8,
+            e7,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -205,7 +205,17 @@ def encode_describe_acls_request_v1(m: DescribeAclsRequest) -> bytes:
     else:
         e7 = o9.encode()
         n8 = len(e7)
-    return b"".join((_put_bh(m.resource_type_filter, n2), e1, _put_bh(m.pattern_type_filter, n5), e4, _put_h(n8), e7, _put_bb(m.operation, m.permission_type)))
+    return b"".join(
+        (
+            _put_bh(m.resource_type_filter, n2),
+            e1,
+            _put_bh(m.pattern_type_filter, n5),
+            e4,
+            _put_h(n8),
+            e7,
+            _put_bb(m.operation, m.permission_type),
+        )
+    )
 
 
 def encode_describe_acls_request_v2(m: DescribeAclsRequest) -> bytes:
@@ -230,7 +240,19 @@ def encode_describe_acls_request_v2(m: DescribeAclsRequest) -> bytes:
     else:
         e7 = o9.encode()
         n8 = uvs(len(e7) + 1)
-    return b"".join((_put_b(m.resource_type_filter), n2, e1, _put_b(m.pattern_type_filter), n5, e4, n8, e7, _put_bbB(m.operation, m.permission_type, 0)))
+    return b"".join(
+        (
+            _put_b(m.resource_type_filter),
+            n2,
+            e1,
+            _put_b(m.pattern_type_filter),
+            n5,
+            e4,
+            n8,
+            e7,
+            _put_bbB(m.operation, m.permission_type, 0),
+        )
+    )
 
 
 DECODE_DESCRIBE_ACLS_REQUEST = {
@@ -415,11 +437,23 @@ def encode_describe_acls_response_v2(m: DescribeAclsResponse) -> bytes:
     for x5 in a4:
         e6 = x5.resource_name.encode()
         a7 = x5.acls
-        out += (_put_b(x5.resource_type), UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_b(x5.pattern_type), uv(len(a7) + 1))
+        out += (
+            _put_b(x5.resource_type),
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            _put_b(x5.pattern_type),
+            uv(len(a7) + 1),
+        )
         for x8 in a7:
             e9 = x8.principal.encode()
             e10 = x8.host.encode()
-            out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1), e10, _put_bbB(x8.operation, x8.permission_type, 0))
+            out += (
+                UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+                e9,
+                UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1),
+                e10,
+                _put_bbB(x8.operation, x8.permission_type, 0),
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

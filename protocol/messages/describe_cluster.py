@@ -379,7 +379,15 @@ def encode_describe_cluster_response_v0(m: DescribeClusterResponse) -> bytes:
         n2 = uvs(len(e1) + 1)
     e4 = m.cluster_id.encode()
     a5 = m.brokers
-    out += (_put_ih(m.throttle_time_ms, m.error_code), n2, e1, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_i(m.controller_id), uv(len(a5) + 1))
+    out += (
+        _put_ih(m.throttle_time_ms, m.error_code),
+        n2,
+        e1,
+        UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+        e4,
+        _put_i(m.controller_id),
+        uv(len(a5) + 1),
+    )
     for x6 in a5:
         if x6.is_fenced:
             not_in_version("DescribeClusterBroker.is_fenced")
@@ -391,7 +399,15 @@ def encode_describe_cluster_response_v0(m: DescribeClusterResponse) -> bytes:
         else:
             e8 = o10.encode()
             n9 = uvs(len(e8) + 1)
-        out += (_put_i(x6.broker_id), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_i(x6.port), n9, e8, b"\0")
+        out += (
+            _put_i(x6.broker_id),
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_i(x6.port),
+            n9,
+            e8,
+            b"\0",
+        )
     out.append(_put_iB(m.cluster_authorized_operations, 0))
     return b"".join(out)
 
@@ -407,7 +423,16 @@ def encode_describe_cluster_response_v1(m: DescribeClusterResponse) -> bytes:
         n2 = uvs(len(e1) + 1)
     e4 = m.cluster_id.encode()
     a5 = m.brokers
-    out += (_put_ih(m.throttle_time_ms, m.error_code), n2, e1, _put_b(m.endpoint_type), UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_i(m.controller_id), uv(len(a5) + 1))
+    out += (
+        _put_ih(m.throttle_time_ms, m.error_code),
+        n2,
+        e1,
+        _put_b(m.endpoint_type),
+        UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+        e4,
+        _put_i(m.controller_id),
+        uv(len(a5) + 1),
+    )
     for x6 in a5:
         if x6.is_fenced:
             not_in_version("DescribeClusterBroker.is_fenced")
@@ -419,7 +444,15 @@ def encode_describe_cluster_response_v1(m: DescribeClusterResponse) -> bytes:
         else:
             e8 = o10.encode()
             n9 = uvs(len(e8) + 1)
-        out += (_put_i(x6.broker_id), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_i(x6.port), n9, e8, b"\0")
+        out += (
+            _put_i(x6.broker_id),
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_i(x6.port),
+            n9,
+            e8,
+            b"\0",
+        )
     out.append(_put_iB(m.cluster_authorized_operations, 0))
     return b"".join(out)
 
@@ -435,7 +468,16 @@ def encode_describe_cluster_response_v2(m: DescribeClusterResponse) -> bytes:
         n2 = uvs(len(e1) + 1)
     e4 = m.cluster_id.encode()
     a5 = m.brokers
-    out += (_put_ih(m.throttle_time_ms, m.error_code), n2, e1, _put_b(m.endpoint_type), UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_i(m.controller_id), uv(len(a5) + 1))
+    out += (
+        _put_ih(m.throttle_time_ms, m.error_code),
+        n2,
+        e1,
+        _put_b(m.endpoint_type),
+        UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+        e4,
+        _put_i(m.controller_id),
+        uv(len(a5) + 1),
+    )
     for x6 in a5:
         e7 = x6.host.encode()
         o10 = x6.rack
@@ -445,7 +487,15 @@ def encode_describe_cluster_response_v2(m: DescribeClusterResponse) -> bytes:
         else:
             e8 = o10.encode()
             n9 = uvs(len(e8) + 1)
-        out += (_put_i(x6.broker_id), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_i(x6.port), n9, e8, _put_zB(x6.is_fenced, 0))
+        out += (
+            _put_i(x6.broker_id),
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_i(x6.port),
+            n9,
+            e8,
+            _put_zB(x6.is_fenced, 0),
+        )
     out.append(_put_iB(m.cluster_authorized_operations, 0))
     return b"".join(out)
 

@@ -694,7 +694,13 @@ def encode_describe_configs_response_v1(m: DescribeConfigsResponse) -> bytes:
                 e10 = o12.encode()
                 n11 = len(e10)
             a13 = x8.synonyms
-            out += (_put_h(len(e9)), e9, _put_h(n11), e10, _put_zbzi(x8.read_only, x8.config_source, x8.is_sensitive, len(a13)))
+            out += (
+                _put_h(len(e9)),
+                e9,
+                _put_h(n11),
+                e10,
+                _put_zbzi(x8.read_only, x8.config_source, x8.is_sensitive, len(a13)),
+            )
             for x14 in a13:
                 e15 = x14.name.encode()
                 o18 = x14.value
@@ -733,7 +739,13 @@ def encode_describe_configs_response_v3(m: DescribeConfigsResponse) -> bytes:
                 e10 = o12.encode()
                 n11 = len(e10)
             a13 = x8.synonyms
-            out += (_put_h(len(e9)), e9, _put_h(n11), e10, _put_zbzi(x8.read_only, x8.config_source, x8.is_sensitive, len(a13)))
+            out += (
+                _put_h(len(e9)),
+                e9,
+                _put_h(n11),
+                e10,
+                _put_zbzi(x8.read_only, x8.config_source, x8.is_sensitive, len(a13)),
+            )
             for x14 in a13:
                 e15 = x14.name.encode()
                 o18 = x14.value
@@ -769,7 +781,15 @@ def encode_describe_configs_response_v4(m: DescribeConfigsResponse) -> bytes:
             n4 = uvs(len(e3) + 1)
         e6 = x2.resource_name.encode()
         a7 = x2.configs
-        out += (_put_h(x2.error_code), n4, e3, _put_b(x2.resource_type), UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            _put_b(x2.resource_type),
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            uv(len(a7) + 1),
+        )
         for x8 in a7:
             e9 = x8.name.encode()
             o12 = x8.value
@@ -780,7 +800,14 @@ def encode_describe_configs_response_v4(m: DescribeConfigsResponse) -> bytes:
                 e10 = o12.encode()
                 n11 = uvs(len(e10) + 1)
             a13 = x8.synonyms
-            out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, n11, e10, _put_zbz(x8.read_only, x8.config_source, x8.is_sensitive), uv(len(a13) + 1))
+            out += (
+                UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+                e9,
+                n11,
+                e10,
+                _put_zbz(x8.read_only, x8.config_source, x8.is_sensitive),
+                uv(len(a13) + 1),
+            )
             for x14 in a13:
                 e15 = x14.name.encode()
                 o18 = x14.value
@@ -790,7 +817,13 @@ def encode_describe_configs_response_v4(m: DescribeConfigsResponse) -> bytes:
                 else:
                     e16 = o18.encode()
                     n17 = uvs(len(e16) + 1)
-                out += (UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1), e15, n17, e16, _put_bB(x14.source, 0))
+                out += (
+                    UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1),
+                    e15,
+                    n17,
+                    e16,
+                    _put_bB(x14.source, 0),
+                )
             o21 = x8.documentation
             if o21 is None:
                 e19 = b""

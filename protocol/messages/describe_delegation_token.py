@@ -209,7 +209,13 @@ def encode_describe_delegation_token_request_v2(m: DescribeDelegationTokenReques
         for x2 in a1:
             e3 = x2.principal_type.encode()
             e4 = x2.principal_name.encode()
-            out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, b"\0")
+            out += (
+                UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+                e3,
+                UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+                e4,
+                b"\0",
+            )
     out.append(b"\0")
     return b"".join(out)
 
@@ -502,7 +508,17 @@ def encode_describe_delegation_token_response_v1(m: DescribeDelegationTokenRespo
         e5 = x2.token_id.encode()
         e6 = x2.hmac
         a7 = x2.renewers
-        out += (_put_h(len(e3)), e3, _put_h(len(e4)), e4, _put_qqqh(x2.issue_timestamp, x2.expiry_timestamp, x2.max_timestamp, len(e5)), e5, _put_i(len(e6)), e6, _put_i(len(a7)))
+        out += (
+            _put_h(len(e3)),
+            e3,
+            _put_h(len(e4)),
+            e4,
+            _put_qqqh(x2.issue_timestamp, x2.expiry_timestamp, x2.max_timestamp, len(e5)),
+            e5,
+            _put_i(len(e6)),
+            e6,
+            _put_i(len(a7)),
+        )
         for x8 in a7:
             e9 = x8.principal_type.encode()
             e10 = x8.principal_name.encode()
@@ -525,11 +541,28 @@ def encode_describe_delegation_token_response_v2(m: DescribeDelegationTokenRespo
         e5 = x2.token_id.encode()
         e6 = x2.hmac
         a7 = x2.renewers
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_qqq(x2.issue_timestamp, x2.expiry_timestamp, x2.max_timestamp), UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uv(len(e6) + 1), e6, uv(len(a7) + 1))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_qqq(x2.issue_timestamp, x2.expiry_timestamp, x2.max_timestamp),
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uv(len(e6) + 1),
+            e6,
+            uv(len(a7) + 1),
+        )
         for x8 in a7:
             e9 = x8.principal_type.encode()
             e10 = x8.principal_name.encode()
-            out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1), e10, b"\0")
+            out += (
+                UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+                e9,
+                UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1),
+                e10,
+                b"\0",
+            )
         out.append(b"\0")
     out.append(_put_iB(m.throttle_time_ms, 0))
     return b"".join(out)
@@ -547,11 +580,32 @@ def encode_describe_delegation_token_response_v3(m: DescribeDelegationTokenRespo
         e7 = x2.token_id.encode()
         e8 = x2.hmac
         a9 = x2.renewers
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_qqq(x2.issue_timestamp, x2.expiry_timestamp, x2.max_timestamp), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, UVARINTS[len(e8) + 1] if len(e8) < 1000 else uv(len(e8) + 1), e8, uv(len(a9) + 1))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            _put_qqq(x2.issue_timestamp, x2.expiry_timestamp, x2.max_timestamp),
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uv(len(e8) + 1),
+            e8,
+            uv(len(a9) + 1),
+        )
         for x10 in a9:
             e11 = x10.principal_type.encode()
             e12 = x10.principal_name.encode()
-            out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1), e12, b"\0")
+            out += (
+                UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+                e11,
+                UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1),
+                e12,
+                b"\0",
+            )
         out.append(b"\0")
     out.append(_put_iB(m.throttle_time_ms, 0))
     return b"".join(out)

@@ -884,14 +884,35 @@ def encode_describe_groups_response_v0(m: DescribeGroupsResponse) -> bytes:
         e5 = x2.protocol_type.encode()
         e6 = x2.protocol_data.encode()
         a7 = x2.members
-        out += (_put_hh(x2.error_code, len(e3)), e3, _put_h(len(e4)), e4, _put_h(len(e5)), e5, _put_h(len(e6)), e6, _put_i(len(a7)))
+        out += (
+            _put_hh(x2.error_code, len(e3)),
+            e3,
+            _put_h(len(e4)),
+            e4,
+            _put_h(len(e5)),
+            e5,
+            _put_h(len(e6)),
+            e6,
+            _put_i(len(a7)),
+        )
         for x8 in a7:
             e9 = x8.member_id.encode()
             e10 = x8.client_id.encode()
             e11 = x8.client_host.encode()
             e12 = x8.member_metadata
             e13 = x8.member_assignment
-            out += (_put_h(len(e9)), e9, _put_h(len(e10)), e10, _put_h(len(e11)), e11, _put_i(len(e12)), e12, _put_i(len(e13)), e13)
+            out += (
+                _put_h(len(e9)),
+                e9,
+                _put_h(len(e10)),
+                e10,
+                _put_h(len(e11)),
+                e11,
+                _put_i(len(e12)),
+                e12,
+                _put_i(len(e13)),
+                e13,
+            )
     return b"".join(out)
 
 
@@ -909,14 +930,35 @@ def encode_describe_groups_response_v1(m: DescribeGroupsResponse) -> bytes:
         e5 = x2.protocol_type.encode()
         e6 = x2.protocol_data.encode()
         a7 = x2.members
-        out += (_put_hh(x2.error_code, len(e3)), e3, _put_h(len(e4)), e4, _put_h(len(e5)), e5, _put_h(len(e6)), e6, _put_i(len(a7)))
+        out += (
+            _put_hh(x2.error_code, len(e3)),
+            e3,
+            _put_h(len(e4)),
+            e4,
+            _put_h(len(e5)),
+            e5,
+            _put_h(len(e6)),
+            e6,
+            _put_i(len(a7)),
+        )
         for x8 in a7:
             e9 = x8.member_id.encode()
             e10 = x8.client_id.encode()
             e11 = x8.client_host.encode()
             e12 = x8.member_metadata
             e13 = x8.member_assignment
-            out += (_put_h(len(e9)), e9, _put_h(len(e10)), e10, _put_h(len(e11)), e11, _put_i(len(e12)), e12, _put_i(len(e13)), e13)
+            out += (
+                _put_h(len(e9)),
+                e9,
+                _put_h(len(e10)),
+                e10,
+                _put_h(len(e11)),
+                e11,
+                _put_i(len(e12)),
+                e12,
+                _put_i(len(e13)),
+                e13,
+            )
     return b"".join(out)
 
 
@@ -932,14 +974,35 @@ def encode_describe_groups_response_v3(m: DescribeGroupsResponse) -> bytes:
         e5 = x2.protocol_type.encode()
         e6 = x2.protocol_data.encode()
         a7 = x2.members
-        out += (_put_hh(x2.error_code, len(e3)), e3, _put_h(len(e4)), e4, _put_h(len(e5)), e5, _put_h(len(e6)), e6, _put_i(len(a7)))
+        out += (
+            _put_hh(x2.error_code, len(e3)),
+            e3,
+            _put_h(len(e4)),
+            e4,
+            _put_h(len(e5)),
+            e5,
+            _put_h(len(e6)),
+            e6,
+            _put_i(len(a7)),
+        )
         for x8 in a7:
             e9 = x8.member_id.encode()
             e10 = x8.client_id.encode()
             e11 = x8.client_host.encode()
             e12 = x8.member_metadata
             e13 = x8.member_assignment
-            out += (_put_h(len(e9)), e9, _put_h(len(e10)), e10, _put_h(len(e11)), e11, _put_i(len(e12)), e12, _put_i(len(e13)), e13)
+            out += (
+                _put_h(len(e9)),
+                e9,
+                _put_h(len(e10)),
+                e10,
+                _put_h(len(e11)),
+                e11,
+                _put_i(len(e12)),
+                e12,
+                _put_i(len(e13)),
+                e13,
+            )
         out.append(_put_i(x2.authorized_operations))
     return b"".join(out)
 
@@ -956,7 +1019,17 @@ def encode_describe_groups_response_v4(m: DescribeGroupsResponse) -> bytes:
         e5 = x2.protocol_type.encode()
         e6 = x2.protocol_data.encode()
         a7 = x2.members
-        out += (_put_hh(x2.error_code, len(e3)), e3, _put_h(len(e4)), e4, _put_h(len(e5)), e5, _put_h(len(e6)), e6, _put_i(len(a7)))
+        out += (
+            _put_hh(x2.error_code, len(e3)),
+            e3,
+            _put_h(len(e4)),
+            e4,
+            _put_h(len(e5)),
+            e5,
+            _put_h(len(e6)),
+            e6,
+            _put_i(len(a7)),
+        )
         for x8 in a7:
             e9 = x8.member_id.encode()
             o12 = x8.group_instance_id
@@ -970,7 +1043,20 @@ def encode_describe_groups_response_v4(m: DescribeGroupsResponse) -> bytes:
             e14 = x8.client_host.encode()
             e15 = x8.member_metadata
             e16 = x8.member_assignment
-            out += (_put_h(len(e9)), e9, _put_h(n11), e10, _put_h(len(e13)), e13, _put_h(len(e14)), e14, _put_i(len(e15)), e15, _put_i(len(e16)), e16)
+            out += (
+                _put_h(len(e9)),
+                e9,
+                _put_h(n11),
+                e10,
+                _put_h(len(e13)),
+                e13,
+                _put_h(len(e14)),
+                e14,
+                _put_i(len(e15)),
+                e15,
+                _put_i(len(e16)),
+                e16,
+            )
         out.append(_put_i(x2.authorized_operations))
     return b"".join(out)
 
@@ -987,7 +1073,18 @@ def encode_describe_groups_response_v5(m: DescribeGroupsResponse) -> bytes:
         e5 = x2.protocol_type.encode()
         e6 = x2.protocol_data.encode()
         a7 = x2.members
-        out += (_put_h(x2.error_code), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
+        out += (
+            _put_h(x2.error_code),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            uv(len(a7) + 1),
+        )
         for x8 in a7:
             e9 = x8.member_id.encode()
             o12 = x8.group_instance_id
@@ -1001,7 +1098,21 @@ def encode_describe_groups_response_v5(m: DescribeGroupsResponse) -> bytes:
             e14 = x8.client_host.encode()
             e15 = x8.member_metadata
             e16 = x8.member_assignment
-            out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, n11, e10, UVARINTS[len(e13) + 1] if len(e13) < 1000 else uvs(len(e13) + 1), e13, UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1), e15, UVARINTS[len(e16) + 1] if len(e16) < 1000 else uv(len(e16) + 1), e16, b"\0")
+            out += (
+                UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+                e9,
+                n11,
+                e10,
+                UVARINTS[len(e13) + 1] if len(e13) < 1000 else uvs(len(e13) + 1),
+                e13,
+                UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+                e14,
+                UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1),
+                e15,
+                UVARINTS[len(e16) + 1] if len(e16) < 1000 else uv(len(e16) + 1),
+                e16,
+                b"\0",
+            )
         out.append(_put_iB(x2.authorized_operations, 0))
     out.append(b"\0")
     return b"".join(out)
@@ -1024,7 +1135,20 @@ def encode_describe_groups_response_v6(m: DescribeGroupsResponse) -> bytes:
         e8 = x2.protocol_type.encode()
         e9 = x2.protocol_data.encode()
         a10 = x2.members
-        out += (_put_h(x2.error_code), n4, e3, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, uv(len(a10) + 1))
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+            e8,
+            UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+            e9,
+            uv(len(a10) + 1),
+        )
         for x11 in a10:
             e12 = x11.member_id.encode()
             o15 = x11.group_instance_id
@@ -1038,7 +1162,21 @@ def encode_describe_groups_response_v6(m: DescribeGroupsResponse) -> bytes:
             e17 = x11.client_host.encode()
             e18 = x11.member_metadata
             e19 = x11.member_assignment
-            out += (UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1), e12, n14, e13, UVARINTS[len(e16) + 1] if len(e16) < 1000 else uvs(len(e16) + 1), e16, UVARINTS[len(e17) + 1] if len(e17) < 1000 else uvs(len(e17) + 1), e17, UVARINTS[len(e18) + 1] if len(e18) < 1000 else uv(len(e18) + 1), e18, UVARINTS[len(e19) + 1] if len(e19) < 1000 else uv(len(e19) + 1), e19, b"\0")
+            out += (
+                UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1),
+                e12,
+                n14,
+                e13,
+                UVARINTS[len(e16) + 1] if len(e16) < 1000 else uvs(len(e16) + 1),
+                e16,
+                UVARINTS[len(e17) + 1] if len(e17) < 1000 else uvs(len(e17) + 1),
+                e17,
+                UVARINTS[len(e18) + 1] if len(e18) < 1000 else uv(len(e18) + 1),
+                e18,
+                UVARINTS[len(e19) + 1] if len(e19) < 1000 else uv(len(e19) + 1),
+                e19,
+                b"\0",
+            )
         out.append(_put_iB(x2.authorized_operations, 0))
     out.append(b"\0")
     return b"".join(out)

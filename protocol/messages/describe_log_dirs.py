@@ -218,7 +218,13 @@ def encode_describe_log_dirs_request_v2(m: DescribeLogDirsRequest) -> bytes:
         for x2 in a1:
             e3 = x2.topic.encode()
             a4 = x2.partitions
-            out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), b"\0")
+            out += (
+                UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+                e3,
+                uv(len(a4) + 1),
+                put_many("i", len(a4))(*a4),
+                b"\0",
+            )
     out.append(b"\0")
     return b"".join(out)
 
@@ -615,7 +621,12 @@ def encode_describe_log_dirs_response_v2(m: DescribeLogDirsResponse) -> bytes:
     for x2 in a1:
         e3 = x2.log_dir.encode()
         a4 = x2.topics
-        out += (_put_h(x2.error_code), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
+        out += (
+            _put_h(x2.error_code),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             e6 = x5.name.encode()
             a7 = x5.partitions
@@ -635,7 +646,12 @@ def encode_describe_log_dirs_response_v3(m: DescribeLogDirsResponse) -> bytes:
     for x2 in a1:
         e3 = x2.log_dir.encode()
         a4 = x2.topics
-        out += (_put_h(x2.error_code), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
+        out += (
+            _put_h(x2.error_code),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             e6 = x5.name.encode()
             a7 = x5.partitions
@@ -655,7 +671,12 @@ def encode_describe_log_dirs_response_v4(m: DescribeLogDirsResponse) -> bytes:
     for x2 in a1:
         e3 = x2.log_dir.encode()
         a4 = x2.topics
-        out += (_put_h(x2.error_code), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
+        out += (
+            _put_h(x2.error_code),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             e6 = x5.name.encode()
             a7 = x5.partitions
@@ -675,7 +696,12 @@ def encode_describe_log_dirs_response_v5(m: DescribeLogDirsResponse) -> bytes:
     for x2 in a1:
         e3 = x2.log_dir.encode()
         a4 = x2.topics
-        out += (_put_h(x2.error_code), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
+        out += (
+            _put_h(x2.error_code),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             e6 = x5.name.encode()
             a7 = x5.partitions

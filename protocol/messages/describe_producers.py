@@ -164,7 +164,13 @@ def encode_describe_producers_request_v0(m: DescribeProducersRequest) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         a4 = x2.partition_indexes
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), b"\0")
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+            put_many("i", len(a4))(*a4),
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -271,7 +277,17 @@ def encode_describe_producers_response_v0(m: DescribeProducersResponse) -> bytes
             a9 = x5.active_producers
             out += (_put_ih(x5.partition_index, x5.error_code), n7, e6, uv(len(a9) + 1))
             for x10 in a9:
-                out.append(_put_qiiqiqB(x10.producer_id, x10.producer_epoch, x10.last_sequence, x10.last_timestamp, x10.coordinator_epoch, x10.current_txn_start_offset, 0))
+                out.append(
+                    _put_qiiqiqB(
+                        x10.producer_id,
+                        x10.producer_epoch,
+                        x10.last_sequence,
+                        x10.last_timestamp,
+                        x10.coordinator_epoch,
+                        x10.current_txn_start_offset,
+                        0,
+                    )
+                )
             out.append(b"\0")
         out.append(b"\0")
     out.append(b"\0")

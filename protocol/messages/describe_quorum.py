@@ -585,7 +585,10 @@ def encode_describe_quorum_response_v0(m: DescribeQuorumResponse) -> bytes:
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             a6 = x5.current_voters
-            out += (_put_ihiiq(x5.partition_index, x5.error_code, x5.leader_id, x5.leader_epoch, x5.high_watermark), uv(len(a6) + 1))
+            out += (
+                _put_ihiiq(x5.partition_index, x5.error_code, x5.leader_id, x5.leader_epoch, x5.high_watermark),
+                uv(len(a6) + 1),
+            )
             for x7 in a6:
                 if x7.replica_directory_id != ZERO_UUID:
                     not_in_version("ReplicaState.replica_directory_id")
@@ -614,17 +617,36 @@ def encode_describe_quorum_response_v1(m: DescribeQuorumResponse) -> bytes:
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             a6 = x5.current_voters
-            out += (_put_ihiiq(x5.partition_index, x5.error_code, x5.leader_id, x5.leader_epoch, x5.high_watermark), uv(len(a6) + 1))
+            out += (
+                _put_ihiiq(x5.partition_index, x5.error_code, x5.leader_id, x5.leader_epoch, x5.high_watermark),
+                uv(len(a6) + 1),
+            )
             for x7 in a6:
                 if x7.replica_directory_id != ZERO_UUID:
                     not_in_version("ReplicaState.replica_directory_id")
-                out.append(_put_iqqqB(x7.replica_id, x7.log_end_offset, x7.last_fetch_timestamp, x7.last_caught_up_timestamp, 0))
+                out.append(
+                    _put_iqqqB(
+                        x7.replica_id,
+                        x7.log_end_offset,
+                        x7.last_fetch_timestamp,
+                        x7.last_caught_up_timestamp,
+                        0,
+                    )
+                )
             a8 = x5.observers
             out.append(uv(len(a8) + 1))
             for x9 in a8:
                 if x9.replica_directory_id != ZERO_UUID:
                     not_in_version("ReplicaState.replica_directory_id")
-                out.append(_put_iqqqB(x9.replica_id, x9.log_end_offset, x9.last_fetch_timestamp, x9.last_caught_up_timestamp, 0))
+                out.append(
+                    _put_iqqqB(
+                        x9.replica_id,
+                        x9.log_end_offset,
+                        x9.last_fetch_timestamp,
+                        x9.last_caught_up_timestamp,
+                        0,
+                    )
+                )
             out.append(b"\0")
         out.append(b"\0")
     out.append(b"\0")
@@ -655,13 +677,37 @@ def encode_describe_quorum_response_v2(m: DescribeQuorumResponse) -> bytes:
                 e9 = o11.encode()
                 n10 = uvs(len(e9) + 1)
             a12 = x8.current_voters
-            out += (_put_ih(x8.partition_index, x8.error_code), n10, e9, _put_iiq(x8.leader_id, x8.leader_epoch, x8.high_watermark), uv(len(a12) + 1))
+            out += (
+                _put_ih(x8.partition_index, x8.error_code),
+                n10,
+                e9,
+                _put_iiq(x8.leader_id, x8.leader_epoch, x8.high_watermark),
+                uv(len(a12) + 1),
+            )
             for x13 in a12:
-                out.append(_put_iuqqqB(x13.replica_id, x13.replica_directory_id, x13.log_end_offset, x13.last_fetch_timestamp, x13.last_caught_up_timestamp, 0))
+                out.append(
+                    _put_iuqqqB(
+                        x13.replica_id,
+                        x13.replica_directory_id,
+                        x13.log_end_offset,
+                        x13.last_fetch_timestamp,
+                        x13.last_caught_up_timestamp,
+                        0,
+                    )
+                )
             a14 = x8.observers
             out.append(uv(len(a14) + 1))
             for x15 in a14:
-                out.append(_put_iuqqqB(x15.replica_id, x15.replica_directory_id, x15.log_end_offset, x15.last_fetch_timestamp, x15.last_caught_up_timestamp, 0))
+                out.append(
+                    _put_iuqqqB(
+                        x15.replica_id,
+                        x15.replica_directory_id,
+                        x15.log_end_offset,
+                        x15.last_fetch_timestamp,
+                        x15.last_caught_up_timestamp,
+                        0,
+                    )
+                )
             out.append(b"\0")
         out.append(b"\0")
     a16 = m.nodes
@@ -672,7 +718,13 @@ def encode_describe_quorum_response_v2(m: DescribeQuorumResponse) -> bytes:
         for x19 in a18:
             e20 = x19.name.encode()
             e21 = x19.host.encode()
-            out += (UVARINTS[len(e20) + 1] if len(e20) < 1000 else uvs(len(e20) + 1), e20, UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1), e21, _put_HB(x19.port, 0))
+            out += (
+                UVARINTS[len(e20) + 1] if len(e20) < 1000 else uvs(len(e20) + 1),
+                e20,
+                UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1),
+                e21,
+                _put_HB(x19.port, 0),
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

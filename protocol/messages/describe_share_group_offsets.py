@@ -215,7 +215,13 @@ def encode_describe_share_group_offsets_request_v0(m: DescribeShareGroupOffsetsR
             for x5 in a4:
                 e6 = x5.topic_name.encode()
                 a7 = x5.partitions
-                out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1), put_many("i", len(a7))(*a7), b"\0")
+                out += (
+                    UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                    e6,
+                    uv(len(a7) + 1),
+                    put_many("i", len(a7))(*a7),
+                    b"\0",
+                )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)
@@ -424,7 +430,12 @@ def encode_describe_share_group_offsets_response_v0(m: DescribeShareGroupOffsets
         for x5 in a4:
             e6 = x5.topic_name.encode()
             a7 = x5.partitions
-            out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_u(x5.topic_id), uv(len(a7) + 1))
+            out += (
+                UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                e6,
+                _put_u(x5.topic_id),
+                uv(len(a7) + 1),
+            )
             for x8 in a7:
                 o11 = x8.error_message
                 if o11 is None:
@@ -458,7 +469,12 @@ def encode_describe_share_group_offsets_response_v1(m: DescribeShareGroupOffsets
         for x5 in a4:
             e6 = x5.topic_name.encode()
             a7 = x5.partitions
-            out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_u(x5.topic_id), uv(len(a7) + 1))
+            out += (
+                UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                e6,
+                _put_u(x5.topic_id),
+                uv(len(a7) + 1),
+            )
             for x8 in a7:
                 o11 = x8.error_message
                 if o11 is None:
@@ -467,7 +483,12 @@ def encode_describe_share_group_offsets_response_v1(m: DescribeShareGroupOffsets
                 else:
                     e9 = o11.encode()
                     n10 = uvs(len(e9) + 1)
-                out += (_put_iqiqh(x8.partition_index, x8.start_offset, x8.leader_epoch, x8.lag, x8.error_code), n10, e9, b"\0")
+                out += (
+                    _put_iqiqh(x8.partition_index, x8.start_offset, x8.leader_epoch, x8.lag, x8.error_code),
+                    n10,
+                    e9,
+                    b"\0",
+                )
             out.append(b"\0")
         o14 = x2.error_message
         if o14 is None:

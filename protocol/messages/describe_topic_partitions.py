@@ -218,7 +218,12 @@ def encode_describe_topic_partitions_request_v0(m: DescribeTopicPartitionsReques
         out.append(b"\xff")
     else:
         e5 = o4.topic_name.encode()
-        out += (_put_b(1), UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, _put_iB(o4.partition_index, 0))
+        out += (
+            _put_b(1),
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            _put_iB(o4.partition_index, 0),
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -383,7 +388,13 @@ def encode_describe_topic_partitions_response_v0(m: DescribeTopicPartitionsRespo
             a8 = x7.replica_nodes
             a9 = x7.isr_nodes
             a10 = x7.eligible_leader_replicas
-            out += (_put_hiii(x7.error_code, x7.partition_index, x7.leader_id, x7.leader_epoch), uv(len(a8) + 1), put_many("i", len(a8))(*a8), uv(len(a9) + 1), put_many("i", len(a9))(*a9))
+            out += (
+                _put_hiii(x7.error_code, x7.partition_index, x7.leader_id, x7.leader_epoch),
+                uv(len(a8) + 1),
+                put_many("i", len(a8))(*a8),
+                uv(len(a9) + 1),
+                put_many("i", len(a9))(*a9),
+            )
             if a10 is None:
                 out.append(b"\0")
             else:
@@ -401,7 +412,12 @@ def encode_describe_topic_partitions_response_v0(m: DescribeTopicPartitionsRespo
         out.append(b"\xff")
     else:
         e14 = o13.topic_name.encode()
-        out += (_put_b(1), UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, _put_iB(o13.partition_index, 0))
+        out += (
+            _put_b(1),
+            UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+            e14,
+            _put_iB(o13.partition_index, 0),
+        )
     out.append(b"\0")
     return b"".join(out)
 

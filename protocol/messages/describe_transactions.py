@@ -214,11 +214,25 @@ def encode_describe_transactions_response_v0(m: DescribeTransactionsResponse) ->
         e3 = x2.transactional_id.encode()
         e4 = x2.transaction_state.encode()
         a5 = x2.topics
-        out += (_put_h(x2.error_code), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_iqqh(x2.transaction_timeout_ms, x2.transaction_start_time_ms, x2.producer_id, x2.producer_epoch), uv(len(a5) + 1))
+        out += (
+            _put_h(x2.error_code),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_iqqh(x2.transaction_timeout_ms, x2.transaction_start_time_ms, x2.producer_id, x2.producer_epoch),
+            uv(len(a5) + 1),
+        )
         for x6 in a5:
             e7 = x6.topic.encode()
             a8 = x6.partitions
-            out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, uv(len(a8) + 1), put_many("i", len(a8))(*a8), b"\0")
+            out += (
+                UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+                e7,
+                uv(len(a8) + 1),
+                put_many("i", len(a8))(*a8),
+                b"\0",
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

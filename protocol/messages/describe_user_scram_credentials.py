@@ -81,7 +81,9 @@ class DescribeUserScramCredentialsResponse(Message):
         self.results = results
 
 
-def decode_describe_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -> DescribeUserScramCredentialsRequest:
+def decode_describe_user_scram_credentials_request_v0(
+    b: bytes, p: int, end: int
+) -> DescribeUserScramCredentialsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
@@ -139,7 +141,9 @@ ENCODE_DESCRIBE_USER_SCRAM_CREDENTIALS_REQUEST = {
 }
 
 
-def decode_describe_user_scram_credentials_response_v0(b: bytes, p: int, end: int) -> DescribeUserScramCredentialsResponse:
+def decode_describe_user_scram_credentials_response_v0(
+    b: bytes, p: int, end: int
+) -> DescribeUserScramCredentialsResponse:
     v1, v2 = _get_ih(b, p)
     p += 6
     n3 = b[p]
@@ -227,7 +231,14 @@ def encode_describe_user_scram_credentials_response_v0(m: DescribeUserScramCrede
             e7 = o9.encode()
             n8 = uvs(len(e7) + 1)
         a10 = x5.credential_infos
-        out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_h(x5.error_code), n8, e7, uv(len(a10) + 1))
+        out += (
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            _put_h(x5.error_code),
+            n8,
+            e7,
+            uv(len(a10) + 1),
+        )
         for x11 in a10:
             out.append(_put_biB(x11.mechanism, x11.iterations, 0))
         out.append(b"\0")

@@ -269,7 +269,13 @@ def encode_elect_leaders_request_v2(m: ElectLeadersRequest) -> bytes:
         for x2 in a1:
             e3 = x2.topic.encode()
             a4 = x2.partitions
-            out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), b"\0")
+            out += (
+                UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+                e3,
+                uv(len(a4) + 1),
+                put_many("i", len(a4))(*a4),
+                b"\0",
+            )
     out.append(_put_iB(m.timeout_ms, 0))
     return b"".join(out)
 

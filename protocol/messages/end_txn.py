@@ -98,7 +98,13 @@ def encode_end_txn_request_v0(m: EndTxnRequest) -> bytes:
 
 def encode_end_txn_request_v3(m: EndTxnRequest) -> bytes:
     e1 = m.transactional_id.encode()
-    return b"".join((UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_qhzB(m.producer_id, m.producer_epoch, m.committed, 0)))
+    return b"".join(
+        (
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            _put_qhzB(m.producer_id, m.producer_epoch, m.committed, 0),
+        )
+    )
 
 
 DECODE_END_TXN_REQUEST = {

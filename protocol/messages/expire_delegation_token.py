@@ -81,7 +81,9 @@ def encode_expire_delegation_token_request_v1(m: ExpireDelegationTokenRequest) -
 
 def encode_expire_delegation_token_request_v2(m: ExpireDelegationTokenRequest) -> bytes:
     e1 = m.hmac
-    return b"".join((UVARINTS[len(e1) + 1] if len(e1) < 1000 else uv(len(e1) + 1), e1, _put_qB(m.expiry_time_period_ms, 0)))
+    return b"".join(
+        (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uv(len(e1) + 1), e1, _put_qB(m.expiry_time_period_ms, 0))
+    )
 
 
 DECODE_EXPIRE_DELEGATION_TOKEN_REQUEST = {

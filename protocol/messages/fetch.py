@@ -973,7 +973,12 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
                     v12, v13, v14, v15, v16, v17 = _get_iiqiqi(b, p)
                     p += 32
                     if b[p]:
-                        t18, p = read_tags(b, p, end, {0: _get_FetchPartition_replica_directory_id, 1: _get_FetchPartition_high_watermark})
+                        t18, p = read_tags(
+                            b,
+                            p,
+                            end,
+                            {0: _get_FetchPartition_replica_directory_id, 1: _get_FetchPartition_high_watermark},
+                        )
                         g19: bytes = t18.get(0, ZERO_UUID)
                         g20: int = t18.get(1, 9223372036854775807)
                     else:
@@ -1036,7 +1041,7 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
 
 def encode_fetch_request_v4(m: FetchRequest) -> bytes:
     out: list[bytes] = []
-    if (m.replica_state is not None and m.replica_state != ReplicaState()):
+    if m.replica_state is not None and m.replica_state != ReplicaState():
         not_in_version("FetchRequest.replica_state")
     if len(m.forgotten_topics_data) > 0:
         not_in_version("FetchRequest.forgotten_topics_data")
@@ -1055,7 +1060,7 @@ def encode_fetch_request_v4(m: FetchRequest) -> bytes:
 
 def encode_fetch_request_v5(m: FetchRequest) -> bytes:
     out: list[bytes] = []
-    if (m.replica_state is not None and m.replica_state != ReplicaState()):
+    if m.replica_state is not None and m.replica_state != ReplicaState():
         not_in_version("FetchRequest.replica_state")
     if len(m.forgotten_topics_data) > 0:
         not_in_version("FetchRequest.forgotten_topics_data")
@@ -1074,10 +1079,21 @@ def encode_fetch_request_v5(m: FetchRequest) -> bytes:
 
 def encode_fetch_request_v7(m: FetchRequest) -> bytes:
     out: list[bytes] = []
-    if (m.replica_state is not None and m.replica_state != ReplicaState()):
+    if m.replica_state is not None and m.replica_state != ReplicaState():
         not_in_version("FetchRequest.replica_state")
     a1 = m.topics
-    out.append(_put_iiiibiii(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch, len(a1)))
+    out.append(
+        _put_iiiibiii(
+            m.replica_id,
+            m.max_wait_ms,
+            m.min_bytes,
+            m.max_bytes,
+            m.isolation_level,
+            m.session_id,
+            m.session_epoch,
+            len(a1),
+        )
+    )
     for x2 in a1:
         e3 = x2.topic.encode()
         a4 = x2.partitions
@@ -1097,10 +1113,21 @@ def encode_fetch_request_v7(m: FetchRequest) -> bytes:
 
 def encode_fetch_request_v9(m: FetchRequest) -> bytes:
     out: list[bytes] = []
-    if (m.replica_state is not None and m.replica_state != ReplicaState()):
+    if m.replica_state is not None and m.replica_state != ReplicaState():
         not_in_version("FetchRequest.replica_state")
     a1 = m.topics
-    out.append(_put_iiiibiii(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch, len(a1)))
+    out.append(
+        _put_iiiibiii(
+            m.replica_id,
+            m.max_wait_ms,
+            m.min_bytes,
+            m.max_bytes,
+            m.isolation_level,
+            m.session_id,
+            m.session_epoch,
+            len(a1),
+        )
+    )
     for x2 in a1:
         e3 = x2.topic.encode()
         a4 = x2.partitions
@@ -1108,7 +1135,15 @@ def encode_fetch_request_v9(m: FetchRequest) -> bytes:
         for x5 in a4:
             if x5.last_fetched_epoch != -1:
                 not_in_version("FetchPartition.last_fetched_epoch")
-            out.append(_put_iiqqi(x5.partition, x5.current_leader_epoch, x5.fetch_offset, x5.log_start_offset, x5.partition_max_bytes))
+            out.append(
+                _put_iiqqi(
+                    x5.partition,
+                    x5.current_leader_epoch,
+                    x5.fetch_offset,
+                    x5.log_start_offset,
+                    x5.partition_max_bytes,
+                )
+            )
     a6 = m.forgotten_topics_data
     out.append(_put_i(len(a6)))
     for x7 in a6:
@@ -1120,10 +1155,21 @@ def encode_fetch_request_v9(m: FetchRequest) -> bytes:
 
 def encode_fetch_request_v11(m: FetchRequest) -> bytes:
     out: list[bytes] = []
-    if (m.replica_state is not None and m.replica_state != ReplicaState()):
+    if m.replica_state is not None and m.replica_state != ReplicaState():
         not_in_version("FetchRequest.replica_state")
     a1 = m.topics
-    out.append(_put_iiiibiii(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch, len(a1)))
+    out.append(
+        _put_iiiibiii(
+            m.replica_id,
+            m.max_wait_ms,
+            m.min_bytes,
+            m.max_bytes,
+            m.isolation_level,
+            m.session_id,
+            m.session_epoch,
+            len(a1),
+        )
+    )
     for x2 in a1:
         e3 = x2.topic.encode()
         a4 = x2.partitions
@@ -1131,7 +1177,15 @@ def encode_fetch_request_v11(m: FetchRequest) -> bytes:
         for x5 in a4:
             if x5.last_fetched_epoch != -1:
                 not_in_version("FetchPartition.last_fetched_epoch")
-            out.append(_put_iiqqi(x5.partition, x5.current_leader_epoch, x5.fetch_offset, x5.log_start_offset, x5.partition_max_bytes))
+            out.append(
+                _put_iiqqi(
+                    x5.partition,
+                    x5.current_leader_epoch,
+                    x5.fetch_offset,
+                    x5.log_start_offset,
+                    x5.partition_max_bytes,
+                )
+            )
     a6 = m.forgotten_topics_data
     out.append(_put_i(len(a6)))
     for x7 in a6:
@@ -1156,23 +1210,50 @@ def _put_FetchRequest_cluster_id(x: str | None) -> bytes:
 
 def encode_fetch_request_v12(m: FetchRequest) -> bytes:
     out: list[bytes] = []
-    if (m.replica_state is not None and m.replica_state != ReplicaState()):
+    if m.replica_state is not None and m.replica_state != ReplicaState():
         not_in_version("FetchRequest.replica_state")
     a1 = m.topics
-    out += (_put_iiiibii(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch), uv(len(a1) + 1))
+    out += (
+        _put_iiiibii(
+            m.replica_id,
+            m.max_wait_ms,
+            m.min_bytes,
+            m.max_bytes,
+            m.isolation_level,
+            m.session_id,
+            m.session_epoch,
+        ),
+        uv(len(a1) + 1),
+    )
     for x2 in a1:
         e3 = x2.topic.encode()
         a4 = x2.partitions
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
-            out.append(_put_iiqiqiB(x5.partition, x5.current_leader_epoch, x5.fetch_offset, x5.last_fetched_epoch, x5.log_start_offset, x5.partition_max_bytes, 0))
+            out.append(
+                _put_iiqiqiB(
+                    x5.partition,
+                    x5.current_leader_epoch,
+                    x5.fetch_offset,
+                    x5.last_fetched_epoch,
+                    x5.log_start_offset,
+                    x5.partition_max_bytes,
+                    0,
+                )
+            )
         out.append(b"\0")
     a6 = m.forgotten_topics_data
     out.append(uv(len(a6) + 1))
     for x7 in a6:
         e8 = x7.topic.encode()
         a9 = x7.partitions
-        out += (UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, uv(len(a9) + 1), put_many("i", len(a9))(*a9), b"\0")
+        out += (
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+            e8,
+            uv(len(a9) + 1),
+            put_many("i", len(a9))(*a9),
+            b"\0",
+        )
     e10 = m.rack_id.encode()
     if m.cluster_id is not None:
         t12 = []
@@ -1187,15 +1268,36 @@ def encode_fetch_request_v12(m: FetchRequest) -> bytes:
 
 def encode_fetch_request_v13(m: FetchRequest) -> bytes:
     out: list[bytes] = []
-    if (m.replica_state is not None and m.replica_state != ReplicaState()):
+    if m.replica_state is not None and m.replica_state != ReplicaState():
         not_in_version("FetchRequest.replica_state")
     a1 = m.topics
-    out += (_put_iiiibii(m.replica_id, m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch), uv(len(a1) + 1))
+    out += (
+        _put_iiiibii(
+            m.replica_id,
+            m.max_wait_ms,
+            m.min_bytes,
+            m.max_bytes,
+            m.isolation_level,
+            m.session_id,
+            m.session_epoch,
+        ),
+        uv(len(a1) + 1),
+    )
     for x2 in a1:
         a3 = x2.partitions
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
         for x4 in a3:
-            out.append(_put_iiqiqiB(x4.partition, x4.current_leader_epoch, x4.fetch_offset, x4.last_fetched_epoch, x4.log_start_offset, x4.partition_max_bytes, 0))
+            out.append(
+                _put_iiqiqiB(
+                    x4.partition,
+                    x4.current_leader_epoch,
+                    x4.fetch_offset,
+                    x4.last_fetched_epoch,
+                    x4.log_start_offset,
+                    x4.partition_max_bytes,
+                    0,
+                )
+            )
         out.append(b"\0")
     a5 = m.forgotten_topics_data
     out.append(uv(len(a5) + 1))
@@ -1223,12 +1325,25 @@ def encode_fetch_request_v15(m: FetchRequest) -> bytes:
     if m.replica_id != -1:
         not_in_version("FetchRequest.replica_id")
     a1 = m.topics
-    out += (_put_iiibii(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch), uv(len(a1) + 1))
+    out += (
+        _put_iiibii(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch),
+        uv(len(a1) + 1),
+    )
     for x2 in a1:
         a3 = x2.partitions
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
         for x4 in a3:
-            out.append(_put_iiqiqiB(x4.partition, x4.current_leader_epoch, x4.fetch_offset, x4.last_fetched_epoch, x4.log_start_offset, x4.partition_max_bytes, 0))
+            out.append(
+                _put_iiqiqiB(
+                    x4.partition,
+                    x4.current_leader_epoch,
+                    x4.fetch_offset,
+                    x4.last_fetched_epoch,
+                    x4.log_start_offset,
+                    x4.partition_max_bytes,
+                    0,
+                )
+            )
         out.append(b"\0")
     a5 = m.forgotten_topics_data
     out.append(uv(len(a5) + 1))
@@ -1240,7 +1355,7 @@ def encode_fetch_request_v15(m: FetchRequest) -> bytes:
         t10 = []
         if m.cluster_id is not None:
             t10.append((0, _put_FetchRequest_cluster_id(m.cluster_id)))
-        if (m.replica_state is not None and m.replica_state != ReplicaState()):
+        if m.replica_state is not None and m.replica_state != ReplicaState():
             t10.append((1, _put_FetchRequest_replica_state(m.replica_state)))
         g9 = write_tags(t10)
     else:
@@ -1258,7 +1373,10 @@ def encode_fetch_request_v17(m: FetchRequest) -> bytes:
     if m.replica_id != -1:
         not_in_version("FetchRequest.replica_id")
     a1 = m.topics
-    out += (_put_iiibii(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch), uv(len(a1) + 1))
+    out += (
+        _put_iiibii(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch),
+        uv(len(a1) + 1),
+    )
     for x2 in a1:
         a3 = x2.partitions
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
@@ -1270,7 +1388,17 @@ def encode_fetch_request_v17(m: FetchRequest) -> bytes:
                 g5 = write_tags(t6)
             else:
                 g5 = b"\0"
-            out += (_put_iiqiqi(x4.partition, x4.current_leader_epoch, x4.fetch_offset, x4.last_fetched_epoch, x4.log_start_offset, x4.partition_max_bytes), g5)
+            out += (
+                _put_iiqiqi(
+                    x4.partition,
+                    x4.current_leader_epoch,
+                    x4.fetch_offset,
+                    x4.last_fetched_epoch,
+                    x4.log_start_offset,
+                    x4.partition_max_bytes,
+                ),
+                g5,
+            )
         out.append(b"\0")
     a7 = m.forgotten_topics_data
     out.append(uv(len(a7) + 1))
@@ -1282,7 +1410,7 @@ def encode_fetch_request_v17(m: FetchRequest) -> bytes:
         t12 = []
         if m.cluster_id is not None:
             t12.append((0, _put_FetchRequest_cluster_id(m.cluster_id)))
-        if (m.replica_state is not None and m.replica_state != ReplicaState()):
+        if m.replica_state is not None and m.replica_state != ReplicaState():
             t12.append((1, _put_FetchRequest_replica_state(m.replica_state)))
         g11 = write_tags(t12)
     else:
@@ -1300,7 +1428,10 @@ def encode_fetch_request_v18(m: FetchRequest) -> bytes:
     if m.replica_id != -1:
         not_in_version("FetchRequest.replica_id")
     a1 = m.topics
-    out += (_put_iiibii(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch), uv(len(a1) + 1))
+    out += (
+        _put_iiibii(m.max_wait_ms, m.min_bytes, m.max_bytes, m.isolation_level, m.session_id, m.session_epoch),
+        uv(len(a1) + 1),
+    )
     for x2 in a1:
         a3 = x2.partitions
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
@@ -1314,7 +1445,17 @@ def encode_fetch_request_v18(m: FetchRequest) -> bytes:
                 g5 = write_tags(t6)
             else:
                 g5 = b"\0"
-            out += (_put_iiqiqi(x4.partition, x4.current_leader_epoch, x4.fetch_offset, x4.last_fetched_epoch, x4.log_start_offset, x4.partition_max_bytes), g5)
+            out += (
+                _put_iiqiqi(
+                    x4.partition,
+                    x4.current_leader_epoch,
+                    x4.fetch_offset,
+                    x4.last_fetched_epoch,
+                    x4.log_start_offset,
+                    x4.partition_max_bytes,
+                ),
+                g5,
+            )
         out.append(b"\0")
     a7 = m.forgotten_topics_data
     out.append(uv(len(a7) + 1))
@@ -1326,7 +1467,7 @@ def encode_fetch_request_v18(m: FetchRequest) -> bytes:
         t12 = []
         if m.cluster_id is not None:
             t12.append((0, _put_FetchRequest_cluster_id(m.cluster_id)))
-        if (m.replica_state is not None and m.replica_state != ReplicaState()):
+        if m.replica_state is not None and m.replica_state != ReplicaState():
             t12.append((1, _put_FetchRequest_replica_state(m.replica_state)))
         g11 = write_tags(t12)
     else:
@@ -1689,7 +1830,16 @@ def decode_fetch_response_v12(b: bytes, p: int, end: int) -> FetchResponse:
                     else:
                         s22, p = long_bytes_or_none(b, p, end)
                     if b[p]:
-                        t23, p = read_tags(b, p, end, {0: _get_PartitionData_diverging_epoch, 1: _get_PartitionData_current_leader, 2: _get_PartitionData_snapshot_id})
+                        t23, p = read_tags(
+                            b,
+                            p,
+                            end,
+                            {
+                                0: _get_PartitionData_diverging_epoch,
+                                1: _get_PartitionData_current_leader,
+                                2: _get_PartitionData_snapshot_id,
+                            },
+                        )
                         g24: EpochEndOffset | None = t23.get(0, None)
                         g25: LeaderIdAndEpoch | None = t23.get(1, None)
                         g26: SnapshotId | None = t23.get(2, None)
@@ -1771,7 +1921,16 @@ def decode_fetch_response_v13(b: bytes, p: int, end: int) -> FetchResponse:
                     else:
                         s21, p = long_bytes_or_none(b, p, end)
                     if b[p]:
-                        t22, p = read_tags(b, p, end, {0: _get_PartitionData_diverging_epoch, 1: _get_PartitionData_current_leader, 2: _get_PartitionData_snapshot_id})
+                        t22, p = read_tags(
+                            b,
+                            p,
+                            end,
+                            {
+                                0: _get_PartitionData_diverging_epoch,
+                                1: _get_PartitionData_current_leader,
+                                2: _get_PartitionData_snapshot_id,
+                            },
+                        )
                         g23: EpochEndOffset | None = t22.get(0, None)
                         g24: LeaderIdAndEpoch | None = t22.get(1, None)
                         g25: SnapshotId | None = t22.get(2, None)
@@ -1893,7 +2052,16 @@ def decode_fetch_response_v16(b: bytes, p: int, end: int) -> FetchResponse:
                     else:
                         s21, p = long_bytes_or_none(b, p, end)
                     if b[p]:
-                        t22, p = read_tags(b, p, end, {0: _get_PartitionData_diverging_epoch, 1: _get_PartitionData_current_leader, 2: _get_PartitionData_snapshot_id})
+                        t22, p = read_tags(
+                            b,
+                            p,
+                            end,
+                            {
+                                0: _get_PartitionData_diverging_epoch,
+                                1: _get_PartitionData_current_leader,
+                                2: _get_PartitionData_snapshot_id,
+                            },
+                        )
                         g23: EpochEndOffset | None = t22.get(0, None)
                         g24: LeaderIdAndEpoch | None = t22.get(1, None)
                         g25: SnapshotId | None = t22.get(2, None)
@@ -1932,11 +2100,11 @@ def encode_fetch_response_v4(m: FetchResponse) -> Parts:
         a4 = x2.partitions
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
-            if (x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset()):
+            if x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset():
                 not_in_version("PartitionData.diverging_epoch")
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionData.current_leader")
-            if (x5.snapshot_id is not None and x5.snapshot_id != SnapshotId()):
+            if x5.snapshot_id is not None and x5.snapshot_id != SnapshotId():
                 not_in_version("PartitionData.snapshot_id")
             if x5.preferred_read_replica != -1:
                 not_in_version("PartitionData.preferred_read_replica")
@@ -1972,16 +2140,24 @@ def encode_fetch_response_v5(m: FetchResponse) -> Parts:
         a4 = x2.partitions
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
-            if (x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset()):
+            if x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset():
                 not_in_version("PartitionData.diverging_epoch")
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionData.current_leader")
-            if (x5.snapshot_id is not None and x5.snapshot_id != SnapshotId()):
+            if x5.snapshot_id is not None and x5.snapshot_id != SnapshotId():
                 not_in_version("PartitionData.snapshot_id")
             if x5.preferred_read_replica != -1:
                 not_in_version("PartitionData.preferred_read_replica")
             a6 = x5.aborted_transactions
-            out.append(_put_ihqqq(x5.partition_index, x5.error_code, x5.high_watermark, x5.last_stable_offset, x5.log_start_offset))
+            out.append(
+                _put_ihqqq(
+                    x5.partition_index,
+                    x5.error_code,
+                    x5.high_watermark,
+                    x5.last_stable_offset,
+                    x5.log_start_offset,
+                )
+            )
             if a6 is None:
                 out.append(b"\xff\xff\xff\xff")
             else:
@@ -2010,16 +2186,24 @@ def encode_fetch_response_v7(m: FetchResponse) -> Parts:
         a4 = x2.partitions
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
-            if (x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset()):
+            if x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset():
                 not_in_version("PartitionData.diverging_epoch")
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionData.current_leader")
-            if (x5.snapshot_id is not None and x5.snapshot_id != SnapshotId()):
+            if x5.snapshot_id is not None and x5.snapshot_id != SnapshotId():
                 not_in_version("PartitionData.snapshot_id")
             if x5.preferred_read_replica != -1:
                 not_in_version("PartitionData.preferred_read_replica")
             a6 = x5.aborted_transactions
-            out.append(_put_ihqqq(x5.partition_index, x5.error_code, x5.high_watermark, x5.last_stable_offset, x5.log_start_offset))
+            out.append(
+                _put_ihqqq(
+                    x5.partition_index,
+                    x5.error_code,
+                    x5.high_watermark,
+                    x5.last_stable_offset,
+                    x5.log_start_offset,
+                )
+            )
             if a6 is None:
                 out.append(b"\xff\xff\xff\xff")
             else:
@@ -2048,14 +2232,22 @@ def encode_fetch_response_v11(m: FetchResponse) -> Parts:
         a4 = x2.partitions
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
-            if (x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset()):
+            if x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset():
                 not_in_version("PartitionData.diverging_epoch")
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionData.current_leader")
-            if (x5.snapshot_id is not None and x5.snapshot_id != SnapshotId()):
+            if x5.snapshot_id is not None and x5.snapshot_id != SnapshotId():
                 not_in_version("PartitionData.snapshot_id")
             a6 = x5.aborted_transactions
-            out.append(_put_ihqqq(x5.partition_index, x5.error_code, x5.high_watermark, x5.last_stable_offset, x5.log_start_offset))
+            out.append(
+                _put_ihqqq(
+                    x5.partition_index,
+                    x5.error_code,
+                    x5.high_watermark,
+                    x5.last_stable_offset,
+                    x5.log_start_offset,
+                )
+            )
             if a6 is None:
                 out.append(b"\xff\xff\xff\xff")
             else:
@@ -2097,7 +2289,15 @@ def encode_fetch_response_v12(m: FetchResponse) -> Parts:
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             a6 = x5.aborted_transactions
-            out.append(_put_ihqqq(x5.partition_index, x5.error_code, x5.high_watermark, x5.last_stable_offset, x5.log_start_offset))
+            out.append(
+                _put_ihqqq(
+                    x5.partition_index,
+                    x5.error_code,
+                    x5.high_watermark,
+                    x5.last_stable_offset,
+                    x5.log_start_offset,
+                )
+            )
             if a6 is None:
                 out.append(b"\0")
             else:
@@ -2111,13 +2311,17 @@ def encode_fetch_response_v12(m: FetchResponse) -> Parts:
             else:
                 e8 = o10
                 n9 = uv(len(e8) + 1)
-            if (x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset()) or (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()) or (x5.snapshot_id is not None and x5.snapshot_id != SnapshotId()):
+            if (
+                (x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset())
+                or (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch())
+                or (x5.snapshot_id is not None and x5.snapshot_id != SnapshotId())
+            ):
                 t12 = []
-                if (x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset()):
+                if x5.diverging_epoch is not None and x5.diverging_epoch != EpochEndOffset():
                     t12.append((0, _put_PartitionData_diverging_epoch(x5.diverging_epoch)))
-                if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+                if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                     t12.append((1, _put_PartitionData_current_leader(x5.current_leader)))
-                if (x5.snapshot_id is not None and x5.snapshot_id != SnapshotId()):
+                if x5.snapshot_id is not None and x5.snapshot_id != SnapshotId():
                     t12.append((2, _put_PartitionData_snapshot_id(x5.snapshot_id)))
                 g11 = write_tags(t12)
             else:
@@ -2139,7 +2343,15 @@ def encode_fetch_response_v13(m: FetchResponse) -> Parts:
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
         for x4 in a3:
             a5 = x4.aborted_transactions
-            out.append(_put_ihqqq(x4.partition_index, x4.error_code, x4.high_watermark, x4.last_stable_offset, x4.log_start_offset))
+            out.append(
+                _put_ihqqq(
+                    x4.partition_index,
+                    x4.error_code,
+                    x4.high_watermark,
+                    x4.last_stable_offset,
+                    x4.log_start_offset,
+                )
+            )
             if a5 is None:
                 out.append(b"\0")
             else:
@@ -2153,13 +2365,17 @@ def encode_fetch_response_v13(m: FetchResponse) -> Parts:
             else:
                 e7 = o9
                 n8 = uv(len(e7) + 1)
-            if (x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset()) or (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch()) or (x4.snapshot_id is not None and x4.snapshot_id != SnapshotId()):
+            if (
+                (x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset())
+                or (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch())
+                or (x4.snapshot_id is not None and x4.snapshot_id != SnapshotId())
+            ):
                 t11 = []
-                if (x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset()):
+                if x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset():
                     t11.append((0, _put_PartitionData_diverging_epoch(x4.diverging_epoch)))
-                if (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch()):
+                if x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch():
                     t11.append((1, _put_PartitionData_current_leader(x4.current_leader)))
-                if (x4.snapshot_id is not None and x4.snapshot_id != SnapshotId()):
+                if x4.snapshot_id is not None and x4.snapshot_id != SnapshotId():
                     t11.append((2, _put_PartitionData_snapshot_id(x4.snapshot_id)))
                 g10 = write_tags(t11)
             else:
@@ -2183,7 +2399,15 @@ def _put_FetchResponse_node_endpoints(x: Sequence[NodeEndpoint]) -> bytes:
         else:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
-        out += (_put_i(x2.node_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.port), n5, e4, b"\0")
+        out += (
+            _put_i(x2.node_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.port),
+            n5,
+            e4,
+            b"\0",
+        )
     return b"".join(out)
 
 
@@ -2196,7 +2420,15 @@ def encode_fetch_response_v16(m: FetchResponse) -> Parts:
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
         for x4 in a3:
             a5 = x4.aborted_transactions
-            out.append(_put_ihqqq(x4.partition_index, x4.error_code, x4.high_watermark, x4.last_stable_offset, x4.log_start_offset))
+            out.append(
+                _put_ihqqq(
+                    x4.partition_index,
+                    x4.error_code,
+                    x4.high_watermark,
+                    x4.last_stable_offset,
+                    x4.log_start_offset,
+                )
+            )
             if a5 is None:
                 out.append(b"\0")
             else:
@@ -2210,13 +2442,17 @@ def encode_fetch_response_v16(m: FetchResponse) -> Parts:
             else:
                 e7 = o9
                 n8 = uv(len(e7) + 1)
-            if (x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset()) or (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch()) or (x4.snapshot_id is not None and x4.snapshot_id != SnapshotId()):
+            if (
+                (x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset())
+                or (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch())
+                or (x4.snapshot_id is not None and x4.snapshot_id != SnapshotId())
+            ):
                 t11 = []
-                if (x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset()):
+                if x4.diverging_epoch is not None and x4.diverging_epoch != EpochEndOffset():
                     t11.append((0, _put_PartitionData_diverging_epoch(x4.diverging_epoch)))
-                if (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch()):
+                if x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch():
                     t11.append((1, _put_PartitionData_current_leader(x4.current_leader)))
-                if (x4.snapshot_id is not None and x4.snapshot_id != SnapshotId()):
+                if x4.snapshot_id is not None and x4.snapshot_id != SnapshotId():
                     t11.append((2, _put_PartitionData_snapshot_id(x4.snapshot_id)))
                 g10 = write_tags(t11)
             else:

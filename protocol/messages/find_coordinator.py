@@ -369,7 +369,9 @@ def encode_find_coordinator_response_v1(m: FindCoordinatorResponse) -> bytes:
         e1 = o3.encode()
         n2 = len(e1)
     e4 = m.host.encode()
-    return b"".join((_put_ihh(m.throttle_time_ms, m.error_code, n2), e1, _put_ih(m.node_id, len(e4)), e4, _put_i(m.port)))
+    return b"".join(
+        (_put_ihh(m.throttle_time_ms, m.error_code, n2), e1, _put_ih(m.node_id, len(e4)), e4, _put_i(m.port))
+    )
 
 
 def encode_find_coordinator_response_v3(m: FindCoordinatorResponse) -> bytes:
@@ -383,7 +385,17 @@ def encode_find_coordinator_response_v3(m: FindCoordinatorResponse) -> bytes:
         e1 = o3.encode()
         n2 = uvs(len(e1) + 1)
     e4 = m.host.encode()
-    return b"".join((_put_ih(m.throttle_time_ms, m.error_code), n2, e1, _put_i(m.node_id), UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_iB(m.port, 0)))
+    return b"".join(
+        (
+            _put_ih(m.throttle_time_ms, m.error_code),
+            n2,
+            e1,
+            _put_i(m.node_id),
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_iB(m.port, 0),
+        )
+    )
 
 
 def encode_find_coordinator_response_v4(m: FindCoordinatorResponse) -> bytes:
@@ -408,7 +420,17 @@ def encode_find_coordinator_response_v4(m: FindCoordinatorResponse) -> bytes:
         else:
             e5 = o7.encode()
             n6 = uvs(len(e5) + 1)
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.node_id), UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_ih(x2.port, x2.error_code), n6, e5, b"\0")
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.node_id),
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_ih(x2.port, x2.error_code),
+            n6,
+            e5,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -163,7 +163,18 @@ def encode_heartbeat_request_v4(m: HeartbeatRequest) -> bytes:
     else:
         e3 = o5.encode()
         n4 = uvs(len(e3) + 1)
-    return b"".join((UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_i(m.generation_id), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, b"\0"))
+    return b"".join(
+        (
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            _put_i(m.generation_id),
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+            e2,
+            n4,
+            e3,
+            b"\0",
+        )
+    )
 
 
 DECODE_HEARTBEAT_REQUEST = {

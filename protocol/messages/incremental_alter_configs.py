@@ -237,7 +237,12 @@ def encode_incremental_alter_configs_request_v1(m: IncrementalAlterConfigsReques
     for x2 in a1:
         e3 = x2.resource_name.encode()
         a4 = x2.configs
-        out += (_put_b(x2.resource_type), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
+        out += (
+            _put_b(x2.resource_type),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             e6 = x5.name.encode()
             o9 = x5.value
@@ -247,7 +252,14 @@ def encode_incremental_alter_configs_request_v1(m: IncrementalAlterConfigsReques
             else:
                 e7 = o9.encode()
                 n8 = uvs(len(e7) + 1)
-            out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_b(x5.config_operation), n8, e7, b"\0")
+            out += (
+                UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                e6,
+                _put_b(x5.config_operation),
+                n8,
+                e7,
+                b"\0",
+            )
         out.append(b"\0")
     out.append(_put_zB(m.validate_only, 0))
     return b"".join(out)
@@ -370,7 +382,15 @@ def encode_incremental_alter_configs_response_v1(m: IncrementalAlterConfigsRespo
             e3 = o5.encode()
             n4 = uvs(len(e3) + 1)
         e6 = x2.resource_name.encode()
-        out += (_put_h(x2.error_code), n4, e3, _put_b(x2.resource_type), UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, b"\0")
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            _put_b(x2.resource_type),
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

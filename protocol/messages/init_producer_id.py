@@ -218,7 +218,20 @@ def encode_init_producer_id_request_v6(m: InitProducerIdRequest) -> bytes:
     else:
         e1 = o3.encode()
         n2 = uvs(len(e1) + 1)
-    return b"".join((n2, e1, _put_iqhzzB(m.transaction_timeout_ms, m.producer_id, m.producer_epoch, m.enable2_pc, m.keep_prepared_txn, 0)))
+    return b"".join(
+        (
+            n2,
+            e1,
+            _put_iqhzzB(
+                m.transaction_timeout_ms,
+                m.producer_id,
+                m.producer_epoch,
+                m.enable2_pc,
+                m.keep_prepared_txn,
+                0,
+            ),
+        )
+    )
 
 
 DECODE_INIT_PRODUCER_ID_REQUEST = {
@@ -290,7 +303,15 @@ def encode_init_producer_id_response_v2(m: InitProducerIdResponse) -> bytes:
 
 
 def encode_init_producer_id_response_v6(m: InitProducerIdResponse) -> bytes:
-    return _put_ihqhqhB(m.throttle_time_ms, m.error_code, m.producer_id, m.producer_epoch, m.ongoing_txn_producer_id, m.ongoing_txn_producer_epoch, 0)
+    return _put_ihqhqhB(
+        m.throttle_time_ms,
+        m.error_code,
+        m.producer_id,
+        m.producer_epoch,
+        m.ongoing_txn_producer_id,
+        m.ongoing_txn_producer_epoch,
+        0,
+    )
 
 
 DECODE_INIT_PRODUCER_ID_RESPONSE = {

@@ -476,7 +476,15 @@ def encode_join_group_request_v1(m: JoinGroupRequest) -> bytes:
     e2 = m.member_id.encode()
     e3 = m.protocol_type.encode()
     a4 = m.protocols
-    out += (_put_h(len(e1)), e1, _put_iih(m.session_timeout_ms, m.rebalance_timeout_ms, len(e2)), e2, _put_h(len(e3)), e3, _put_i(len(a4)))
+    out += (
+        _put_h(len(e1)),
+        e1,
+        _put_iih(m.session_timeout_ms, m.rebalance_timeout_ms, len(e2)),
+        e2,
+        _put_h(len(e3)),
+        e3,
+        _put_i(len(a4)),
+    )
     for x5 in a4:
         e6 = x5.name.encode()
         e7 = x5.metadata
@@ -497,7 +505,17 @@ def encode_join_group_request_v5(m: JoinGroupRequest) -> bytes:
         n4 = len(e3)
     e6 = m.protocol_type.encode()
     a7 = m.protocols
-    out += (_put_h(len(e1)), e1, _put_iih(m.session_timeout_ms, m.rebalance_timeout_ms, len(e2)), e2, _put_h(n4), e3, _put_h(len(e6)), e6, _put_i(len(a7)))
+    out += (
+        _put_h(len(e1)),
+        e1,
+        _put_iih(m.session_timeout_ms, m.rebalance_timeout_ms, len(e2)),
+        e2,
+        _put_h(n4),
+        e3,
+        _put_h(len(e6)),
+        e6,
+        _put_i(len(a7)),
+    )
     for x8 in a7:
         e9 = x8.name.encode()
         e10 = x8.metadata
@@ -518,11 +536,28 @@ def encode_join_group_request_v6(m: JoinGroupRequest) -> bytes:
         n4 = uvs(len(e3) + 1)
     e6 = m.protocol_type.encode()
     a7 = m.protocols
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_ii(m.session_timeout_ms, m.rebalance_timeout_ms), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_ii(m.session_timeout_ms, m.rebalance_timeout_ms),
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        n4,
+        e3,
+        UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+        e6,
+        uv(len(a7) + 1),
+    )
     for x8 in a7:
         e9 = x8.name.encode()
         e10 = x8.metadata
-        out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, UVARINTS[len(e10) + 1] if len(e10) < 1000 else uv(len(e10) + 1), e10, b"\0")
+        out += (
+            UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+            e9,
+            UVARINTS[len(e10) + 1] if len(e10) < 1000 else uv(len(e10) + 1),
+            e10,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -540,11 +575,28 @@ def encode_join_group_request_v8(m: JoinGroupRequest) -> bytes:
         n4 = uvs(len(e3) + 1)
     e6 = m.protocol_type.encode()
     a7 = m.protocols
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_ii(m.session_timeout_ms, m.rebalance_timeout_ms), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_ii(m.session_timeout_ms, m.rebalance_timeout_ms),
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        n4,
+        e3,
+        UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+        e6,
+        uv(len(a7) + 1),
+    )
     for x8 in a7:
         e9 = x8.name.encode()
         e10 = x8.metadata
-        out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, UVARINTS[len(e10) + 1] if len(e10) < 1000 else uv(len(e10) + 1), e10, b"\0")
+        out += (
+            UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+            e9,
+            UVARINTS[len(e10) + 1] if len(e10) < 1000 else uv(len(e10) + 1),
+            e10,
+            b"\0",
+        )
     o13 = m.reason
     if o13 is None:
         e11 = b""
@@ -988,7 +1040,15 @@ def encode_join_group_response_v0(m: JoinGroupResponse) -> bytes:
     e3 = m.leader.encode()
     e4 = m.member_id.encode()
     a5 = m.members
-    out += (_put_hih(m.error_code, m.generation_id, len(e1)), e1, _put_h(len(e3)), e3, _put_h(len(e4)), e4, _put_i(len(a5)))
+    out += (
+        _put_hih(m.error_code, m.generation_id, len(e1)),
+        e1,
+        _put_h(len(e3)),
+        e3,
+        _put_h(len(e4)),
+        e4,
+        _put_i(len(a5)),
+    )
     for x6 in a5:
         e7 = x6.member_id.encode()
         e8 = x6.metadata
@@ -1007,7 +1067,15 @@ def encode_join_group_response_v2(m: JoinGroupResponse) -> bytes:
     e3 = m.leader.encode()
     e4 = m.member_id.encode()
     a5 = m.members
-    out += (_put_ihih(m.throttle_time_ms, m.error_code, m.generation_id, len(e1)), e1, _put_h(len(e3)), e3, _put_h(len(e4)), e4, _put_i(len(a5)))
+    out += (
+        _put_ihih(m.throttle_time_ms, m.error_code, m.generation_id, len(e1)),
+        e1,
+        _put_h(len(e3)),
+        e3,
+        _put_h(len(e4)),
+        e4,
+        _put_i(len(a5)),
+    )
     for x6 in a5:
         e7 = x6.member_id.encode()
         e8 = x6.metadata
@@ -1026,7 +1094,15 @@ def encode_join_group_response_v5(m: JoinGroupResponse) -> bytes:
     e3 = m.leader.encode()
     e4 = m.member_id.encode()
     a5 = m.members
-    out += (_put_ihih(m.throttle_time_ms, m.error_code, m.generation_id, len(e1)), e1, _put_h(len(e3)), e3, _put_h(len(e4)), e4, _put_i(len(a5)))
+    out += (
+        _put_ihih(m.throttle_time_ms, m.error_code, m.generation_id, len(e1)),
+        e1,
+        _put_h(len(e3)),
+        e3,
+        _put_h(len(e4)),
+        e4,
+        _put_i(len(a5)),
+    )
     for x6 in a5:
         e7 = x6.member_id.encode()
         o10 = x6.group_instance_id
@@ -1052,7 +1128,16 @@ def encode_join_group_response_v6(m: JoinGroupResponse) -> bytes:
     e3 = m.leader.encode()
     e4 = m.member_id.encode()
     a5 = m.members
-    out += (_put_ihi(m.throttle_time_ms, m.error_code, m.generation_id), UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, uv(len(a5) + 1))
+    out += (
+        _put_ihi(m.throttle_time_ms, m.error_code, m.generation_id),
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+        e3,
+        UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+        e4,
+        uv(len(a5) + 1),
+    )
     for x6 in a5:
         e7 = x6.member_id.encode()
         o10 = x6.group_instance_id
@@ -1063,7 +1148,15 @@ def encode_join_group_response_v6(m: JoinGroupResponse) -> bytes:
             e8 = o10.encode()
             n9 = uvs(len(e8) + 1)
         e11 = x6.metadata
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, n9, e8, UVARINTS[len(e11) + 1] if len(e11) < 1000 else uv(len(e11) + 1), e11, b"\0")
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            n9,
+            e8,
+            UVARINTS[len(e11) + 1] if len(e11) < 1000 else uv(len(e11) + 1),
+            e11,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -1089,7 +1182,18 @@ def encode_join_group_response_v7(m: JoinGroupResponse) -> bytes:
     e7 = m.leader.encode()
     e8 = m.member_id.encode()
     a9 = m.members
-    out += (_put_ihi(m.throttle_time_ms, m.error_code, m.generation_id), n2, e1, n5, e4, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, uv(len(a9) + 1))
+    out += (
+        _put_ihi(m.throttle_time_ms, m.error_code, m.generation_id),
+        n2,
+        e1,
+        n5,
+        e4,
+        UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+        e7,
+        UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+        e8,
+        uv(len(a9) + 1),
+    )
     for x10 in a9:
         e11 = x10.member_id.encode()
         o14 = x10.group_instance_id
@@ -1100,7 +1204,15 @@ def encode_join_group_response_v7(m: JoinGroupResponse) -> bytes:
             e12 = o14.encode()
             n13 = uvs(len(e12) + 1)
         e15 = x10.metadata
-        out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, n13, e12, UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1), e15, b"\0")
+        out += (
+            UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+            e11,
+            n13,
+            e12,
+            UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1),
+            e15,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -1124,7 +1236,19 @@ def encode_join_group_response_v9(m: JoinGroupResponse) -> bytes:
     e7 = m.leader.encode()
     e8 = m.member_id.encode()
     a9 = m.members
-    out += (_put_ihi(m.throttle_time_ms, m.error_code, m.generation_id), n2, e1, n5, e4, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_z(m.skip_assignment), UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, uv(len(a9) + 1))
+    out += (
+        _put_ihi(m.throttle_time_ms, m.error_code, m.generation_id),
+        n2,
+        e1,
+        n5,
+        e4,
+        UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+        e7,
+        _put_z(m.skip_assignment),
+        UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+        e8,
+        uv(len(a9) + 1),
+    )
     for x10 in a9:
         e11 = x10.member_id.encode()
         o14 = x10.group_instance_id
@@ -1135,7 +1259,15 @@ def encode_join_group_response_v9(m: JoinGroupResponse) -> bytes:
             e12 = o14.encode()
             n13 = uvs(len(e12) + 1)
         e15 = x10.metadata
-        out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, n13, e12, UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1), e15, b"\0")
+        out += (
+            UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+            e11,
+            n13,
+            e12,
+            UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1),
+            e15,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

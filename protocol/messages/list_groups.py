@@ -444,7 +444,13 @@ def encode_list_groups_response_v3(m: ListGroupsResponse) -> bytes:
     for x2 in a1:
         e3 = x2.group_id.encode()
         e4 = x2.protocol_type.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, b"\0")
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -457,7 +463,15 @@ def encode_list_groups_response_v4(m: ListGroupsResponse) -> bytes:
         e3 = x2.group_id.encode()
         e4 = x2.protocol_type.encode()
         e5 = x2.group_state.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, b"\0")
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -471,7 +485,17 @@ def encode_list_groups_response_v5(m: ListGroupsResponse) -> bytes:
         e4 = x2.protocol_type.encode()
         e5 = x2.group_state.encode()
         e6 = x2.group_type.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, b"\0")
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+            e5,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -156,7 +156,13 @@ def encode_list_partition_reassignments_request_v0(m: ListPartitionReassignments
         for x2 in a1:
             e3 = x2.name.encode()
             a4 = x2.partition_indexes
-            out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), b"\0")
+            out += (
+                UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+                e3,
+                uv(len(a4) + 1),
+                put_many("i", len(a4))(*a4),
+                b"\0",
+            )
     out.append(b"\0")
     return b"".join(out)
 
@@ -279,7 +285,16 @@ def encode_list_partition_reassignments_response_v0(m: ListPartitionReassignment
             a9 = x8.replicas
             a10 = x8.adding_replicas
             a11 = x8.removing_replicas
-            out += (_put_i(x8.partition_index), uv(len(a9) + 1), put_many("i", len(a9))(*a9), uv(len(a10) + 1), put_many("i", len(a10))(*a10), uv(len(a11) + 1), put_many("i", len(a11))(*a11), b"\0")
+            out += (
+                _put_i(x8.partition_index),
+                uv(len(a9) + 1),
+                put_many("i", len(a9))(*a9),
+                uv(len(a10) + 1),
+                put_many("i", len(a10))(*a10),
+                uv(len(a11) + 1),
+                put_many("i", len(a11))(*a11),
+                b"\0",
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

@@ -337,7 +337,14 @@ def encode_list_transactions_response_v0(m: ListTransactionsResponse) -> bytes:
     for x5 in a4:
         e6 = x5.transactional_id.encode()
         e7 = x5.transaction_state.encode()
-        out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_q(x5.producer_id), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, b"\0")
+        out += (
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            _put_q(x5.producer_id),
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -483,7 +483,13 @@ def encode_metadata_request_v8(m: MetadataRequest) -> bytes:
                 is_none("x2.name")
             e3 = o4.encode()
             out += (_put_h(len(e3)), e3)
-    out.append(_put_zzz(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations))
+    out.append(
+        _put_zzz(
+            m.allow_auto_topic_creation,
+            m.include_cluster_authorized_operations,
+            m.include_topic_authorized_operations,
+        )
+    )
     return b"".join(out)
 
 
@@ -500,7 +506,14 @@ def encode_metadata_request_v9(m: MetadataRequest) -> bytes:
                 is_none("x2.name")
             e3 = o4.encode()
             out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, b"\0")
-    out.append(_put_zzzB(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations, 0))
+    out.append(
+        _put_zzzB(
+            m.allow_auto_topic_creation,
+            m.include_cluster_authorized_operations,
+            m.include_topic_authorized_operations,
+            0,
+        )
+    )
     return b"".join(out)
 
 
@@ -520,7 +533,14 @@ def encode_metadata_request_v10(m: MetadataRequest) -> bytes:
                 e3 = o5.encode()
                 n4 = uvs(len(e3) + 1)
             out += (_put_u(x2.topic_id), n4, e3, b"\0")
-    out.append(_put_zzzB(m.allow_auto_topic_creation, m.include_cluster_authorized_operations, m.include_topic_authorized_operations, 0))
+    out.append(
+        _put_zzzB(
+            m.allow_auto_topic_creation,
+            m.include_cluster_authorized_operations,
+            m.include_topic_authorized_operations,
+            0,
+        )
+    )
     return b"".join(out)
 
 
@@ -1843,7 +1863,12 @@ def encode_metadata_response_v0(m: MetadataResponse) -> bytes:
         for x9 in a8:
             a10 = x9.replica_nodes
             a11 = x9.isr_nodes
-            out += (_put_hiii(x9.error_code, x9.partition_index, x9.leader_id, len(a10)), put_many("i", len(a10))(*a10), _put_i(len(a11)), put_many("i", len(a11))(*a11))
+            out += (
+                _put_hiii(x9.error_code, x9.partition_index, x9.leader_id, len(a10)),
+                put_many("i", len(a10))(*a10),
+                _put_i(len(a11)),
+                put_many("i", len(a11))(*a11),
+            )
     return b"".join(out)
 
 
@@ -1877,7 +1902,12 @@ def encode_metadata_response_v1(m: MetadataResponse) -> bytes:
         for x12 in a11:
             a13 = x12.replica_nodes
             a14 = x12.isr_nodes
-            out += (_put_hiii(x12.error_code, x12.partition_index, x12.leader_id, len(a13)), put_many("i", len(a13))(*a13), _put_i(len(a14)), put_many("i", len(a14))(*a14))
+            out += (
+                _put_hiii(x12.error_code, x12.partition_index, x12.leader_id, len(a13)),
+                put_many("i", len(a13))(*a13),
+                _put_i(len(a14)),
+                put_many("i", len(a14))(*a14),
+            )
     return b"".join(out)
 
 
@@ -1918,7 +1948,12 @@ def encode_metadata_response_v2(m: MetadataResponse) -> bytes:
         for x15 in a14:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
-            out += (_put_hiii(x15.error_code, x15.partition_index, x15.leader_id, len(a16)), put_many("i", len(a16))(*a16), _put_i(len(a17)), put_many("i", len(a17))(*a17))
+            out += (
+                _put_hiii(x15.error_code, x15.partition_index, x15.leader_id, len(a16)),
+                put_many("i", len(a16))(*a16),
+                _put_i(len(a17)),
+                put_many("i", len(a17))(*a17),
+            )
     return b"".join(out)
 
 
@@ -1959,7 +1994,12 @@ def encode_metadata_response_v3(m: MetadataResponse) -> bytes:
         for x15 in a14:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
-            out += (_put_hiii(x15.error_code, x15.partition_index, x15.leader_id, len(a16)), put_many("i", len(a16))(*a16), _put_i(len(a17)), put_many("i", len(a17))(*a17))
+            out += (
+                _put_hiii(x15.error_code, x15.partition_index, x15.leader_id, len(a16)),
+                put_many("i", len(a16))(*a16),
+                _put_i(len(a17)),
+                put_many("i", len(a17))(*a17),
+            )
     return b"".join(out)
 
 
@@ -2001,7 +2041,14 @@ def encode_metadata_response_v5(m: MetadataResponse) -> bytes:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
             a18 = x15.offline_replicas
-            out += (_put_hiii(x15.error_code, x15.partition_index, x15.leader_id, len(a16)), put_many("i", len(a16))(*a16), _put_i(len(a17)), put_many("i", len(a17))(*a17), _put_i(len(a18)), put_many("i", len(a18))(*a18))
+            out += (
+                _put_hiii(x15.error_code, x15.partition_index, x15.leader_id, len(a16)),
+                put_many("i", len(a16))(*a16),
+                _put_i(len(a17)),
+                put_many("i", len(a17))(*a17),
+                _put_i(len(a18)),
+                put_many("i", len(a18))(*a18),
+            )
     return b"".join(out)
 
 
@@ -2043,7 +2090,14 @@ def encode_metadata_response_v7(m: MetadataResponse) -> bytes:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
             a18 = x15.offline_replicas
-            out += (_put_hiiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch, len(a16)), put_many("i", len(a16))(*a16), _put_i(len(a17)), put_many("i", len(a17))(*a17), _put_i(len(a18)), put_many("i", len(a18))(*a18))
+            out += (
+                _put_hiiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch, len(a16)),
+                put_many("i", len(a16))(*a16),
+                _put_i(len(a17)),
+                put_many("i", len(a17))(*a17),
+                _put_i(len(a18)),
+                put_many("i", len(a18))(*a18),
+            )
     return b"".join(out)
 
 
@@ -2081,7 +2135,14 @@ def encode_metadata_response_v8(m: MetadataResponse) -> bytes:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
             a18 = x15.offline_replicas
-            out += (_put_hiiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch, len(a16)), put_many("i", len(a16))(*a16), _put_i(len(a17)), put_many("i", len(a17))(*a17), _put_i(len(a18)), put_many("i", len(a18))(*a18))
+            out += (
+                _put_hiiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch, len(a16)),
+                put_many("i", len(a16))(*a16),
+                _put_i(len(a17)),
+                put_many("i", len(a17))(*a17),
+                _put_i(len(a18)),
+                put_many("i", len(a18))(*a18),
+            )
         out.append(_put_i(x11.topic_authorized_operations))
     out.append(_put_i(m.cluster_authorized_operations))
     return b"".join(out)
@@ -2100,7 +2161,15 @@ def encode_metadata_response_v9(m: MetadataResponse) -> bytes:
         else:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
-        out += (_put_i(x2.node_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.port), n5, e4, b"\0")
+        out += (
+            _put_i(x2.node_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.port),
+            n5,
+            e4,
+            b"\0",
+        )
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2116,12 +2185,27 @@ def encode_metadata_response_v9(m: MetadataResponse) -> bytes:
             is_none("x11.name")
         e12 = o13.encode()
         a14 = x11.partitions
-        out += (_put_h(x11.error_code), UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1), e12, _put_z(x11.is_internal), uv(len(a14) + 1))
+        out += (
+            _put_h(x11.error_code),
+            UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1),
+            e12,
+            _put_z(x11.is_internal),
+            uv(len(a14) + 1),
+        )
         for x15 in a14:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
             a18 = x15.offline_replicas
-            out += (_put_hiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch), uv(len(a16) + 1), put_many("i", len(a16))(*a16), uv(len(a17) + 1), put_many("i", len(a17))(*a17), uv(len(a18) + 1), put_many("i", len(a18))(*a18), b"\0")
+            out += (
+                _put_hiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch),
+                uv(len(a16) + 1),
+                put_many("i", len(a16))(*a16),
+                uv(len(a17) + 1),
+                put_many("i", len(a17))(*a17),
+                uv(len(a18) + 1),
+                put_many("i", len(a18))(*a18),
+                b"\0",
+            )
         out.append(_put_iB(x11.topic_authorized_operations, 0))
     out.append(_put_iB(m.cluster_authorized_operations, 0))
     return b"".join(out)
@@ -2140,7 +2224,15 @@ def encode_metadata_response_v10(m: MetadataResponse) -> bytes:
         else:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
-        out += (_put_i(x2.node_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.port), n5, e4, b"\0")
+        out += (
+            _put_i(x2.node_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.port),
+            n5,
+            e4,
+            b"\0",
+        )
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2156,12 +2248,27 @@ def encode_metadata_response_v10(m: MetadataResponse) -> bytes:
             is_none("x11.name")
         e12 = o13.encode()
         a14 = x11.partitions
-        out += (_put_h(x11.error_code), UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1), e12, _put_uz(x11.topic_id, x11.is_internal), uv(len(a14) + 1))
+        out += (
+            _put_h(x11.error_code),
+            UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1),
+            e12,
+            _put_uz(x11.topic_id, x11.is_internal),
+            uv(len(a14) + 1),
+        )
         for x15 in a14:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
             a18 = x15.offline_replicas
-            out += (_put_hiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch), uv(len(a16) + 1), put_many("i", len(a16))(*a16), uv(len(a17) + 1), put_many("i", len(a17))(*a17), uv(len(a18) + 1), put_many("i", len(a18))(*a18), b"\0")
+            out += (
+                _put_hiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch),
+                uv(len(a16) + 1),
+                put_many("i", len(a16))(*a16),
+                uv(len(a17) + 1),
+                put_many("i", len(a17))(*a17),
+                uv(len(a18) + 1),
+                put_many("i", len(a18))(*a18),
+                b"\0",
+            )
         out.append(_put_iB(x11.topic_authorized_operations, 0))
     out.append(_put_iB(m.cluster_authorized_operations, 0))
     return b"".join(out)
@@ -2182,7 +2289,15 @@ def encode_metadata_response_v11(m: MetadataResponse) -> bytes:
         else:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
-        out += (_put_i(x2.node_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.port), n5, e4, b"\0")
+        out += (
+            _put_i(x2.node_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.port),
+            n5,
+            e4,
+            b"\0",
+        )
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2198,12 +2313,27 @@ def encode_metadata_response_v11(m: MetadataResponse) -> bytes:
             is_none("x11.name")
         e12 = o13.encode()
         a14 = x11.partitions
-        out += (_put_h(x11.error_code), UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1), e12, _put_uz(x11.topic_id, x11.is_internal), uv(len(a14) + 1))
+        out += (
+            _put_h(x11.error_code),
+            UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1),
+            e12,
+            _put_uz(x11.topic_id, x11.is_internal),
+            uv(len(a14) + 1),
+        )
         for x15 in a14:
             a16 = x15.replica_nodes
             a17 = x15.isr_nodes
             a18 = x15.offline_replicas
-            out += (_put_hiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch), uv(len(a16) + 1), put_many("i", len(a16))(*a16), uv(len(a17) + 1), put_many("i", len(a17))(*a17), uv(len(a18) + 1), put_many("i", len(a18))(*a18), b"\0")
+            out += (
+                _put_hiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch),
+                uv(len(a16) + 1),
+                put_many("i", len(a16))(*a16),
+                uv(len(a17) + 1),
+                put_many("i", len(a17))(*a17),
+                uv(len(a18) + 1),
+                put_many("i", len(a18))(*a18),
+                b"\0",
+            )
         out.append(_put_iB(x11.topic_authorized_operations, 0))
     out.append(b"\0")
     return b"".join(out)
@@ -2224,7 +2354,15 @@ def encode_metadata_response_v12(m: MetadataResponse) -> bytes:
         else:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
-        out += (_put_i(x2.node_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.port), n5, e4, b"\0")
+        out += (
+            _put_i(x2.node_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.port),
+            n5,
+            e4,
+            b"\0",
+        )
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2248,7 +2386,16 @@ def encode_metadata_response_v12(m: MetadataResponse) -> bytes:
             a17 = x16.replica_nodes
             a18 = x16.isr_nodes
             a19 = x16.offline_replicas
-            out += (_put_hiii(x16.error_code, x16.partition_index, x16.leader_id, x16.leader_epoch), uv(len(a17) + 1), put_many("i", len(a17))(*a17), uv(len(a18) + 1), put_many("i", len(a18))(*a18), uv(len(a19) + 1), put_many("i", len(a19))(*a19), b"\0")
+            out += (
+                _put_hiii(x16.error_code, x16.partition_index, x16.leader_id, x16.leader_epoch),
+                uv(len(a17) + 1),
+                put_many("i", len(a17))(*a17),
+                uv(len(a18) + 1),
+                put_many("i", len(a18))(*a18),
+                uv(len(a19) + 1),
+                put_many("i", len(a19))(*a19),
+                b"\0",
+            )
         out.append(_put_iB(x11.topic_authorized_operations, 0))
     out.append(b"\0")
     return b"".join(out)
@@ -2269,7 +2416,15 @@ def encode_metadata_response_v13(m: MetadataResponse) -> bytes:
         else:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
-        out += (_put_i(x2.node_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.port), n5, e4, b"\0")
+        out += (
+            _put_i(x2.node_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.port),
+            n5,
+            e4,
+            b"\0",
+        )
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2293,7 +2448,16 @@ def encode_metadata_response_v13(m: MetadataResponse) -> bytes:
             a17 = x16.replica_nodes
             a18 = x16.isr_nodes
             a19 = x16.offline_replicas
-            out += (_put_hiii(x16.error_code, x16.partition_index, x16.leader_id, x16.leader_epoch), uv(len(a17) + 1), put_many("i", len(a17))(*a17), uv(len(a18) + 1), put_many("i", len(a18))(*a18), uv(len(a19) + 1), put_many("i", len(a19))(*a19), b"\0")
+            out += (
+                _put_hiii(x16.error_code, x16.partition_index, x16.leader_id, x16.leader_epoch),
+                uv(len(a17) + 1),
+                put_many("i", len(a17))(*a17),
+                uv(len(a18) + 1),
+                put_many("i", len(a18))(*a18),
+                uv(len(a19) + 1),
+                put_many("i", len(a19))(*a19),
+                b"\0",
+            )
         out.append(_put_iB(x11.topic_authorized_operations, 0))
     out.append(_put_hB(m.error_code, 0))
     return b"".join(out)

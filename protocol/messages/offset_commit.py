@@ -533,7 +533,13 @@ def encode_offset_commit_request_v2(m: OffsetCommitRequest) -> bytes:
     e1 = m.group_id.encode()
     e2 = m.member_id.encode()
     a3 = m.topics
-    out += (_put_h(len(e1)), e1, _put_ih(m.generation_id_or_member_epoch, len(e2)), e2, _put_qi(m.retention_time_ms, len(a3)))
+    out += (
+        _put_h(len(e1)),
+        e1,
+        _put_ih(m.generation_id_or_member_epoch, len(e2)),
+        e2,
+        _put_qi(m.retention_time_ms, len(a3)),
+    )
     for x4 in a3:
         e5 = x4.name.encode()
         a6 = x4.partitions
@@ -639,7 +645,16 @@ def encode_offset_commit_request_v8(m: OffsetCommitRequest) -> bytes:
         e3 = o5.encode()
         n4 = uvs(len(e3) + 1)
     a6 = m.topics
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_i(m.generation_id_or_member_epoch), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, uv(len(a6) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_i(m.generation_id_or_member_epoch),
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        n4,
+        e3,
+        uv(len(a6) + 1),
+    )
     for x7 in a6:
         e8 = x7.name.encode()
         a9 = x7.partitions
@@ -670,7 +685,16 @@ def encode_offset_commit_request_v10(m: OffsetCommitRequest) -> bytes:
         e3 = o5.encode()
         n4 = uvs(len(e3) + 1)
     a6 = m.topics
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_i(m.generation_id_or_member_epoch), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, uv(len(a6) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_i(m.generation_id_or_member_epoch),
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        n4,
+        e3,
+        uv(len(a6) + 1),
+    )
     for x7 in a6:
         a8 = x7.partitions
         out += (_put_u(x7.topic_id), uv(len(a8) + 1))

@@ -668,7 +668,13 @@ def encode_offset_fetch_request_v6(m: OffsetFetchRequest) -> bytes:
         for x3 in a2:
             e4 = x3.name.encode()
             a5 = x3.partition_indexes
-            out += (UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, uv(len(a5) + 1), put_many("i", len(a5))(*a5), b"\0")
+            out += (
+                UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+                e4,
+                uv(len(a5) + 1),
+                put_many("i", len(a5))(*a5),
+                b"\0",
+            )
     out.append(b"\0")
     return b"".join(out)
 
@@ -687,7 +693,13 @@ def encode_offset_fetch_request_v7(m: OffsetFetchRequest) -> bytes:
         for x3 in a2:
             e4 = x3.name.encode()
             a5 = x3.partition_indexes
-            out += (UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, uv(len(a5) + 1), put_many("i", len(a5))(*a5), b"\0")
+            out += (
+                UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+                e4,
+                uv(len(a5) + 1),
+                put_many("i", len(a5))(*a5),
+                b"\0",
+            )
     out.append(_put_zB(m.require_stable, 0))
     return b"".join(out)
 
@@ -696,7 +708,7 @@ def encode_offset_fetch_request_v8(m: OffsetFetchRequest) -> bytes:
     out: list[bytes] = []
     if m.group_id != "":
         not_in_version("OffsetFetchRequest.group_id")
-    if (m.topics is None or len(m.topics) > 0):
+    if m.topics is None or len(m.topics) > 0:
         not_in_version("OffsetFetchRequest.topics")
     a1 = m.groups
     out.append(uv(len(a1) + 1))
@@ -711,7 +723,13 @@ def encode_offset_fetch_request_v8(m: OffsetFetchRequest) -> bytes:
             for x5 in a4:
                 e6 = x5.name.encode()
                 a7 = x5.partition_indexes
-                out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1), put_many("i", len(a7))(*a7), b"\0")
+                out += (
+                    UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                    e6,
+                    uv(len(a7) + 1),
+                    put_many("i", len(a7))(*a7),
+                    b"\0",
+                )
         out.append(b"\0")
     out.append(_put_zB(m.require_stable, 0))
     return b"".join(out)
@@ -721,7 +739,7 @@ def encode_offset_fetch_request_v9(m: OffsetFetchRequest) -> bytes:
     out: list[bytes] = []
     if m.group_id != "":
         not_in_version("OffsetFetchRequest.group_id")
-    if (m.topics is None or len(m.topics) > 0):
+    if m.topics is None or len(m.topics) > 0:
         not_in_version("OffsetFetchRequest.topics")
     a1 = m.groups
     out.append(uv(len(a1) + 1))
@@ -743,7 +761,13 @@ def encode_offset_fetch_request_v9(m: OffsetFetchRequest) -> bytes:
             for x8 in a7:
                 e9 = x8.name.encode()
                 a10 = x8.partition_indexes
-                out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, uv(len(a10) + 1), put_many("i", len(a10))(*a10), b"\0")
+                out += (
+                    UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+                    e9,
+                    uv(len(a10) + 1),
+                    put_many("i", len(a10))(*a10),
+                    b"\0",
+                )
         out.append(b"\0")
     out.append(_put_zB(m.require_stable, 0))
     return b"".join(out)
@@ -753,7 +777,7 @@ def encode_offset_fetch_request_v10(m: OffsetFetchRequest) -> bytes:
     out: list[bytes] = []
     if m.group_id != "":
         not_in_version("OffsetFetchRequest.group_id")
-    if (m.topics is None or len(m.topics) > 0):
+    if m.topics is None or len(m.topics) > 0:
         not_in_version("OffsetFetchRequest.topics")
     a1 = m.groups
     out.append(uv(len(a1) + 1))
@@ -1291,7 +1315,11 @@ def encode_offset_fetch_response_v5(m: OffsetFetchResponse) -> bytes:
             else:
                 e6 = o8.encode()
                 n7 = len(e6)
-            out += (_put_iqih(x5.partition_index, x5.committed_offset, x5.committed_leader_epoch, n7), e6, _put_h(x5.error_code))
+            out += (
+                _put_iqih(x5.partition_index, x5.committed_offset, x5.committed_leader_epoch, n7),
+                e6,
+                _put_h(x5.error_code),
+            )
     out.append(_put_h(m.error_code))
     return b"".join(out)
 
@@ -1314,7 +1342,12 @@ def encode_offset_fetch_response_v6(m: OffsetFetchResponse) -> bytes:
             else:
                 e6 = o8.encode()
                 n7 = uvs(len(e6) + 1)
-            out += (_put_iqi(x5.partition_index, x5.committed_offset, x5.committed_leader_epoch), n7, e6, _put_hB(x5.error_code, 0))
+            out += (
+                _put_iqi(x5.partition_index, x5.committed_offset, x5.committed_leader_epoch),
+                n7,
+                e6,
+                _put_hB(x5.error_code, 0),
+            )
         out.append(b"\0")
     out.append(_put_hB(m.error_code, 0))
     return b"".join(out)
@@ -1342,7 +1375,12 @@ def encode_offset_fetch_response_v8(m: OffsetFetchResponse) -> bytes:
                 else:
                     e9 = o11.encode()
                     n10 = uvs(len(e9) + 1)
-                out += (_put_iqi(x8.partition_index, x8.committed_offset, x8.committed_leader_epoch), n10, e9, _put_hB(x8.error_code, 0))
+                out += (
+                    _put_iqi(x8.partition_index, x8.committed_offset, x8.committed_leader_epoch),
+                    n10,
+                    e9,
+                    _put_hB(x8.error_code, 0),
+                )
             out.append(b"\0")
         out.append(_put_hB(x2.error_code, 0))
     out.append(b"\0")
@@ -1370,7 +1408,12 @@ def encode_offset_fetch_response_v10(m: OffsetFetchResponse) -> bytes:
                 else:
                     e8 = o10.encode()
                     n9 = uvs(len(e8) + 1)
-                out += (_put_iqi(x7.partition_index, x7.committed_offset, x7.committed_leader_epoch), n9, e8, _put_hB(x7.error_code, 0))
+                out += (
+                    _put_iqi(x7.partition_index, x7.committed_offset, x7.committed_leader_epoch),
+                    n9,
+                    e8,
+                    _put_hB(x7.error_code, 0),
+                )
             out.append(b"\0")
         out.append(_put_hB(x2.error_code, 0))
     out.append(b"\0")

@@ -918,7 +918,7 @@ def encode_produce_response_v3(m: ProduceResponse) -> bytes:
         a4 = x2.partition_responses
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionProduceResponse.current_leader")
             out.append(_put_ihqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms))
     out.append(_put_i(m.throttle_time_ms))
@@ -936,7 +936,7 @@ def encode_produce_response_v5(m: ProduceResponse) -> bytes:
         a4 = x2.partition_responses
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionProduceResponse.current_leader")
             out.append(_put_ihqqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms, x5.log_start_offset))
     out.append(_put_i(m.throttle_time_ms))
@@ -954,10 +954,19 @@ def encode_produce_response_v8(m: ProduceResponse) -> bytes:
         a4 = x2.partition_responses
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionProduceResponse.current_leader")
             a6 = x5.record_errors
-            out.append(_put_ihqqqi(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms, x5.log_start_offset, len(a6)))
+            out.append(
+                _put_ihqqqi(
+                    x5.index,
+                    x5.error_code,
+                    x5.base_offset,
+                    x5.log_append_time_ms,
+                    x5.log_start_offset,
+                    len(a6),
+                )
+            )
             for x7 in a6:
                 o10 = x7.batch_index_error_message
                 if o10 is None:
@@ -990,10 +999,13 @@ def encode_produce_response_v9(m: ProduceResponse) -> bytes:
         a4 = x2.partition_responses
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionProduceResponse.current_leader")
             a6 = x5.record_errors
-            out += (_put_ihqqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms, x5.log_start_offset), uv(len(a6) + 1))
+            out += (
+                _put_ihqqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms, x5.log_start_offset),
+                uv(len(a6) + 1),
+            )
             for x7 in a6:
                 o10 = x7.batch_index_error_message
                 if o10 is None:
@@ -1033,7 +1045,15 @@ def _put_ProduceResponse_node_endpoints(x: Sequence[NodeEndpoint]) -> bytes:
         else:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
-        out += (_put_i(x2.node_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.port), n5, e4, b"\0")
+        out += (
+            _put_i(x2.node_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.port),
+            n5,
+            e4,
+            b"\0",
+        )
     return b"".join(out)
 
 
@@ -1047,7 +1067,10 @@ def encode_produce_response_v10(m: ProduceResponse) -> bytes:
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             a6 = x5.record_errors
-            out += (_put_ihqqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms, x5.log_start_offset), uv(len(a6) + 1))
+            out += (
+                _put_ihqqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms, x5.log_start_offset),
+                uv(len(a6) + 1),
+            )
             for x7 in a6:
                 o10 = x7.batch_index_error_message
                 if o10 is None:
@@ -1064,9 +1087,9 @@ def encode_produce_response_v10(m: ProduceResponse) -> bytes:
             else:
                 e11 = o13.encode()
                 n12 = uvs(len(e11) + 1)
-            if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+            if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 t15 = []
-                if (x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch()):
+                if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                     t15.append((0, _put_PartitionProduceResponse_current_leader(x5.current_leader)))
                 g14 = write_tags(t15)
             else:
@@ -1093,7 +1116,10 @@ def encode_produce_response_v13(m: ProduceResponse) -> bytes:
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
         for x4 in a3:
             a5 = x4.record_errors
-            out += (_put_ihqqq(x4.index, x4.error_code, x4.base_offset, x4.log_append_time_ms, x4.log_start_offset), uv(len(a5) + 1))
+            out += (
+                _put_ihqqq(x4.index, x4.error_code, x4.base_offset, x4.log_append_time_ms, x4.log_start_offset),
+                uv(len(a5) + 1),
+            )
             for x6 in a5:
                 o9 = x6.batch_index_error_message
                 if o9 is None:
@@ -1110,9 +1136,9 @@ def encode_produce_response_v13(m: ProduceResponse) -> bytes:
             else:
                 e10 = o12.encode()
                 n11 = uvs(len(e10) + 1)
-            if (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch()):
+            if x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch():
                 t14 = []
-                if (x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch()):
+                if x4.current_leader is not None and x4.current_leader != LeaderIdAndEpoch():
                     t14.append((0, _put_PartitionProduceResponse_current_leader(x4.current_leader)))
                 g13 = write_tags(t14)
             else:

@@ -210,7 +210,16 @@ def encode_sasl_authenticate_response_v2(m: SaslAuthenticateResponse) -> bytes:
         e1 = o3.encode()
         n2 = uvs(len(e1) + 1)
     e4 = m.auth_bytes
-    return b"".join((_put_h(m.error_code), n2, e1, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1), e4, _put_qB(m.session_lifetime_ms, 0)))
+    return b"".join(
+        (
+            _put_h(m.error_code),
+            n2,
+            e1,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1),
+            e4,
+            _put_qB(m.session_lifetime_ms, 0),
+        )
+    )
 
 
 DECODE_SASL_AUTHENTICATE_RESPONSE = {

@@ -111,7 +111,9 @@ class PartitionData(Message):
         self.partition_index = partition_index
         self.error_code = error_code
         self.error_message = error_message
-        self.current_leader = current_leader if current_leader is not None else LeaderIdAndEpoch()
+        if current_leader is None:
+            current_leader = LeaderIdAndEpoch()
+        self.current_leader = current_leader
 
 
 class ShareAcknowledgeTopicResponse(Message):
@@ -369,7 +371,12 @@ def encode_share_acknowledge_request_v1(m: ShareAcknowledgeRequest) -> bytes:
             out += (_put_i(x10.partition_index), uv(len(a11) + 1))
             for x12 in a11:
                 a13 = x12.acknowledge_types
-                out += (_put_qq(x12.first_offset, x12.last_offset), uv(len(a13) + 1), put_many("b", len(a13))(*a13), b"\0")
+                out += (
+                    _put_qq(x12.first_offset, x12.last_offset),
+                    uv(len(a13) + 1),
+                    put_many("b", len(a13))(*a13),
+                    b"\0",
+                )
             out.append(b"\0")
         out.append(b"\0")
     out.append(b"\0")
@@ -402,7 +409,12 @@ def encode_share_acknowledge_request_v2(m: ShareAcknowledgeRequest) -> bytes:
             out += (_put_i(x10.partition_index), uv(len(a11) + 1))
             for x12 in a11:
                 a13 = x12.acknowledge_types
-                out += (_put_qq(x12.first_offset, x12.last_offset), uv(len(a13) + 1), put_many("b", len(a13))(*a13), b"\0")
+                out += (
+                    _put_qq(x12.first_offset, x12.last_offset),
+                    uv(len(a13) + 1),
+                    put_many("b", len(a13))(*a13),
+                    b"\0",
+                )
             out.append(b"\0")
         out.append(b"\0")
     out.append(b"\0")
@@ -642,7 +654,12 @@ def encode_share_acknowledge_response_v1(m: ShareAcknowledgeResponse) -> bytes:
                 e8 = o10.encode()
                 n9 = uvs(len(e8) + 1)
             o11 = x7.current_leader
-            out += (_put_ih(x7.partition_index, x7.error_code), n9, e8, _put_iiBB(o11.leader_id, o11.leader_epoch, 0, 0))
+            out += (
+                _put_ih(x7.partition_index, x7.error_code),
+                n9,
+                e8,
+                _put_iiBB(o11.leader_id, o11.leader_epoch, 0, 0),
+            )
         out.append(b"\0")
     a12 = m.node_endpoints
     out.append(uv(len(a12) + 1))
@@ -655,7 +672,15 @@ def encode_share_acknowledge_response_v1(m: ShareAcknowledgeResponse) -> bytes:
         else:
             e15 = o17.encode()
             n16 = uvs(len(e15) + 1)
-        out += (_put_i(x13.node_id), UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, _put_i(x13.port), n16, e15, b"\0")
+        out += (
+            _put_i(x13.node_id),
+            UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+            e14,
+            _put_i(x13.port),
+            n16,
+            e15,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -683,7 +708,12 @@ def encode_share_acknowledge_response_v2(m: ShareAcknowledgeResponse) -> bytes:
                 e8 = o10.encode()
                 n9 = uvs(len(e8) + 1)
             o11 = x7.current_leader
-            out += (_put_ih(x7.partition_index, x7.error_code), n9, e8, _put_iiBB(o11.leader_id, o11.leader_epoch, 0, 0))
+            out += (
+                _put_ih(x7.partition_index, x7.error_code),
+                n9,
+                e8,
+                _put_iiBB(o11.leader_id, o11.leader_epoch, 0, 0),
+            )
         out.append(b"\0")
     a12 = m.node_endpoints
     out.append(uv(len(a12) + 1))
@@ -696,7 +726,15 @@ def encode_share_acknowledge_response_v2(m: ShareAcknowledgeResponse) -> bytes:
         else:
             e15 = o17.encode()
             n16 = uvs(len(e15) + 1)
-        out += (_put_i(x13.node_id), UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, _put_i(x13.port), n16, e15, b"\0")
+        out += (
+            _put_i(x13.node_id),
+            UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+            e14,
+            _put_i(x13.port),
+            n16,
+            e15,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

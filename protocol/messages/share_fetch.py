@@ -189,7 +189,9 @@ class PartitionData(Message):
         self.error_message = error_message
         self.acknowledge_error_code = acknowledge_error_code
         self.acknowledge_error_message = acknowledge_error_message
-        self.current_leader = current_leader if current_leader is not None else LeaderIdAndEpoch()
+        if current_leader is None:
+            current_leader = LeaderIdAndEpoch()
+        self.current_leader = current_leader
         self.records = records
         self.acquired_records = acquired_records
 
@@ -496,7 +498,14 @@ def encode_share_fetch_request_v1(m: ShareFetchRequest) -> bytes:
         e4 = o6.encode()
         n5 = uvs(len(e4) + 1)
     a7 = m.topics
-    out += (n2, e1, n5, e4, _put_iiiiii(m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size), uv(len(a7) + 1))
+    out += (
+        n2,
+        e1,
+        n5,
+        e4,
+        _put_iiiiii(m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size),
+        uv(len(a7) + 1),
+    )
     for x8 in a7:
         a9 = x8.partitions
         out += (_put_u(x8.topic_id), uv(len(a9) + 1))
@@ -507,7 +516,12 @@ def encode_share_fetch_request_v1(m: ShareFetchRequest) -> bytes:
             out += (_put_i(x10.partition_index), uv(len(a11) + 1))
             for x12 in a11:
                 a13 = x12.acknowledge_types
-                out += (_put_qq(x12.first_offset, x12.last_offset), uv(len(a13) + 1), put_many("b", len(a13))(*a13), b"\0")
+                out += (
+                    _put_qq(x12.first_offset, x12.last_offset),
+                    uv(len(a13) + 1),
+                    put_many("b", len(a13))(*a13),
+                    b"\0",
+                )
             out.append(b"\0")
         out.append(b"\0")
     a14 = m.forgotten_topics_data
@@ -536,7 +550,23 @@ def encode_share_fetch_request_v2(m: ShareFetchRequest) -> bytes:
         e4 = o6.encode()
         n5 = uvs(len(e4) + 1)
     a7 = m.topics
-    out += (n2, e1, n5, e4, _put_iiiiiibz(m.share_session_epoch, m.max_wait_ms, m.min_bytes, m.max_bytes, m.max_records, m.batch_size, m.share_acquire_mode, m.is_renew_ack), uv(len(a7) + 1))
+    out += (
+        n2,
+        e1,
+        n5,
+        e4,
+        _put_iiiiiibz(
+            m.share_session_epoch,
+            m.max_wait_ms,
+            m.min_bytes,
+            m.max_bytes,
+            m.max_records,
+            m.batch_size,
+            m.share_acquire_mode,
+            m.is_renew_ack,
+        ),
+        uv(len(a7) + 1),
+    )
     for x8 in a7:
         a9 = x8.partitions
         out += (_put_u(x8.topic_id), uv(len(a9) + 1))
@@ -547,7 +577,12 @@ def encode_share_fetch_request_v2(m: ShareFetchRequest) -> bytes:
             out += (_put_i(x10.partition_index), uv(len(a11) + 1))
             for x12 in a11:
                 a13 = x12.acknowledge_types
-                out += (_put_qq(x12.first_offset, x12.last_offset), uv(len(a13) + 1), put_many("b", len(a13))(*a13), b"\0")
+                out += (
+                    _put_qq(x12.first_offset, x12.last_offset),
+                    uv(len(a13) + 1),
+                    put_many("b", len(a13))(*a13),
+                    b"\0",
+                )
             out.append(b"\0")
         out.append(b"\0")
     a14 = m.forgotten_topics_data
@@ -738,7 +773,18 @@ def encode_share_fetch_response_v1(m: ShareFetchResponse) -> Parts:
                 is_none("x7.records")
             e15 = o16
             a17 = x7.acquired_records
-            out += (_put_ih(x7.partition_index, x7.error_code), n9, e8, _put_h(x7.acknowledge_error_code), n12, e11, _put_iiB(o14.leader_id, o14.leader_epoch, 0), UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1), e15, uv(len(a17) + 1))
+            out += (
+                _put_ih(x7.partition_index, x7.error_code),
+                n9,
+                e8,
+                _put_h(x7.acknowledge_error_code),
+                n12,
+                e11,
+                _put_iiB(o14.leader_id, o14.leader_epoch, 0),
+                UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1),
+                e15,
+                uv(len(a17) + 1),
+            )
             for x18 in a17:
                 out.append(_put_qqhB(x18.first_offset, x18.last_offset, x18.delivery_count, 0))
             out.append(b"\0")
@@ -754,7 +800,15 @@ def encode_share_fetch_response_v1(m: ShareFetchResponse) -> Parts:
         else:
             e22 = o24.encode()
             n23 = uvs(len(e22) + 1)
-        out += (_put_i(x20.node_id), UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1), e21, _put_i(x20.port), n23, e22, b"\0")
+        out += (
+            _put_i(x20.node_id),
+            UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1),
+            e21,
+            _put_i(x20.port),
+            n23,
+            e22,
+            b"\0",
+        )
     out.append(b"\0")
     return out
 

@@ -92,7 +92,9 @@ class Member(Message):
         self.client_id = client_id
         self.client_host = client_host
         self.subscribed_topic_names = subscribed_topic_names
-        self.assignment = assignment if assignment is not None else Assignment()
+        if assignment is None:
+            assignment = Assignment()
+        self.assignment = assignment
 
 
 class DescribedGroup(Message):
@@ -371,7 +373,19 @@ def encode_share_group_describe_response_v1(m: ShareGroupDescribeResponse) -> by
         e7 = x2.group_state.encode()
         e8 = x2.assignor_name.encode()
         a9 = x2.members
-        out += (_put_h(x2.error_code), n4, e3, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_ii(x2.group_epoch, x2.assignment_epoch), UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, uv(len(a9) + 1))
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_ii(x2.group_epoch, x2.assignment_epoch),
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+            e8,
+            uv(len(a9) + 1),
+        )
         for x10 in a9:
             e11 = x10.member_id.encode()
             o14 = x10.rack_id
@@ -384,7 +398,18 @@ def encode_share_group_describe_response_v1(m: ShareGroupDescribeResponse) -> by
             e15 = x10.client_id.encode()
             e16 = x10.client_host.encode()
             a17 = x10.subscribed_topic_names
-            out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, n13, e12, _put_i(x10.member_epoch), UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1), e15, UVARINTS[len(e16) + 1] if len(e16) < 1000 else uvs(len(e16) + 1), e16, uv(len(a17) + 1))
+            out += (
+                UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+                e11,
+                n13,
+                e12,
+                _put_i(x10.member_epoch),
+                UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1),
+                e15,
+                UVARINTS[len(e16) + 1] if len(e16) < 1000 else uvs(len(e16) + 1),
+                e16,
+                uv(len(a17) + 1),
+            )
             for x18 in a17:
                 e19 = x18.encode()
                 out += (UVARINTS[len(e19) + 1] if len(e19) < 1000 else uvs(len(e19) + 1), e19)
@@ -394,7 +419,14 @@ def encode_share_group_describe_response_v1(m: ShareGroupDescribeResponse) -> by
             for x22 in a21:
                 e23 = x22.topic_name.encode()
                 a24 = x22.partitions
-                out += (_put_u(x22.topic_id), UVARINTS[len(e23) + 1] if len(e23) < 1000 else uvs(len(e23) + 1), e23, uv(len(a24) + 1), put_many("i", len(a24))(*a24), b"\0")
+                out += (
+                    _put_u(x22.topic_id),
+                    UVARINTS[len(e23) + 1] if len(e23) < 1000 else uvs(len(e23) + 1),
+                    e23,
+                    uv(len(a24) + 1),
+                    put_many("i", len(a24))(*a24),
+                    b"\0",
+                )
             out.append(b"\0\0")
         out.append(_put_iB(x2.authorized_operations, 0))
     out.append(b"\0")

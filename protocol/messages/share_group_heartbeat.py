@@ -169,7 +169,15 @@ def encode_share_group_heartbeat_request_v1(m: ShareGroupHeartbeatRequest) -> by
         e3 = o5.encode()
         n4 = uvs(len(e3) + 1)
     a6 = m.subscribed_topic_names
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, _put_i(m.member_epoch), n4, e3)
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        _put_i(m.member_epoch),
+        n4,
+        e3,
+    )
     if a6 is None:
         out.append(b"\0")
     else:

@@ -213,8 +213,12 @@ class Member(Message):
         self.client_tags = client_tags
         self.task_offsets = task_offsets
         self.task_end_offsets = task_end_offsets
-        self.assignment = assignment if assignment is not None else Assignment()
-        self.target_assignment = target_assignment if target_assignment is not None else Assignment()
+        if assignment is None:
+            assignment = Assignment()
+        self.assignment = assignment
+        if target_assignment is None:
+            target_assignment = Assignment()
+        self.target_assignment = target_assignment
         self.is_classic = is_classic
 
 
@@ -893,7 +897,25 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
-                    a54.append(Member(s56, v57, s59, s61, s63, s65, v66, s68, o69, a75, a81, a87, Assignment(a93, a99, a105), Assignment(a111, a117, a123), v128))
+                    a54.append(
+                        Member(
+                            s56,
+                            v57,
+                            s59,
+                            s61,
+                            s63,
+                            s65,
+                            v66,
+                            s68,
+                            o69,
+                            a75,
+                            a81,
+                            a87,
+                            Assignment(a93, a99, a105),
+                            Assignment(a111, a117, a123),
+                            v128,
+                        )
+                    )
             (v129,) = _get_i(b, p)
             p += 4
             if b[p]:
@@ -925,7 +947,16 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
         e6 = x2.group_id.encode()
         e7 = x2.group_state.encode()
         o8 = x2.topology
-        out += (_put_h(x2.error_code), n4, e3, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_ii(x2.group_epoch, x2.assignment_epoch))
+        out += (
+            _put_h(x2.error_code),
+            n4,
+            e3,
+            UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+            e6,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_ii(x2.group_epoch, x2.assignment_epoch),
+        )
         if o8 is None:
             out.append(b"\xff")
         else:
@@ -952,22 +983,44 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     for x19 in a18:
                         e20 = x19.name.encode()
                         a21 = x19.topic_configs
-                        out += (UVARINTS[len(e20) + 1] if len(e20) < 1000 else uvs(len(e20) + 1), e20, _put_ih(x19.partitions, x19.replication_factor), uv(len(a21) + 1))
+                        out += (
+                            UVARINTS[len(e20) + 1] if len(e20) < 1000 else uvs(len(e20) + 1),
+                            e20,
+                            _put_ih(x19.partitions, x19.replication_factor),
+                            uv(len(a21) + 1),
+                        )
                         for x22 in a21:
                             e23 = x22.key.encode()
                             e24 = x22.value.encode()
-                            out += (UVARINTS[len(e23) + 1] if len(e23) < 1000 else uvs(len(e23) + 1), e23, UVARINTS[len(e24) + 1] if len(e24) < 1000 else uvs(len(e24) + 1), e24, b"\0")
+                            out += (
+                                UVARINTS[len(e23) + 1] if len(e23) < 1000 else uvs(len(e23) + 1),
+                                e23,
+                                UVARINTS[len(e24) + 1] if len(e24) < 1000 else uvs(len(e24) + 1),
+                                e24,
+                                b"\0",
+                            )
                         out.append(b"\0")
                     a25 = x10.repartition_source_topics
                     out.append(uv(len(a25) + 1))
                     for x26 in a25:
                         e27 = x26.name.encode()
                         a28 = x26.topic_configs
-                        out += (UVARINTS[len(e27) + 1] if len(e27) < 1000 else uvs(len(e27) + 1), e27, _put_ih(x26.partitions, x26.replication_factor), uv(len(a28) + 1))
+                        out += (
+                            UVARINTS[len(e27) + 1] if len(e27) < 1000 else uvs(len(e27) + 1),
+                            e27,
+                            _put_ih(x26.partitions, x26.replication_factor),
+                            uv(len(a28) + 1),
+                        )
                         for x29 in a28:
                             e30 = x29.key.encode()
                             e31 = x29.value.encode()
-                            out += (UVARINTS[len(e30) + 1] if len(e30) < 1000 else uvs(len(e30) + 1), e30, UVARINTS[len(e31) + 1] if len(e31) < 1000 else uvs(len(e31) + 1), e31, b"\0")
+                            out += (
+                                UVARINTS[len(e30) + 1] if len(e30) < 1000 else uvs(len(e30) + 1),
+                                e30,
+                                UVARINTS[len(e31) + 1] if len(e31) < 1000 else uvs(len(e31) + 1),
+                                e31,
+                                b"\0",
+                            )
                         out.append(b"\0")
                     out.append(b"\0")
             out.append(b"\0")
@@ -993,66 +1046,136 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
             e42 = x33.client_host.encode()
             e43 = x33.process_id.encode()
             o44 = x33.user_endpoint
-            out += (UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1), e34, _put_i(x33.member_epoch), n36, e35, n39, e38, UVARINTS[len(e41) + 1] if len(e41) < 1000 else uvs(len(e41) + 1), e41, UVARINTS[len(e42) + 1] if len(e42) < 1000 else uvs(len(e42) + 1), e42, _put_i(x33.topology_epoch), UVARINTS[len(e43) + 1] if len(e43) < 1000 else uvs(len(e43) + 1), e43)
+            out += (
+                UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1),
+                e34,
+                _put_i(x33.member_epoch),
+                n36,
+                e35,
+                n39,
+                e38,
+                UVARINTS[len(e41) + 1] if len(e41) < 1000 else uvs(len(e41) + 1),
+                e41,
+                UVARINTS[len(e42) + 1] if len(e42) < 1000 else uvs(len(e42) + 1),
+                e42,
+                _put_i(x33.topology_epoch),
+                UVARINTS[len(e43) + 1] if len(e43) < 1000 else uvs(len(e43) + 1),
+                e43,
+            )
             if o44 is None:
                 out.append(b"\xff")
             else:
                 e45 = o44.host.encode()
-                out += (_put_b(1), UVARINTS[len(e45) + 1] if len(e45) < 1000 else uvs(len(e45) + 1), e45, _put_HB(o44.port, 0))
+                out += (
+                    _put_b(1),
+                    UVARINTS[len(e45) + 1] if len(e45) < 1000 else uvs(len(e45) + 1),
+                    e45,
+                    _put_HB(o44.port, 0),
+                )
             a46 = x33.client_tags
             out.append(uv(len(a46) + 1))
             for x47 in a46:
                 e48 = x47.key.encode()
                 e49 = x47.value.encode()
-                out += (UVARINTS[len(e48) + 1] if len(e48) < 1000 else uvs(len(e48) + 1), e48, UVARINTS[len(e49) + 1] if len(e49) < 1000 else uvs(len(e49) + 1), e49, b"\0")
+                out += (
+                    UVARINTS[len(e48) + 1] if len(e48) < 1000 else uvs(len(e48) + 1),
+                    e48,
+                    UVARINTS[len(e49) + 1] if len(e49) < 1000 else uvs(len(e49) + 1),
+                    e49,
+                    b"\0",
+                )
             a50 = x33.task_offsets
             out.append(uv(len(a50) + 1))
             for x51 in a50:
                 e52 = x51.subtopology_id.encode()
-                out += (UVARINTS[len(e52) + 1] if len(e52) < 1000 else uvs(len(e52) + 1), e52, _put_iqB(x51.partition, x51.offset, 0))
+                out += (
+                    UVARINTS[len(e52) + 1] if len(e52) < 1000 else uvs(len(e52) + 1),
+                    e52,
+                    _put_iqB(x51.partition, x51.offset, 0),
+                )
             a53 = x33.task_end_offsets
             out.append(uv(len(a53) + 1))
             for x54 in a53:
                 e55 = x54.subtopology_id.encode()
-                out += (UVARINTS[len(e55) + 1] if len(e55) < 1000 else uvs(len(e55) + 1), e55, _put_iqB(x54.partition, x54.offset, 0))
+                out += (
+                    UVARINTS[len(e55) + 1] if len(e55) < 1000 else uvs(len(e55) + 1),
+                    e55,
+                    _put_iqB(x54.partition, x54.offset, 0),
+                )
             o56 = x33.assignment
             a57 = o56.active_tasks
             out.append(uv(len(a57) + 1))
             for x58 in a57:
                 e59 = x58.subtopology_id.encode()
                 a60 = x58.partitions
-                out += (UVARINTS[len(e59) + 1] if len(e59) < 1000 else uvs(len(e59) + 1), e59, uv(len(a60) + 1), put_many("i", len(a60))(*a60), b"\0")
+                out += (
+                    UVARINTS[len(e59) + 1] if len(e59) < 1000 else uvs(len(e59) + 1),
+                    e59,
+                    uv(len(a60) + 1),
+                    put_many("i", len(a60))(*a60),
+                    b"\0",
+                )
             a61 = o56.standby_tasks
             out.append(uv(len(a61) + 1))
             for x62 in a61:
                 e63 = x62.subtopology_id.encode()
                 a64 = x62.partitions
-                out += (UVARINTS[len(e63) + 1] if len(e63) < 1000 else uvs(len(e63) + 1), e63, uv(len(a64) + 1), put_many("i", len(a64))(*a64), b"\0")
+                out += (
+                    UVARINTS[len(e63) + 1] if len(e63) < 1000 else uvs(len(e63) + 1),
+                    e63,
+                    uv(len(a64) + 1),
+                    put_many("i", len(a64))(*a64),
+                    b"\0",
+                )
             a65 = o56.warmup_tasks
             out.append(uv(len(a65) + 1))
             for x66 in a65:
                 e67 = x66.subtopology_id.encode()
                 a68 = x66.partitions
-                out += (UVARINTS[len(e67) + 1] if len(e67) < 1000 else uvs(len(e67) + 1), e67, uv(len(a68) + 1), put_many("i", len(a68))(*a68), b"\0")
+                out += (
+                    UVARINTS[len(e67) + 1] if len(e67) < 1000 else uvs(len(e67) + 1),
+                    e67,
+                    uv(len(a68) + 1),
+                    put_many("i", len(a68))(*a68),
+                    b"\0",
+                )
             o69 = x33.target_assignment
             a70 = o69.active_tasks
             out += (b"\0", uv(len(a70) + 1))
             for x71 in a70:
                 e72 = x71.subtopology_id.encode()
                 a73 = x71.partitions
-                out += (UVARINTS[len(e72) + 1] if len(e72) < 1000 else uvs(len(e72) + 1), e72, uv(len(a73) + 1), put_many("i", len(a73))(*a73), b"\0")
+                out += (
+                    UVARINTS[len(e72) + 1] if len(e72) < 1000 else uvs(len(e72) + 1),
+                    e72,
+                    uv(len(a73) + 1),
+                    put_many("i", len(a73))(*a73),
+                    b"\0",
+                )
             a74 = o69.standby_tasks
             out.append(uv(len(a74) + 1))
             for x75 in a74:
                 e76 = x75.subtopology_id.encode()
                 a77 = x75.partitions
-                out += (UVARINTS[len(e76) + 1] if len(e76) < 1000 else uvs(len(e76) + 1), e76, uv(len(a77) + 1), put_many("i", len(a77))(*a77), b"\0")
+                out += (
+                    UVARINTS[len(e76) + 1] if len(e76) < 1000 else uvs(len(e76) + 1),
+                    e76,
+                    uv(len(a77) + 1),
+                    put_many("i", len(a77))(*a77),
+                    b"\0",
+                )
             a78 = o69.warmup_tasks
             out.append(uv(len(a78) + 1))
             for x79 in a78:
                 e80 = x79.subtopology_id.encode()
                 a81 = x79.partitions
-                out += (UVARINTS[len(e80) + 1] if len(e80) < 1000 else uvs(len(e80) + 1), e80, uv(len(a81) + 1), put_many("i", len(a81))(*a81), b"\0")
+                out += (
+                    UVARINTS[len(e80) + 1] if len(e80) < 1000 else uvs(len(e80) + 1),
+                    e80,
+                    uv(len(a81) + 1),
+                    put_many("i", len(a81))(*a81),
+                    b"\0",
+                )
             out.append(_put_BzB(0, x33.is_classic, 0))
         out.append(_put_iB(x2.authorized_operations, 0))
     out.append(b"\0")

@@ -270,7 +270,9 @@ class EndpointToPartitions(Message):
         active_partitions: Sequence[TopicPartition] = (),
         standby_partitions: Sequence[TopicPartition] = (),
     ) -> None:
-        self.user_endpoint = user_endpoint if user_endpoint is not None else StreamsGroupHeartbeatResponseEndpoint()
+        if user_endpoint is None:
+            user_endpoint = StreamsGroupHeartbeatResponseEndpoint()
+        self.user_endpoint = user_endpoint
         self.active_partitions = active_partitions
         self.standby_partitions = standby_partitions
 
@@ -833,7 +835,25 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         p += 1
     if p > end:
         refuse()
-    return StreamsGroupHeartbeatRequest(s2, s4, v5, v6, s8, s10, v11, o12, a64, a71, a78, s85, o86, a92, a99, a106, v112)
+    return StreamsGroupHeartbeatRequest(
+        s2,
+        s4,
+        v5,
+        v6,
+        s8,
+        s10,
+        v11,
+        o12,
+        a64,
+        a71,
+        a78,
+        s85,
+        o86,
+        a92,
+        a99,
+        a106,
+        v112,
+    )
 
 
 def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -> bytes:
@@ -855,7 +875,18 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
         e6 = o8.encode()
         n7 = uvs(len(e6) + 1)
     o9 = m.topology
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, _put_ii(m.member_epoch, m.endpoint_information_epoch), n4, e3, n7, e6, _put_i(m.rebalance_timeout_ms))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        _put_ii(m.member_epoch, m.endpoint_information_epoch),
+        n4,
+        e3,
+        n7,
+        e6,
+        _put_i(m.rebalance_timeout_ms),
+    )
     if o9 is None:
         out.append(b"\xff")
     else:
@@ -878,11 +909,22 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
             for x20 in a19:
                 e21 = x20.name.encode()
                 a22 = x20.topic_configs
-                out += (UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1), e21, _put_ih(x20.partitions, x20.replication_factor), uv(len(a22) + 1))
+                out += (
+                    UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1),
+                    e21,
+                    _put_ih(x20.partitions, x20.replication_factor),
+                    uv(len(a22) + 1),
+                )
                 for x23 in a22:
                     e24 = x23.key.encode()
                     e25 = x23.value.encode()
-                    out += (UVARINTS[len(e24) + 1] if len(e24) < 1000 else uvs(len(e24) + 1), e24, UVARINTS[len(e25) + 1] if len(e25) < 1000 else uvs(len(e25) + 1), e25, b"\0")
+                    out += (
+                        UVARINTS[len(e24) + 1] if len(e24) < 1000 else uvs(len(e24) + 1),
+                        e24,
+                        UVARINTS[len(e25) + 1] if len(e25) < 1000 else uvs(len(e25) + 1),
+                        e25,
+                        b"\0",
+                    )
                 out.append(b"\0")
             a26 = x11.repartition_sink_topics
             out.append(uv(len(a26) + 1))
@@ -894,11 +936,22 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
             for x30 in a29:
                 e31 = x30.name.encode()
                 a32 = x30.topic_configs
-                out += (UVARINTS[len(e31) + 1] if len(e31) < 1000 else uvs(len(e31) + 1), e31, _put_ih(x30.partitions, x30.replication_factor), uv(len(a32) + 1))
+                out += (
+                    UVARINTS[len(e31) + 1] if len(e31) < 1000 else uvs(len(e31) + 1),
+                    e31,
+                    _put_ih(x30.partitions, x30.replication_factor),
+                    uv(len(a32) + 1),
+                )
                 for x33 in a32:
                     e34 = x33.key.encode()
                     e35 = x33.value.encode()
-                    out += (UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1), e34, UVARINTS[len(e35) + 1] if len(e35) < 1000 else uvs(len(e35) + 1), e35, b"\0")
+                    out += (
+                        UVARINTS[len(e34) + 1] if len(e34) < 1000 else uvs(len(e34) + 1),
+                        e34,
+                        UVARINTS[len(e35) + 1] if len(e35) < 1000 else uvs(len(e35) + 1),
+                        e35,
+                        b"\0",
+                    )
                 out.append(b"\0")
             a36 = x11.copartition_groups
             out.append(uv(len(a36) + 1))
@@ -906,7 +959,15 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
                 a38 = x37.source_topics
                 a39 = x37.source_topic_regex
                 a40 = x37.repartition_source_topics
-                out += (uv(len(a38) + 1), put_many("h", len(a38))(*a38), uv(len(a39) + 1), put_many("h", len(a39))(*a39), uv(len(a40) + 1), put_many("h", len(a40))(*a40), b"\0")
+                out += (
+                    uv(len(a38) + 1),
+                    put_many("h", len(a38))(*a38),
+                    uv(len(a39) + 1),
+                    put_many("h", len(a39))(*a39),
+                    uv(len(a40) + 1),
+                    put_many("h", len(a40))(*a40),
+                    b"\0",
+                )
             out.append(b"\0")
         out.append(b"\0")
     a41 = m.active_tasks
@@ -917,7 +978,13 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
         for x42 in a41:
             e43 = x42.subtopology_id.encode()
             a44 = x42.partitions
-            out += (UVARINTS[len(e43) + 1] if len(e43) < 1000 else uvs(len(e43) + 1), e43, uv(len(a44) + 1), put_many("i", len(a44))(*a44), b"\0")
+            out += (
+                UVARINTS[len(e43) + 1] if len(e43) < 1000 else uvs(len(e43) + 1),
+                e43,
+                uv(len(a44) + 1),
+                put_many("i", len(a44))(*a44),
+                b"\0",
+            )
     a45 = m.standby_tasks
     if a45 is None:
         out.append(b"\0")
@@ -926,7 +993,13 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
         for x46 in a45:
             e47 = x46.subtopology_id.encode()
             a48 = x46.partitions
-            out += (UVARINTS[len(e47) + 1] if len(e47) < 1000 else uvs(len(e47) + 1), e47, uv(len(a48) + 1), put_many("i", len(a48))(*a48), b"\0")
+            out += (
+                UVARINTS[len(e47) + 1] if len(e47) < 1000 else uvs(len(e47) + 1),
+                e47,
+                uv(len(a48) + 1),
+                put_many("i", len(a48))(*a48),
+                b"\0",
+            )
     a49 = m.warmup_tasks
     if a49 is None:
         out.append(b"\0")
@@ -935,7 +1008,13 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
         for x50 in a49:
             e51 = x50.subtopology_id.encode()
             a52 = x50.partitions
-            out += (UVARINTS[len(e51) + 1] if len(e51) < 1000 else uvs(len(e51) + 1), e51, uv(len(a52) + 1), put_many("i", len(a52))(*a52), b"\0")
+            out += (
+                UVARINTS[len(e51) + 1] if len(e51) < 1000 else uvs(len(e51) + 1),
+                e51,
+                uv(len(a52) + 1),
+                put_many("i", len(a52))(*a52),
+                b"\0",
+            )
     o55 = m.process_id
     if o55 is None:
         e53 = b""
@@ -958,7 +1037,13 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
         for x59 in a58:
             e60 = x59.key.encode()
             e61 = x59.value.encode()
-            out += (UVARINTS[len(e60) + 1] if len(e60) < 1000 else uvs(len(e60) + 1), e60, UVARINTS[len(e61) + 1] if len(e61) < 1000 else uvs(len(e61) + 1), e61, b"\0")
+            out += (
+                UVARINTS[len(e60) + 1] if len(e60) < 1000 else uvs(len(e60) + 1),
+                e60,
+                UVARINTS[len(e61) + 1] if len(e61) < 1000 else uvs(len(e61) + 1),
+                e61,
+                b"\0",
+            )
     a62 = m.task_offsets
     if a62 is None:
         out.append(b"\0")
@@ -966,7 +1051,11 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
         out.append(uv(len(a62) + 1))
         for x63 in a62:
             e64 = x63.subtopology_id.encode()
-            out += (UVARINTS[len(e64) + 1] if len(e64) < 1000 else uvs(len(e64) + 1), e64, _put_iqB(x63.partition, x63.offset, 0))
+            out += (
+                UVARINTS[len(e64) + 1] if len(e64) < 1000 else uvs(len(e64) + 1),
+                e64,
+                _put_iqB(x63.partition, x63.offset, 0),
+            )
     a65 = m.task_end_offsets
     if a65 is None:
         out.append(b"\0")
@@ -974,7 +1063,11 @@ def encode_streams_group_heartbeat_request_v0(m: StreamsGroupHeartbeatRequest) -
         out.append(uv(len(a65) + 1))
         for x66 in a65:
             e67 = x66.subtopology_id.encode()
-            out += (UVARINTS[len(e67) + 1] if len(e67) < 1000 else uvs(len(e67) + 1), e67, _put_iqB(x66.partition, x66.offset, 0))
+            out += (
+                UVARINTS[len(e67) + 1] if len(e67) < 1000 else uvs(len(e67) + 1),
+                e67,
+                _put_iqB(x66.partition, x66.offset, 0),
+            )
     out.append(_put_zB(m.shutdown_application, 0))
     return b"".join(out)
 
@@ -1265,7 +1358,14 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
         n2 = uvs(len(e1) + 1)
     e4 = m.member_id.encode()
     a5 = m.status
-    out += (_put_ih(m.throttle_time_ms, m.error_code), n2, e1, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_iiii(m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag, m.task_offset_interval_ms))
+    out += (
+        _put_ih(m.throttle_time_ms, m.error_code),
+        n2,
+        e1,
+        UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+        e4,
+        _put_iiii(m.member_epoch, m.heartbeat_interval_ms, m.acceptable_recovery_lag, m.task_offset_interval_ms),
+    )
     if a5 is None:
         out.append(b"\0")
     else:
@@ -1281,7 +1381,13 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
         for x9 in a8:
             e10 = x9.subtopology_id.encode()
             a11 = x9.partitions
-            out += (UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1), e10, uv(len(a11) + 1), put_many("i", len(a11))(*a11), b"\0")
+            out += (
+                UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1),
+                e10,
+                uv(len(a11) + 1),
+                put_many("i", len(a11))(*a11),
+                b"\0",
+            )
     a12 = m.standby_tasks
     if a12 is None:
         out.append(b"\0")
@@ -1290,7 +1396,13 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
         for x13 in a12:
             e14 = x13.subtopology_id.encode()
             a15 = x13.partitions
-            out += (UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, uv(len(a15) + 1), put_many("i", len(a15))(*a15), b"\0")
+            out += (
+                UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+                e14,
+                uv(len(a15) + 1),
+                put_many("i", len(a15))(*a15),
+                b"\0",
+            )
     a16 = m.warmup_tasks
     if a16 is None:
         out.append(b"\0")
@@ -1299,7 +1411,13 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
         for x17 in a16:
             e18 = x17.subtopology_id.encode()
             a19 = x17.partitions
-            out += (UVARINTS[len(e18) + 1] if len(e18) < 1000 else uvs(len(e18) + 1), e18, uv(len(a19) + 1), put_many("i", len(a19))(*a19), b"\0")
+            out += (
+                UVARINTS[len(e18) + 1] if len(e18) < 1000 else uvs(len(e18) + 1),
+                e18,
+                uv(len(a19) + 1),
+                put_many("i", len(a19))(*a19),
+                b"\0",
+            )
     a20 = m.partitions_by_user_endpoint
     out.append(_put_i(m.endpoint_information_epoch))
     if a20 is None:
@@ -1310,17 +1428,34 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
             o22 = x21.user_endpoint
             e23 = o22.host.encode()
             a24 = x21.active_partitions
-            out += (UVARINTS[len(e23) + 1] if len(e23) < 1000 else uvs(len(e23) + 1), e23, _put_HB(o22.port, 0), uv(len(a24) + 1))
+            out += (
+                UVARINTS[len(e23) + 1] if len(e23) < 1000 else uvs(len(e23) + 1),
+                e23,
+                _put_HB(o22.port, 0),
+                uv(len(a24) + 1),
+            )
             for x25 in a24:
                 e26 = x25.topic.encode()
                 a27 = x25.partitions
-                out += (UVARINTS[len(e26) + 1] if len(e26) < 1000 else uvs(len(e26) + 1), e26, uv(len(a27) + 1), put_many("i", len(a27))(*a27), b"\0")
+                out += (
+                    UVARINTS[len(e26) + 1] if len(e26) < 1000 else uvs(len(e26) + 1),
+                    e26,
+                    uv(len(a27) + 1),
+                    put_many("i", len(a27))(*a27),
+                    b"\0",
+                )
             a28 = x21.standby_partitions
             out.append(uv(len(a28) + 1))
             for x29 in a28:
                 e30 = x29.topic.encode()
                 a31 = x29.partitions
-                out += (UVARINTS[len(e30) + 1] if len(e30) < 1000 else uvs(len(e30) + 1), e30, uv(len(a31) + 1), put_many("i", len(a31))(*a31), b"\0")
+                out += (
+                    UVARINTS[len(e30) + 1] if len(e30) < 1000 else uvs(len(e30) + 1),
+                    e30,
+                    uv(len(a31) + 1),
+                    put_many("i", len(a31))(*a31),
+                    b"\0",
+                )
             out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

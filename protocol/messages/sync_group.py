@@ -381,11 +381,26 @@ def encode_sync_group_request_v4(m: SyncGroupRequest) -> bytes:
         e3 = o5.encode()
         n4 = uvs(len(e3) + 1)
     a6 = m.assignments
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_i(m.generation_id), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, uv(len(a6) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_i(m.generation_id),
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        n4,
+        e3,
+        uv(len(a6) + 1),
+    )
     for x7 in a6:
         e8 = x7.member_id.encode()
         e9 = x7.assignment
-        out += (UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, UVARINTS[len(e9) + 1] if len(e9) < 1000 else uv(len(e9) + 1), e9, b"\0")
+        out += (
+            UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+            e8,
+            UVARINTS[len(e9) + 1] if len(e9) < 1000 else uv(len(e9) + 1),
+            e9,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -416,11 +431,30 @@ def encode_sync_group_request_v5(m: SyncGroupRequest) -> bytes:
         e9 = o11.encode()
         n10 = uvs(len(e9) + 1)
     a12 = m.assignments
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_i(m.generation_id), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, n7, e6, n10, e9, uv(len(a12) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_i(m.generation_id),
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        n4,
+        e3,
+        n7,
+        e6,
+        n10,
+        e9,
+        uv(len(a12) + 1),
+    )
     for x13 in a12:
         e14 = x13.member_id.encode()
         e15 = x13.assignment
-        out += (UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1), e15, b"\0")
+        out += (
+            UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+            e14,
+            UVARINTS[len(e15) + 1] if len(e15) < 1000 else uv(len(e15) + 1),
+            e15,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -535,7 +569,14 @@ def encode_sync_group_response_v1(m: SyncGroupResponse) -> bytes:
 
 def encode_sync_group_response_v4(m: SyncGroupResponse) -> bytes:
     e1 = m.assignment
-    return b"".join((_put_ih(m.throttle_time_ms, m.error_code), UVARINTS[len(e1) + 1] if len(e1) < 1000 else uv(len(e1) + 1), e1, b"\0"))
+    return b"".join(
+        (
+            _put_ih(m.throttle_time_ms, m.error_code),
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uv(len(e1) + 1),
+            e1,
+            b"\0",
+        )
+    )
 
 
 def encode_sync_group_response_v5(m: SyncGroupResponse) -> bytes:
@@ -554,7 +595,18 @@ def encode_sync_group_response_v5(m: SyncGroupResponse) -> bytes:
         e4 = o6.encode()
         n5 = uvs(len(e4) + 1)
     e7 = m.assignment
-    return b"".join((_put_ih(m.throttle_time_ms, m.error_code), n2, e1, n5, e4, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uv(len(e7) + 1), e7, b"\0"))
+    return b"".join(
+        (
+            _put_ih(m.throttle_time_ms, m.error_code),
+            n2,
+            e1,
+            n5,
+            e4,
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uv(len(e7) + 1),
+            e7,
+            b"\0",
+        )
+    )
 
 
 DECODE_SYNC_GROUP_RESPONSE = {

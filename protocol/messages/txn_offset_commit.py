@@ -398,7 +398,18 @@ def encode_txn_offset_commit_request_v3(m: TxnOffsetCommitRequest) -> bytes:
         e4 = o6.encode()
         n5 = uvs(len(e4) + 1)
     a7 = m.topics
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, _put_qhi(m.producer_id, m.producer_epoch, m.generation_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, n5, e4, uv(len(a7) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        _put_qhi(m.producer_id, m.producer_epoch, m.generation_id),
+        UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+        e3,
+        n5,
+        e4,
+        uv(len(a7) + 1),
+    )
     for x8 in a7:
         e9 = x8.name.encode()
         a10 = x8.partitions

@@ -180,7 +180,11 @@ def encode_update_features_request_v0(m: UpdateFeaturesRequest) -> bytes:
         if x2.upgrade_type != 1:
             not_in_version("FeatureUpdateKey.upgrade_type")
         e3 = x2.feature.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_hzB(x2.max_version_level, x2.allow_downgrade, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_hzB(x2.max_version_level, x2.allow_downgrade, 0),
+        )
     out.append(b"\0")
     return b"".join(out)
 
@@ -193,7 +197,11 @@ def encode_update_features_request_v1(m: UpdateFeaturesRequest) -> bytes:
         if x2.allow_downgrade:
             not_in_version("FeatureUpdateKey.allow_downgrade")
         e3 = x2.feature.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_hbB(x2.max_version_level, x2.upgrade_type, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_hbB(x2.max_version_level, x2.upgrade_type, 0),
+        )
     out.append(_put_zB(m.validate_only, 0))
     return b"".join(out)
 

@@ -188,7 +188,7 @@ class Encoder(Source):
         plain, tagged = struct.at(self._version)
         for f in struct.fields:
             if self._version not in f.versions and not f.ignorable:
-                self(f"if {f.given(x)}:")
+                self(f"if {either([f], x)}:")
                 self(f'    not_in_version("{struct.name}.{f.name}")')
         for f in plain:
             self._value(f, f"{x}.{f.name}", f.array)
@@ -201,11 +201,11 @@ class Encoder(Source):
 
     def _tags(self, struct: Struct, tagged: list[Field], x: str) -> None:
         g, t = self.fresh("g"), self.fresh("t")
-        self(f"if {' or '.join(f.given(x) for f in tagged)}:")
+        self(f"if {either(tagged, x)}:")
         self(f"    {t} = []")
         for f in tagged:
             value = f"({f.tag}, {self._tag_writer(struct, f)}({x}.{f.name}))"
-            self(f"    if {f.given(x)}:")
+            self(f"    if {either([f], x)}:")
             self(f"        {t}.append({value})")
         self(f"    {g} = write_tags({t})")
         self("else:")
@@ -220,6 +220,14 @@ class Encoder(Source):
             writer._value(f, "x", f.array)
         python_type = f.struct.name if f.absent_is_none and f.struct else f.python_type
         return self._helper(f"_put_{struct.name}_{f.name}", python_type, writer._finish(as_parts=False))
+
+
+def either(fields: list[Field], x: str) -> str:
+    """A condition: any of the fields of `x` differs from its default."""
+    if len(fields) == 1:
+        alone = fields[0].given(x)
+        return alone[1:-1] if alone.startswith("(") else alone
+    return " or ".join(f.given(x) for f in fields)
 
 
 def literal(value: bytes) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tools.codec import schema
 from tools.codec.emit import HEADER, module
 from tools.codec.schema import Message, snake
+from tools.codec.wrap import wrapped
 
 OUT = Path(__file__).parents[2] / "protocol" / "messages"
 ERRORS = Path(__file__).with_name("errors.tsv")
@@ -119,7 +120,7 @@ def error_codes() -> str:
     lines += ["", "", "ERRORS: Final[dict[int, tuple[str, bool, str]]] = {"]
     for code, name, retriable, message in rows:
         lines.append(f"    {code}: ({json.dumps(name)}, {retriable.capitalize()}, {json.dumps(message)}),")
-    return "\n".join([*lines, "}", ""])
+    return wrapped("\n".join([*lines, "}", ""]))
 
 
 def record_type(messages: list[Message]) -> tuple[int, Message | None]:

@@ -55,7 +55,9 @@ class Voter(Message):
         self.voter_id = voter_id
         self.voter_directory_id = voter_directory_id
         self.endpoints = endpoints
-        self.kraft_version_feature = kraft_version_feature if kraft_version_feature is not None else KRaftVersionFeature()
+        if kraft_version_feature is None:
+            kraft_version_feature = KRaftVersionFeature()
+        self.kraft_version_feature = kraft_version_feature
 
 
 class VotersRecord(Message):
@@ -144,7 +146,13 @@ def encode_voters_record_v0(m: VotersRecord) -> bytes:
         for x4 in a3:
             e5 = x4.name.encode()
             e6 = x4.host.encode()
-            out += (UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_HB(x4.port, 0))
+            out += (
+                UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+                e5,
+                UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+                e6,
+                _put_HB(x4.port, 0),
+            )
         o7 = x2.kraft_version_feature
         out.append(_put_hhBB(o7.min_supported_version, o7.max_supported_version, 0, 0))
     out.append(b"\0")

@@ -69,7 +69,9 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
         self.partitions_pending_revocation = partitions_pending_revocation
 
 
-def decode_consumer_group_current_member_assignment_key_v0(b: bytes, p: int, end: int) -> ConsumerGroupCurrentMemberAssignmentKey:
+def decode_consumer_group_current_member_assignment_key_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupCurrentMemberAssignmentKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -125,7 +127,9 @@ def _get_TopicPartitions_assignment_epochs(b: bytes, p: int, end: int) -> Sequen
     return value
 
 
-def decode_consumer_group_current_member_assignment_value_v0(b: bytes, p: int, end: int) -> ConsumerGroupCurrentMemberAssignmentValue:
+def decode_consumer_group_current_member_assignment_value_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupCurrentMemberAssignmentValue:
     v1, v2, v3 = _get_iib(b, p)
     p += 9
     n4 = b[p]
@@ -213,9 +217,9 @@ def encode_consumer_group_current_member_assignment_value_v0(m: ConsumerGroupCur
     out += (_put_iib(m.member_epoch, m.previous_member_epoch, m.state), uv(len(a1) + 1))
     for x2 in a1:
         a3 = x2.partitions
-        if (x2.assignment_epochs is None or len(x2.assignment_epochs) > 0):
+        if x2.assignment_epochs is None or len(x2.assignment_epochs) > 0:
             t5 = []
-            if (x2.assignment_epochs is None or len(x2.assignment_epochs) > 0):
+            if x2.assignment_epochs is None or len(x2.assignment_epochs) > 0:
                 t5.append((0, _put_TopicPartitions_assignment_epochs(x2.assignment_epochs)))
             g4 = write_tags(t5)
         else:
@@ -225,9 +229,9 @@ def encode_consumer_group_current_member_assignment_value_v0(m: ConsumerGroupCur
     out.append(uv(len(a6) + 1))
     for x7 in a6:
         a8 = x7.partitions
-        if (x7.assignment_epochs is None or len(x7.assignment_epochs) > 0):
+        if x7.assignment_epochs is None or len(x7.assignment_epochs) > 0:
             t10 = []
-            if (x7.assignment_epochs is None or len(x7.assignment_epochs) > 0):
+            if x7.assignment_epochs is None or len(x7.assignment_epochs) > 0:
                 t10.append((0, _put_TopicPartitions_assignment_epochs(x7.assignment_epochs)))
             g9 = write_tags(t10)
         else:

@@ -94,7 +94,9 @@ class ConsumerGroupMemberMetadataValue(Message):
         self.subscribed_topic_regex = subscribed_topic_regex
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.server_assignor = server_assignor
-        self.classic_member_metadata: ClassicMemberMetadata | None = ClassicMemberMetadata() if classic_member_metadata is ... else classic_member_metadata
+        if classic_member_metadata is ...:
+            classic_member_metadata = ClassicMemberMetadata()
+        self.classic_member_metadata: ClassicMemberMetadata | None = classic_member_metadata
 
 
 def decode_consumer_group_member_metadata_key_v0(b: bytes, p: int, end: int) -> ConsumerGroupMemberMetadataKey:
@@ -133,7 +135,9 @@ ENCODE_CONSUMER_GROUP_MEMBER_METADATA_KEY = {
 }
 
 
-def _get_ConsumerGroupMemberMetadataValue_classic_member_metadata(b: bytes, p: int, end: int) -> ClassicMemberMetadata | None:
+def _get_ConsumerGroupMemberMetadataValue_classic_member_metadata(
+    b: bytes, p: int, end: int
+) -> ClassicMemberMetadata | None:
     n2, p = uvarint(b, p)
     o1: ClassicMemberMetadata | None = None
     if n2 > 0:
@@ -263,7 +267,13 @@ def _put_ConsumerGroupMemberMetadataValue_classic_member_metadata(x: ClassicMemb
         for x2 in a1:
             e3 = x2.name.encode()
             e4 = x2.metadata
-            out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1), e4, b"\0")
+            out += (
+                UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+                e3,
+                UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1),
+                e4,
+                b"\0",
+            )
         out.append(b"\0")
     return b"".join(out)
 
@@ -287,7 +297,17 @@ def encode_consumer_group_member_metadata_value_v0(m: ConsumerGroupMemberMetadat
     e7 = m.client_id.encode()
     e8 = m.client_host.encode()
     a9 = m.subscribed_topic_names
-    out += (n2, e1, n5, e4, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, uv(len(a9) + 1))
+    out += (
+        n2,
+        e1,
+        n5,
+        e4,
+        UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+        e7,
+        UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+        e8,
+        uv(len(a9) + 1),
+    )
     for x10 in a9:
         e11 = x10.encode()
         out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11)

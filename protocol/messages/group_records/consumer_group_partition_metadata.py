@@ -90,7 +90,9 @@ ENCODE_CONSUMER_GROUP_PARTITION_METADATA_KEY = {
 }
 
 
-def decode_consumer_group_partition_metadata_value_v0(b: bytes, p: int, end: int) -> ConsumerGroupPartitionMetadataValue:
+def decode_consumer_group_partition_metadata_value_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupPartitionMetadataValue:
     n1 = b[p]
     p += 1
     if n1 > 127:
@@ -168,7 +170,13 @@ def encode_consumer_group_partition_metadata_value_v0(m: ConsumerGroupPartitionM
     for x2 in a1:
         e3 = x2.topic_name.encode()
         a4 = x2.partition_metadata
-        out += (_put_u(x2.topic_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_i(x2.num_partitions), uv(len(a4) + 1))
+        out += (
+            _put_u(x2.topic_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_i(x2.num_partitions),
+            uv(len(a4) + 1),
+        )
         for x5 in a4:
             a6 = x5.racks
             out += (_put_i(x5.partition), uv(len(a6) + 1))

@@ -72,7 +72,9 @@ ENCODE_CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = {
 }
 
 
-def decode_consumer_group_regular_expression_value_v0(b: bytes, p: int, end: int) -> ConsumerGroupRegularExpressionValue:
+def decode_consumer_group_regular_expression_value_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupRegularExpressionValue:
     n1 = b[p]
     p += 1
     if n1 > 127:

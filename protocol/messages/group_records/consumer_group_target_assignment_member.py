@@ -44,7 +44,9 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
         self.topic_partitions = topic_partitions
 
 
-def decode_consumer_group_target_assignment_member_key_v0(b: bytes, p: int, end: int) -> ConsumerGroupTargetAssignmentMemberKey:
+def decode_consumer_group_target_assignment_member_key_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupTargetAssignmentMemberKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -80,7 +82,9 @@ ENCODE_CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = {
 }
 
 
-def decode_consumer_group_target_assignment_member_value_v0(b: bytes, p: int, end: int) -> ConsumerGroupTargetAssignmentMemberValue:
+def decode_consumer_group_target_assignment_member_value_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupTargetAssignmentMemberValue:
     n1 = b[p]
     p += 1
     if n1 > 127:

@@ -35,7 +35,9 @@ class ConsumerGroupTargetAssignmentMetadataValue(Message):
         self.assignment_timestamp = assignment_timestamp
 
 
-def decode_consumer_group_target_assignment_metadata_key_v0(b: bytes, p: int, end: int) -> ConsumerGroupTargetAssignmentMetadataKey:
+def decode_consumer_group_target_assignment_metadata_key_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupTargetAssignmentMetadataKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -71,7 +73,9 @@ def _get_ConsumerGroupTargetAssignmentMetadataValue_assignment_timestamp(b: byte
     return value
 
 
-def decode_consumer_group_target_assignment_metadata_value_v0(b: bytes, p: int, end: int) -> ConsumerGroupTargetAssignmentMetadataValue:
+def decode_consumer_group_target_assignment_metadata_value_v0(
+    b: bytes, p: int, end: int
+) -> ConsumerGroupTargetAssignmentMetadataValue:
     (v1,) = _get_i(b, p)
     p += 4
     if b[p]:

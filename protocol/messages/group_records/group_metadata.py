@@ -585,7 +585,18 @@ def encode_group_metadata_value_v0(m: GroupMetadataValue) -> bytes:
         e12 = x9.client_host.encode()
         e13 = x9.subscription
         e14 = x9.assignment
-        out += (_put_h(len(e10)), e10, _put_h(len(e11)), e11, _put_h(len(e12)), e12, _put_ii(x9.session_timeout, len(e13)), e13, _put_i(len(e14)), e14)
+        out += (
+            _put_h(len(e10)),
+            e10,
+            _put_h(len(e11)),
+            e11,
+            _put_h(len(e12)),
+            e12,
+            _put_ii(x9.session_timeout, len(e13)),
+            e13,
+            _put_i(len(e14)),
+            e14,
+        )
     return b"".join(out)
 
 
@@ -614,7 +625,18 @@ def encode_group_metadata_value_v1(m: GroupMetadataValue) -> bytes:
         e12 = x9.client_host.encode()
         e13 = x9.subscription
         e14 = x9.assignment
-        out += (_put_h(len(e10)), e10, _put_h(len(e11)), e11, _put_h(len(e12)), e12, _put_iii(x9.rebalance_timeout, x9.session_timeout, len(e13)), e13, _put_i(len(e14)), e14)
+        out += (
+            _put_h(len(e10)),
+            e10,
+            _put_h(len(e11)),
+            e11,
+            _put_h(len(e12)),
+            e12,
+            _put_iii(x9.rebalance_timeout, x9.session_timeout, len(e13)),
+            e13,
+            _put_i(len(e14)),
+            e14,
+        )
     return b"".join(out)
 
 
@@ -636,14 +658,33 @@ def encode_group_metadata_value_v2(m: GroupMetadataValue) -> bytes:
         e5 = o7.encode()
         n6 = len(e5)
     a8 = m.members
-    out += (_put_h(len(e1)), e1, _put_ih(m.generation, n3), e2, _put_h(n6), e5, _put_qi(m.current_state_timestamp, len(a8)))
+    out += (
+        _put_h(len(e1)),
+        e1,
+        _put_ih(m.generation, n3),
+        e2,
+        _put_h(n6),
+        e5,
+        _put_qi(m.current_state_timestamp, len(a8)),
+    )
     for x9 in a8:
         e10 = x9.member_id.encode()
         e11 = x9.client_id.encode()
         e12 = x9.client_host.encode()
         e13 = x9.subscription
         e14 = x9.assignment
-        out += (_put_h(len(e10)), e10, _put_h(len(e11)), e11, _put_h(len(e12)), e12, _put_iii(x9.rebalance_timeout, x9.session_timeout, len(e13)), e13, _put_i(len(e14)), e14)
+        out += (
+            _put_h(len(e10)),
+            e10,
+            _put_h(len(e11)),
+            e11,
+            _put_h(len(e12)),
+            e12,
+            _put_iii(x9.rebalance_timeout, x9.session_timeout, len(e13)),
+            e13,
+            _put_i(len(e14)),
+            e14,
+        )
     return b"".join(out)
 
 
@@ -665,7 +706,15 @@ def encode_group_metadata_value_v3(m: GroupMetadataValue) -> bytes:
         e5 = o7.encode()
         n6 = len(e5)
     a8 = m.members
-    out += (_put_h(len(e1)), e1, _put_ih(m.generation, n3), e2, _put_h(n6), e5, _put_qi(m.current_state_timestamp, len(a8)))
+    out += (
+        _put_h(len(e1)),
+        e1,
+        _put_ih(m.generation, n3),
+        e2,
+        _put_h(n6),
+        e5,
+        _put_qi(m.current_state_timestamp, len(a8)),
+    )
     for x9 in a8:
         e10 = x9.member_id.encode()
         o13 = x9.group_instance_id
@@ -679,7 +728,20 @@ def encode_group_metadata_value_v3(m: GroupMetadataValue) -> bytes:
         e15 = x9.client_host.encode()
         e16 = x9.subscription
         e17 = x9.assignment
-        out += (_put_h(len(e10)), e10, _put_h(n12), e11, _put_h(len(e14)), e14, _put_h(len(e15)), e15, _put_iii(x9.rebalance_timeout, x9.session_timeout, len(e16)), e16, _put_i(len(e17)), e17)
+        out += (
+            _put_h(len(e10)),
+            e10,
+            _put_h(n12),
+            e11,
+            _put_h(len(e14)),
+            e14,
+            _put_h(len(e15)),
+            e15,
+            _put_iii(x9.rebalance_timeout, x9.session_timeout, len(e16)),
+            e16,
+            _put_i(len(e17)),
+            e17,
+        )
     return b"".join(out)
 
 
@@ -701,7 +763,17 @@ def encode_group_metadata_value_v4(m: GroupMetadataValue) -> bytes:
         e5 = o7.encode()
         n6 = uvs(len(e5) + 1)
     a8 = m.members
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_i(m.generation), n3, e2, n6, e5, _put_q(m.current_state_timestamp), uv(len(a8) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        _put_i(m.generation),
+        n3,
+        e2,
+        n6,
+        e5,
+        _put_q(m.current_state_timestamp),
+        uv(len(a8) + 1),
+    )
     for x9 in a8:
         e10 = x9.member_id.encode()
         o13 = x9.group_instance_id
@@ -715,7 +787,22 @@ def encode_group_metadata_value_v4(m: GroupMetadataValue) -> bytes:
         e15 = x9.client_host.encode()
         e16 = x9.subscription
         e17 = x9.assignment
-        out += (UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1), e10, n12, e11, UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1), e15, _put_ii(x9.rebalance_timeout, x9.session_timeout), UVARINTS[len(e16) + 1] if len(e16) < 1000 else uv(len(e16) + 1), e16, UVARINTS[len(e17) + 1] if len(e17) < 1000 else uv(len(e17) + 1), e17, b"\0")
+        out += (
+            UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1),
+            e10,
+            n12,
+            e11,
+            UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+            e14,
+            UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1),
+            e15,
+            _put_ii(x9.rebalance_timeout, x9.session_timeout),
+            UVARINTS[len(e16) + 1] if len(e16) < 1000 else uv(len(e16) + 1),
+            e16,
+            UVARINTS[len(e17) + 1] if len(e17) < 1000 else uv(len(e17) + 1),
+            e17,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -205,7 +205,15 @@ def encode_offset_commit_value_v4(m: OffsetCommitValue) -> bytes:
         g2 = write_tags(t3)
     else:
         g2 = b"\0"
-    return b"".join((_put_qi(m.offset, m.leader_epoch), UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_q(m.commit_timestamp), g2))
+    return b"".join(
+        (
+            _put_qi(m.offset, m.leader_epoch),
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            _put_q(m.commit_timestamp),
+            g2,
+        )
+    )
 
 
 DECODE_OFFSET_COMMIT_VALUE = {

@@ -55,7 +55,9 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
         self.assigned_partitions = assigned_partitions
 
 
-def decode_share_group_current_member_assignment_key_v0(b: bytes, p: int, end: int) -> ShareGroupCurrentMemberAssignmentKey:
+def decode_share_group_current_member_assignment_key_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupCurrentMemberAssignmentKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -91,7 +93,9 @@ ENCODE_SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = {
 }
 
 
-def decode_share_group_current_member_assignment_value_v0(b: bytes, p: int, end: int) -> ShareGroupCurrentMemberAssignmentValue:
+def decode_share_group_current_member_assignment_value_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupCurrentMemberAssignmentValue:
     v1, v2, v3 = _get_iib(b, p)
     p += 9
     n4 = b[p]

@@ -138,7 +138,15 @@ def encode_share_group_member_metadata_value_v0(m: ShareGroupMemberMetadataValue
     e4 = m.client_id.encode()
     e5 = m.client_host.encode()
     a6 = m.subscribed_topic_names
-    out += (n2, e1, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5, uv(len(a6) + 1))
+    out += (
+        n2,
+        e1,
+        UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+        e4,
+        UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1),
+        e5,
+        uv(len(a6) + 1),
+    )
     for x7 in a6:
         e8 = x7.encode()
         out += (UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8)

@@ -61,7 +61,9 @@ class ShareGroupStatePartitionMetadataValue(Message):
         self.deleting_topics = deleting_topics
 
 
-def decode_share_group_state_partition_metadata_key_v0(b: bytes, p: int, end: int) -> ShareGroupStatePartitionMetadataKey:
+def decode_share_group_state_partition_metadata_key_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupStatePartitionMetadataKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -88,7 +90,9 @@ ENCODE_SHARE_GROUP_STATE_PARTITION_METADATA_KEY = {
 }
 
 
-def decode_share_group_state_partition_metadata_value_v0(b: bytes, p: int, end: int) -> ShareGroupStatePartitionMetadataValue:
+def decode_share_group_state_partition_metadata_value_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupStatePartitionMetadataValue:
     n1 = b[p]
     p += 1
     if n1 > 127:
@@ -199,13 +203,27 @@ def encode_share_group_state_partition_metadata_value_v0(m: ShareGroupStateParti
     for x2 in a1:
         e3 = x2.topic_name.encode()
         a4 = x2.partitions
-        out += (_put_u(x2.topic_id), UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), b"\0")
+        out += (
+            _put_u(x2.topic_id),
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+            put_many("i", len(a4))(*a4),
+            b"\0",
+        )
     a5 = m.initialized_topics
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.topic_name.encode()
         a8 = x6.partitions
-        out += (_put_u(x6.topic_id), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, uv(len(a8) + 1), put_many("i", len(a8))(*a8), b"\0")
+        out += (
+            _put_u(x6.topic_id),
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            uv(len(a8) + 1),
+            put_many("i", len(a8))(*a8),
+            b"\0",
+        )
     a9 = m.deleting_topics
     out.append(uv(len(a9) + 1))
     for x10 in a9:

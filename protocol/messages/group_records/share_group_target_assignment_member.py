@@ -44,7 +44,9 @@ class ShareGroupTargetAssignmentMemberValue(Message):
         self.topic_partitions = topic_partitions
 
 
-def decode_share_group_target_assignment_member_key_v0(b: bytes, p: int, end: int) -> ShareGroupTargetAssignmentMemberKey:
+def decode_share_group_target_assignment_member_key_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupTargetAssignmentMemberKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -80,7 +82,9 @@ ENCODE_SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = {
 }
 
 
-def decode_share_group_target_assignment_member_value_v0(b: bytes, p: int, end: int) -> ShareGroupTargetAssignmentMemberValue:
+def decode_share_group_target_assignment_member_value_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupTargetAssignmentMemberValue:
     n1 = b[p]
     p += 1
     if n1 > 127:

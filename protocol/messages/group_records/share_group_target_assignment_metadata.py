@@ -35,7 +35,9 @@ class ShareGroupTargetAssignmentMetadataValue(Message):
         self.assignment_timestamp = assignment_timestamp
 
 
-def decode_share_group_target_assignment_metadata_key_v0(b: bytes, p: int, end: int) -> ShareGroupTargetAssignmentMetadataKey:
+def decode_share_group_target_assignment_metadata_key_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupTargetAssignmentMetadataKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -71,7 +73,9 @@ def _get_ShareGroupTargetAssignmentMetadataValue_assignment_timestamp(b: bytes, 
     return value
 
 
-def decode_share_group_target_assignment_metadata_value_v0(b: bytes, p: int, end: int) -> ShareGroupTargetAssignmentMetadataValue:
+def decode_share_group_target_assignment_metadata_value_v0(
+    b: bytes, p: int, end: int
+) -> ShareGroupTargetAssignmentMetadataValue:
     (v1,) = _get_i(b, p)
     p += 4
     if b[p]:

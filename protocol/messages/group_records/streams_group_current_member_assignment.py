@@ -91,7 +91,9 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
         self.warmup_tasks_pending_revocation = warmup_tasks_pending_revocation
 
 
-def decode_streams_group_current_member_assignment_key_v0(b: bytes, p: int, end: int) -> StreamsGroupCurrentMemberAssignmentKey:
+def decode_streams_group_current_member_assignment_key_v0(
+    b: bytes, p: int, end: int
+) -> StreamsGroupCurrentMemberAssignmentKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -147,7 +149,9 @@ def _get_TaskIds_assignment_epochs(b: bytes, p: int, end: int) -> Sequence[int] 
     return value
 
 
-def decode_streams_group_current_member_assignment_value_v0(b: bytes, p: int, end: int) -> StreamsGroupCurrentMemberAssignmentValue:
+def decode_streams_group_current_member_assignment_value_v0(
+    b: bytes, p: int, end: int
+) -> StreamsGroupCurrentMemberAssignmentValue:
     v1, v2, v3 = _get_iib(b, p)
     p += 9
     n4 = b[p]
@@ -386,79 +390,115 @@ def encode_streams_group_current_member_assignment_value_v0(m: StreamsGroupCurre
     for x2 in a1:
         e3 = x2.subtopology_id.encode()
         a4 = x2.partitions
-        if (x2.assignment_epochs is None or len(x2.assignment_epochs) > 0):
+        if x2.assignment_epochs is None or len(x2.assignment_epochs) > 0:
             t6 = []
-            if (x2.assignment_epochs is None or len(x2.assignment_epochs) > 0):
+            if x2.assignment_epochs is None or len(x2.assignment_epochs) > 0:
                 t6.append((0, _put_TaskIds_assignment_epochs(x2.assignment_epochs)))
             g5 = write_tags(t6)
         else:
             g5 = b"\0"
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), g5)
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+            put_many("i", len(a4))(*a4),
+            g5,
+        )
     a7 = m.standby_tasks
     out.append(uv(len(a7) + 1))
     for x8 in a7:
         e9 = x8.subtopology_id.encode()
         a10 = x8.partitions
-        if (x8.assignment_epochs is None or len(x8.assignment_epochs) > 0):
+        if x8.assignment_epochs is None or len(x8.assignment_epochs) > 0:
             t12 = []
-            if (x8.assignment_epochs is None or len(x8.assignment_epochs) > 0):
+            if x8.assignment_epochs is None or len(x8.assignment_epochs) > 0:
                 t12.append((0, _put_TaskIds_assignment_epochs(x8.assignment_epochs)))
             g11 = write_tags(t12)
         else:
             g11 = b"\0"
-        out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, uv(len(a10) + 1), put_many("i", len(a10))(*a10), g11)
+        out += (
+            UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+            e9,
+            uv(len(a10) + 1),
+            put_many("i", len(a10))(*a10),
+            g11,
+        )
     a13 = m.warmup_tasks
     out.append(uv(len(a13) + 1))
     for x14 in a13:
         e15 = x14.subtopology_id.encode()
         a16 = x14.partitions
-        if (x14.assignment_epochs is None or len(x14.assignment_epochs) > 0):
+        if x14.assignment_epochs is None or len(x14.assignment_epochs) > 0:
             t18 = []
-            if (x14.assignment_epochs is None or len(x14.assignment_epochs) > 0):
+            if x14.assignment_epochs is None or len(x14.assignment_epochs) > 0:
                 t18.append((0, _put_TaskIds_assignment_epochs(x14.assignment_epochs)))
             g17 = write_tags(t18)
         else:
             g17 = b"\0"
-        out += (UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1), e15, uv(len(a16) + 1), put_many("i", len(a16))(*a16), g17)
+        out += (
+            UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1),
+            e15,
+            uv(len(a16) + 1),
+            put_many("i", len(a16))(*a16),
+            g17,
+        )
     a19 = m.active_tasks_pending_revocation
     out.append(uv(len(a19) + 1))
     for x20 in a19:
         e21 = x20.subtopology_id.encode()
         a22 = x20.partitions
-        if (x20.assignment_epochs is None or len(x20.assignment_epochs) > 0):
+        if x20.assignment_epochs is None or len(x20.assignment_epochs) > 0:
             t24 = []
-            if (x20.assignment_epochs is None or len(x20.assignment_epochs) > 0):
+            if x20.assignment_epochs is None or len(x20.assignment_epochs) > 0:
                 t24.append((0, _put_TaskIds_assignment_epochs(x20.assignment_epochs)))
             g23 = write_tags(t24)
         else:
             g23 = b"\0"
-        out += (UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1), e21, uv(len(a22) + 1), put_many("i", len(a22))(*a22), g23)
+        out += (
+            UVARINTS[len(e21) + 1] if len(e21) < 1000 else uvs(len(e21) + 1),
+            e21,
+            uv(len(a22) + 1),
+            put_many("i", len(a22))(*a22),
+            g23,
+        )
     a25 = m.standby_tasks_pending_revocation
     out.append(uv(len(a25) + 1))
     for x26 in a25:
         e27 = x26.subtopology_id.encode()
         a28 = x26.partitions
-        if (x26.assignment_epochs is None or len(x26.assignment_epochs) > 0):
+        if x26.assignment_epochs is None or len(x26.assignment_epochs) > 0:
             t30 = []
-            if (x26.assignment_epochs is None or len(x26.assignment_epochs) > 0):
+            if x26.assignment_epochs is None or len(x26.assignment_epochs) > 0:
                 t30.append((0, _put_TaskIds_assignment_epochs(x26.assignment_epochs)))
             g29 = write_tags(t30)
         else:
             g29 = b"\0"
-        out += (UVARINTS[len(e27) + 1] if len(e27) < 1000 else uvs(len(e27) + 1), e27, uv(len(a28) + 1), put_many("i", len(a28))(*a28), g29)
+        out += (
+            UVARINTS[len(e27) + 1] if len(e27) < 1000 else uvs(len(e27) + 1),
+            e27,
+            uv(len(a28) + 1),
+            put_many("i", len(a28))(*a28),
+            g29,
+        )
     a31 = m.warmup_tasks_pending_revocation
     out.append(uv(len(a31) + 1))
     for x32 in a31:
         e33 = x32.subtopology_id.encode()
         a34 = x32.partitions
-        if (x32.assignment_epochs is None or len(x32.assignment_epochs) > 0):
+        if x32.assignment_epochs is None or len(x32.assignment_epochs) > 0:
             t36 = []
-            if (x32.assignment_epochs is None or len(x32.assignment_epochs) > 0):
+            if x32.assignment_epochs is None or len(x32.assignment_epochs) > 0:
                 t36.append((0, _put_TaskIds_assignment_epochs(x32.assignment_epochs)))
             g35 = write_tags(t36)
         else:
             g35 = b"\0"
-        out += (UVARINTS[len(e33) + 1] if len(e33) < 1000 else uvs(len(e33) + 1), e33, uv(len(a34) + 1), put_many("i", len(a34))(*a34), g35)
+        out += (
+            UVARINTS[len(e33) + 1] if len(e33) < 1000 else uvs(len(e33) + 1),
+            e33,
+            uv(len(a34) + 1),
+            put_many("i", len(a34))(*a34),
+            g35,
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -237,7 +237,19 @@ def encode_streams_group_member_metadata_value_v0(m: StreamsGroupMemberMetadataV
     e8 = m.client_host.encode()
     e9 = m.process_id.encode()
     o10 = m.user_endpoint
-    out += (n2, e1, n5, e4, UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, _put_ii(m.rebalance_timeout_ms, m.topology_epoch), UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9)
+    out += (
+        n2,
+        e1,
+        n5,
+        e4,
+        UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+        e7,
+        UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1),
+        e8,
+        _put_ii(m.rebalance_timeout_ms, m.topology_epoch),
+        UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1),
+        e9,
+    )
     if o10 is None:
         out.append(b"\xff")
     else:
@@ -248,7 +260,13 @@ def encode_streams_group_member_metadata_value_v0(m: StreamsGroupMemberMetadataV
     for x13 in a12:
         e14 = x13.key.encode()
         e15 = x13.value.encode()
-        out += (UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1), e15, b"\0")
+        out += (
+            UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1),
+            e14,
+            UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1),
+            e15,
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

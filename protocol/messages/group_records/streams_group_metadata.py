@@ -90,7 +90,9 @@ def _get_StreamsGroupMetadataValue_validated_topology_epoch(b: bytes, p: int, en
     return value
 
 
-def _get_StreamsGroupMetadataValue_last_assignment_configs(b: bytes, p: int, end: int) -> Sequence[LastAssignmentConfig] | None:
+def _get_StreamsGroupMetadataValue_last_assignment_configs(
+    b: bytes, p: int, end: int
+) -> Sequence[LastAssignmentConfig] | None:
     n1 = b[p]
     p += 1
     if n1 > 127:
@@ -134,7 +136,15 @@ def decode_streams_group_metadata_value_v0(b: bytes, p: int, end: int) -> Stream
     v1, v2 = _get_iq(b, p)
     p += 12
     if b[p]:
-        t3, p = read_tags(b, p, end, {0: _get_StreamsGroupMetadataValue_validated_topology_epoch, 1: _get_StreamsGroupMetadataValue_last_assignment_configs})
+        t3, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_StreamsGroupMetadataValue_validated_topology_epoch,
+                1: _get_StreamsGroupMetadataValue_last_assignment_configs,
+            },
+        )
         g4: int = t3.get(0, -1)
         g5: Sequence[LastAssignmentConfig] | None = t3.get(1, ())
     else:
@@ -160,7 +170,13 @@ def _put_StreamsGroupMetadataValue_last_assignment_configs(x: Sequence[LastAssig
         for x2 in a1:
             e3 = x2.key.encode()
             e4 = x2.value.encode()
-            out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, b"\0")
+            out += (
+                UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+                e3,
+                UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+                e4,
+                b"\0",
+            )
     return b"".join(out)
 
 
@@ -169,7 +185,7 @@ def encode_streams_group_metadata_value_v0(m: StreamsGroupMetadataValue) -> byte
         t2 = []
         if m.validated_topology_epoch != -1:
             t2.append((0, _put_StreamsGroupMetadataValue_validated_topology_epoch(m.validated_topology_epoch)))
-        if (m.last_assignment_configs is None or len(m.last_assignment_configs) > 0):
+        if m.last_assignment_configs is None or len(m.last_assignment_configs) > 0:
             t2.append((1, _put_StreamsGroupMetadataValue_last_assignment_configs(m.last_assignment_configs)))
         g1 = write_tags(t2)
     else:

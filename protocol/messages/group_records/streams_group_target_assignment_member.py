@@ -49,7 +49,9 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
         self.warmup_tasks = warmup_tasks
 
 
-def decode_streams_group_target_assignment_member_key_v0(b: bytes, p: int, end: int) -> StreamsGroupTargetAssignmentMemberKey:
+def decode_streams_group_target_assignment_member_key_v0(
+    b: bytes, p: int, end: int
+) -> StreamsGroupTargetAssignmentMemberKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -85,7 +87,9 @@ ENCODE_STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = {
 }
 
 
-def decode_streams_group_target_assignment_member_value_v0(b: bytes, p: int, end: int) -> StreamsGroupTargetAssignmentMemberValue:
+def decode_streams_group_target_assignment_member_value_v0(
+    b: bytes, p: int, end: int
+) -> StreamsGroupTargetAssignmentMemberValue:
     n1 = b[p]
     p += 1
     if n1 > 127:
@@ -201,19 +205,37 @@ def encode_streams_group_target_assignment_member_value_v0(m: StreamsGroupTarget
     for x2 in a1:
         e3 = x2.subtopology_id.encode()
         a4 = x2.partitions
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), b"\0")
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            uv(len(a4) + 1),
+            put_many("i", len(a4))(*a4),
+            b"\0",
+        )
     a5 = m.standby_tasks
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.subtopology_id.encode()
         a8 = x6.partitions
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, uv(len(a8) + 1), put_many("i", len(a8))(*a8), b"\0")
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            uv(len(a8) + 1),
+            put_many("i", len(a8))(*a8),
+            b"\0",
+        )
     a9 = m.warmup_tasks
     out.append(uv(len(a9) + 1))
     for x10 in a9:
         e11 = x10.subtopology_id.encode()
         a12 = x10.partitions
-        out += (UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1), e11, uv(len(a12) + 1), put_many("i", len(a12))(*a12), b"\0")
+        out += (
+            UVARINTS[len(e11) + 1] if len(e11) < 1000 else uvs(len(e11) + 1),
+            e11,
+            uv(len(a12) + 1),
+            put_many("i", len(a12))(*a12),
+            b"\0",
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -35,7 +35,9 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
         self.assignment_timestamp = assignment_timestamp
 
 
-def decode_streams_group_target_assignment_metadata_key_v0(b: bytes, p: int, end: int) -> StreamsGroupTargetAssignmentMetadataKey:
+def decode_streams_group_target_assignment_metadata_key_v0(
+    b: bytes, p: int, end: int
+) -> StreamsGroupTargetAssignmentMetadataKey:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -71,7 +73,9 @@ def _get_StreamsGroupTargetAssignmentMetadataValue_assignment_timestamp(b: bytes
     return value
 
 
-def decode_streams_group_target_assignment_metadata_value_v0(b: bytes, p: int, end: int) -> StreamsGroupTargetAssignmentMetadataValue:
+def decode_streams_group_target_assignment_metadata_value_v0(
+    b: bytes, p: int, end: int
+) -> StreamsGroupTargetAssignmentMetadataValue:
     (v1,) = _get_i(b, p)
     p += 4
     if b[p]:

@@ -402,11 +402,22 @@ def encode_streams_group_topology_value_v0(m: StreamsGroupTopologyValue) -> byte
         for x11 in a10:
             e12 = x11.name.encode()
             a13 = x11.topic_configs
-            out += (UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1), e12, _put_ih(x11.partitions, x11.replication_factor), uv(len(a13) + 1))
+            out += (
+                UVARINTS[len(e12) + 1] if len(e12) < 1000 else uvs(len(e12) + 1),
+                e12,
+                _put_ih(x11.partitions, x11.replication_factor),
+                uv(len(a13) + 1),
+            )
             for x14 in a13:
                 e15 = x14.key.encode()
                 e16 = x14.value.encode()
-                out += (UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1), e15, UVARINTS[len(e16) + 1] if len(e16) < 1000 else uvs(len(e16) + 1), e16, b"\0")
+                out += (
+                    UVARINTS[len(e15) + 1] if len(e15) < 1000 else uvs(len(e15) + 1),
+                    e15,
+                    UVARINTS[len(e16) + 1] if len(e16) < 1000 else uvs(len(e16) + 1),
+                    e16,
+                    b"\0",
+                )
             out.append(b"\0")
         a17 = x2.repartition_sink_topics
         out.append(uv(len(a17) + 1))
@@ -418,11 +429,22 @@ def encode_streams_group_topology_value_v0(m: StreamsGroupTopologyValue) -> byte
         for x21 in a20:
             e22 = x21.name.encode()
             a23 = x21.topic_configs
-            out += (UVARINTS[len(e22) + 1] if len(e22) < 1000 else uvs(len(e22) + 1), e22, _put_ih(x21.partitions, x21.replication_factor), uv(len(a23) + 1))
+            out += (
+                UVARINTS[len(e22) + 1] if len(e22) < 1000 else uvs(len(e22) + 1),
+                e22,
+                _put_ih(x21.partitions, x21.replication_factor),
+                uv(len(a23) + 1),
+            )
             for x24 in a23:
                 e25 = x24.key.encode()
                 e26 = x24.value.encode()
-                out += (UVARINTS[len(e25) + 1] if len(e25) < 1000 else uvs(len(e25) + 1), e25, UVARINTS[len(e26) + 1] if len(e26) < 1000 else uvs(len(e26) + 1), e26, b"\0")
+                out += (
+                    UVARINTS[len(e25) + 1] if len(e25) < 1000 else uvs(len(e25) + 1),
+                    e25,
+                    UVARINTS[len(e26) + 1] if len(e26) < 1000 else uvs(len(e26) + 1),
+                    e26,
+                    b"\0",
+                )
             out.append(b"\0")
         a27 = x2.copartition_groups
         out.append(uv(len(a27) + 1))
@@ -430,7 +452,15 @@ def encode_streams_group_topology_value_v0(m: StreamsGroupTopologyValue) -> byte
             a29 = x28.source_topics
             a30 = x28.source_topic_regex
             a31 = x28.repartition_source_topics
-            out += (uv(len(a29) + 1), put_many("h", len(a29))(*a29), uv(len(a30) + 1), put_many("h", len(a30))(*a30), uv(len(a31) + 1), put_many("h", len(a31))(*a31), b"\0")
+            out += (
+                uv(len(a29) + 1),
+                put_many("h", len(a29))(*a29),
+                uv(len(a30) + 1),
+                put_many("h", len(a30))(*a30),
+                uv(len(a31) + 1),
+                put_many("h", len(a31))(*a31),
+                b"\0",
+            )
         out.append(b"\0")
     out.append(b"\0")
     return b"".join(out)

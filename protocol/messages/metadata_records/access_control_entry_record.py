@@ -92,7 +92,19 @@ def encode_access_control_entry_record_v0(m: AccessControlEntryRecord) -> bytes:
     e1 = m.resource_name.encode()
     e2 = m.principal.encode()
     e3 = m.host.encode()
-    return b"".join((_put_ub(m.id, m.resource_type), UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_b(m.pattern_type), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_bbB(m.operation, m.permission_type, 0)))
+    return b"".join(
+        (
+            _put_ub(m.id, m.resource_type),
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            _put_b(m.pattern_type),
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+            e2,
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            _put_bbB(m.operation, m.permission_type, 0),
+        )
+    )
 
 
 DECODE_ACCESS_CONTROL_ENTRY_RECORD = {

@@ -75,7 +75,15 @@ def decode_broker_registration_change_record_v1(b: bytes, p: int, end: int) -> B
     v1, v2 = _get_iq(b, p)
     p += 12
     if b[p]:
-        t3, p = read_tags(b, p, end, {0: _get_BrokerRegistrationChangeRecord_fenced, 1: _get_BrokerRegistrationChangeRecord_in_controlled_shutdown})
+        t3, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_BrokerRegistrationChangeRecord_fenced,
+                1: _get_BrokerRegistrationChangeRecord_in_controlled_shutdown,
+            },
+        )
         g4: int = t3.get(0, 0)
         g5: int = t3.get(1, 0)
     else:
@@ -111,7 +119,16 @@ def decode_broker_registration_change_record_v2(b: bytes, p: int, end: int) -> B
     v1, v2 = _get_iq(b, p)
     p += 12
     if b[p]:
-        t3, p = read_tags(b, p, end, {0: _get_BrokerRegistrationChangeRecord_fenced, 1: _get_BrokerRegistrationChangeRecord_in_controlled_shutdown, 2: _get_BrokerRegistrationChangeRecord_log_dirs})
+        t3, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_BrokerRegistrationChangeRecord_fenced,
+                1: _get_BrokerRegistrationChangeRecord_in_controlled_shutdown,
+                2: _get_BrokerRegistrationChangeRecord_log_dirs,
+            },
+        )
         g4: int = t3.get(0, 0)
         g5: int = t3.get(1, 0)
         g6: Sequence[bytes] = t3.get(2, ())
@@ -153,7 +170,17 @@ def decode_broker_registration_change_record_v3(b: bytes, p: int, end: int) -> B
     v1, v2 = _get_iq(b, p)
     p += 12
     if b[p]:
-        t3, p = read_tags(b, p, end, {0: _get_BrokerRegistrationChangeRecord_fenced, 1: _get_BrokerRegistrationChangeRecord_in_controlled_shutdown, 2: _get_BrokerRegistrationChangeRecord_log_dirs, 3: _get_BrokerRegistrationChangeRecord_cordoned_log_dirs})
+        t3, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_BrokerRegistrationChangeRecord_fenced,
+                1: _get_BrokerRegistrationChangeRecord_in_controlled_shutdown,
+                2: _get_BrokerRegistrationChangeRecord_log_dirs,
+                3: _get_BrokerRegistrationChangeRecord_cordoned_log_dirs,
+            },
+        )
         g4: int = t3.get(0, 0)
         g5: int = t3.get(1, 0)
         g6: Sequence[bytes] = t3.get(2, ())

@@ -67,7 +67,18 @@ def encode_config_record_v0(m: ConfigRecord) -> bytes:
     else:
         e3 = o5.encode()
         n4 = uvs(len(e3) + 1)
-    return b"".join((_put_b(m.resource_type), UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, n4, e3, b"\0"))
+    return b"".join(
+        (
+            _put_b(m.resource_type),
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+            e2,
+            n4,
+            e3,
+            b"\0",
+        )
+    )
 
 
 DECODE_CONFIG_RECORD = {

@@ -101,12 +101,23 @@ def encode_delegation_token_record_v0(m: DelegationTokenRecord) -> bytes:
     e1 = m.owner.encode()
     e2 = m.requester.encode()
     a3 = m.renewers
-    out += (UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1), e2, uv(len(a3) + 1))
+    out += (
+        UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+        e1,
+        UVARINTS[len(e2) + 1] if len(e2) < 1000 else uvs(len(e2) + 1),
+        e2,
+        uv(len(a3) + 1),
+    )
     for x4 in a3:
         e5 = x4.encode()
         out += (UVARINTS[len(e5) + 1] if len(e5) < 1000 else uvs(len(e5) + 1), e5)
     e6 = m.token_id.encode()
-    out += (_put_qqq(m.issue_timestamp, m.max_timestamp, m.expiration_timestamp), UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, b"\0")
+    out += (
+        _put_qqq(m.issue_timestamp, m.max_timestamp, m.expiration_timestamp),
+        UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1),
+        e6,
+        b"\0",
+    )
     return b"".join(out)
 
 

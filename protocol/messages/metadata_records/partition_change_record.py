@@ -165,7 +165,19 @@ def decode_partition_change_record_v0(b: bytes, p: int, end: int) -> PartitionCh
     v1, v2 = _get_iu(b, p)
     p += 20
     if b[p]:
-        t3, p = read_tags(b, p, end, {0: _get_PartitionChangeRecord_isr, 1: _get_PartitionChangeRecord_leader, 2: _get_PartitionChangeRecord_replicas, 3: _get_PartitionChangeRecord_removing_replicas, 4: _get_PartitionChangeRecord_adding_replicas, 5: _get_PartitionChangeRecord_leader_recovery_state})
+        t3, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_PartitionChangeRecord_isr,
+                1: _get_PartitionChangeRecord_leader,
+                2: _get_PartitionChangeRecord_replicas,
+                3: _get_PartitionChangeRecord_removing_replicas,
+                4: _get_PartitionChangeRecord_adding_replicas,
+                5: _get_PartitionChangeRecord_leader_recovery_state,
+            },
+        )
         g4: Sequence[int] | None = t3.get(0, None)
         g5: int = t3.get(1, -2)
         g6: Sequence[int] | None = t3.get(2, None)
@@ -213,7 +225,20 @@ def decode_partition_change_record_v1(b: bytes, p: int, end: int) -> PartitionCh
     v1, v2 = _get_iu(b, p)
     p += 20
     if b[p]:
-        t3, p = read_tags(b, p, end, {0: _get_PartitionChangeRecord_isr, 1: _get_PartitionChangeRecord_leader, 2: _get_PartitionChangeRecord_replicas, 3: _get_PartitionChangeRecord_removing_replicas, 4: _get_PartitionChangeRecord_adding_replicas, 5: _get_PartitionChangeRecord_leader_recovery_state, 8: _get_PartitionChangeRecord_directories})
+        t3, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_PartitionChangeRecord_isr,
+                1: _get_PartitionChangeRecord_leader,
+                2: _get_PartitionChangeRecord_replicas,
+                3: _get_PartitionChangeRecord_removing_replicas,
+                4: _get_PartitionChangeRecord_adding_replicas,
+                5: _get_PartitionChangeRecord_leader_recovery_state,
+                8: _get_PartitionChangeRecord_directories,
+            },
+        )
         g4: Sequence[int] | None = t3.get(0, None)
         g5: int = t3.get(1, -2)
         g6: Sequence[int] | None = t3.get(2, None)
@@ -279,7 +304,22 @@ def decode_partition_change_record_v2(b: bytes, p: int, end: int) -> PartitionCh
     v1, v2 = _get_iu(b, p)
     p += 20
     if b[p]:
-        t3, p = read_tags(b, p, end, {0: _get_PartitionChangeRecord_isr, 1: _get_PartitionChangeRecord_leader, 2: _get_PartitionChangeRecord_replicas, 3: _get_PartitionChangeRecord_removing_replicas, 4: _get_PartitionChangeRecord_adding_replicas, 5: _get_PartitionChangeRecord_leader_recovery_state, 6: _get_PartitionChangeRecord_eligible_leader_replicas, 7: _get_PartitionChangeRecord_last_known_elr, 8: _get_PartitionChangeRecord_directories})
+        t3, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_PartitionChangeRecord_isr,
+                1: _get_PartitionChangeRecord_leader,
+                2: _get_PartitionChangeRecord_replicas,
+                3: _get_PartitionChangeRecord_removing_replicas,
+                4: _get_PartitionChangeRecord_adding_replicas,
+                5: _get_PartitionChangeRecord_leader_recovery_state,
+                6: _get_PartitionChangeRecord_eligible_leader_replicas,
+                7: _get_PartitionChangeRecord_last_known_elr,
+                8: _get_PartitionChangeRecord_directories,
+            },
+        )
         g4: Sequence[int] | None = t3.get(0, None)
         g5: int = t3.get(1, -2)
         g6: Sequence[int] | None = t3.get(2, None)
@@ -360,7 +400,14 @@ def encode_partition_change_record_v0(m: PartitionChangeRecord) -> bytes:
         not_in_version("PartitionChangeRecord.eligible_leader_replicas")
     if m.last_known_elr is not None:
         not_in_version("PartitionChangeRecord.last_known_elr")
-    if m.isr is not None or m.leader != -2 or m.replicas is not None or m.removing_replicas is not None or m.adding_replicas is not None or m.leader_recovery_state != -1:
+    if (
+        m.isr is not None
+        or m.leader != -2
+        or m.replicas is not None
+        or m.removing_replicas is not None
+        or m.adding_replicas is not None
+        or m.leader_recovery_state != -1
+    ):
         t2 = []
         if m.isr is not None:
             t2.append((0, _put_PartitionChangeRecord_isr(m.isr)))
@@ -397,7 +444,15 @@ def encode_partition_change_record_v1(m: PartitionChangeRecord) -> bytes:
         not_in_version("PartitionChangeRecord.eligible_leader_replicas")
     if m.last_known_elr is not None:
         not_in_version("PartitionChangeRecord.last_known_elr")
-    if m.isr is not None or m.leader != -2 or m.replicas is not None or m.removing_replicas is not None or m.adding_replicas is not None or m.leader_recovery_state != -1 or m.directories is not None:
+    if (
+        m.isr is not None
+        or m.leader != -2
+        or m.replicas is not None
+        or m.removing_replicas is not None
+        or m.adding_replicas is not None
+        or m.leader_recovery_state != -1
+        or m.directories is not None
+    ):
         t2 = []
         if m.isr is not None:
             t2.append((0, _put_PartitionChangeRecord_isr(m.isr)))
@@ -440,7 +495,17 @@ def _put_PartitionChangeRecord_last_known_elr(x: Sequence[int] | None) -> bytes:
 
 
 def encode_partition_change_record_v2(m: PartitionChangeRecord) -> bytes:
-    if m.isr is not None or m.leader != -2 or m.replicas is not None or m.removing_replicas is not None or m.adding_replicas is not None or m.leader_recovery_state != -1 or m.eligible_leader_replicas is not None or m.last_known_elr is not None or m.directories is not None:
+    if (
+        m.isr is not None
+        or m.leader != -2
+        or m.replicas is not None
+        or m.removing_replicas is not None
+        or m.adding_replicas is not None
+        or m.leader_recovery_state != -1
+        or m.eligible_leader_replicas is not None
+        or m.last_known_elr is not None
+        or m.directories is not None
+    ):
         t2 = []
         if m.isr is not None:
             t2.append((0, _put_PartitionChangeRecord_isr(m.isr)))

@@ -314,7 +314,16 @@ def decode_partition_record_v2(b: bytes, p: int, end: int) -> PartitionRecord:
             p += 16
             a15.append(v16)
     if b[p]:
-        t17, p = read_tags(b, p, end, {0: _get_PartitionRecord_leader_recovery_state, 1: _get_PartitionRecord_eligible_leader_replicas, 2: _get_PartitionRecord_last_known_elr})
+        t17, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_PartitionRecord_leader_recovery_state,
+                1: _get_PartitionRecord_eligible_leader_replicas,
+                2: _get_PartitionRecord_last_known_elr,
+            },
+        )
         g18: int = t17.get(0, 0)
         g19: Sequence[int] | None = t17.get(1, None)
         g20: Sequence[int] | None = t17.get(2, None)
@@ -350,7 +359,21 @@ def encode_partition_record_v0(m: PartitionRecord) -> bytes:
         g5 = write_tags(t6)
     else:
         g5 = b"\0"
-    return b"".join((_put_iu(m.partition_id, m.topic_id), uv(len(a1) + 1), put_many("i", len(a1))(*a1), uv(len(a2) + 1), put_many("i", len(a2))(*a2), uv(len(a3) + 1), put_many("i", len(a3))(*a3), uv(len(a4) + 1), put_many("i", len(a4))(*a4), _put_iii(m.leader, m.leader_epoch, m.partition_epoch), g5))
+    return b"".join(
+        (
+            _put_iu(m.partition_id, m.topic_id),
+            uv(len(a1) + 1),
+            put_many("i", len(a1))(*a1),
+            uv(len(a2) + 1),
+            put_many("i", len(a2))(*a2),
+            uv(len(a3) + 1),
+            put_many("i", len(a3))(*a3),
+            uv(len(a4) + 1),
+            put_many("i", len(a4))(*a4),
+            _put_iii(m.leader, m.leader_epoch, m.partition_epoch),
+            g5,
+        )
+    )
 
 
 def encode_partition_record_v1(m: PartitionRecord) -> bytes:
@@ -364,7 +387,19 @@ def encode_partition_record_v1(m: PartitionRecord) -> bytes:
     a3 = m.removing_replicas
     a4 = m.adding_replicas
     a5 = m.directories
-    out += (_put_iu(m.partition_id, m.topic_id), uv(len(a1) + 1), put_many("i", len(a1))(*a1), uv(len(a2) + 1), put_many("i", len(a2))(*a2), uv(len(a3) + 1), put_many("i", len(a3))(*a3), uv(len(a4) + 1), put_many("i", len(a4))(*a4), _put_iii(m.leader, m.leader_epoch, m.partition_epoch), uv(len(a5) + 1))
+    out += (
+        _put_iu(m.partition_id, m.topic_id),
+        uv(len(a1) + 1),
+        put_many("i", len(a1))(*a1),
+        uv(len(a2) + 1),
+        put_many("i", len(a2))(*a2),
+        uv(len(a3) + 1),
+        put_many("i", len(a3))(*a3),
+        uv(len(a4) + 1),
+        put_many("i", len(a4))(*a4),
+        _put_iii(m.leader, m.leader_epoch, m.partition_epoch),
+        uv(len(a5) + 1),
+    )
     for x6 in a5:
         out.append(_put_u(x6))
     if m.leader_recovery_state != 0:
@@ -405,7 +440,19 @@ def encode_partition_record_v2(m: PartitionRecord) -> bytes:
     a3 = m.removing_replicas
     a4 = m.adding_replicas
     a5 = m.directories
-    out += (_put_iu(m.partition_id, m.topic_id), uv(len(a1) + 1), put_many("i", len(a1))(*a1), uv(len(a2) + 1), put_many("i", len(a2))(*a2), uv(len(a3) + 1), put_many("i", len(a3))(*a3), uv(len(a4) + 1), put_many("i", len(a4))(*a4), _put_iii(m.leader, m.leader_epoch, m.partition_epoch), uv(len(a5) + 1))
+    out += (
+        _put_iu(m.partition_id, m.topic_id),
+        uv(len(a1) + 1),
+        put_many("i", len(a1))(*a1),
+        uv(len(a2) + 1),
+        put_many("i", len(a2))(*a2),
+        uv(len(a3) + 1),
+        put_many("i", len(a3))(*a3),
+        uv(len(a4) + 1),
+        put_many("i", len(a4))(*a4),
+        _put_iii(m.leader, m.leader_epoch, m.partition_epoch),
+        uv(len(a5) + 1),
+    )
     for x6 in a5:
         out.append(_put_u(x6))
     if m.leader_recovery_state != 0 or m.eligible_leader_replicas is not None or m.last_known_elr is not None:

@@ -523,7 +523,12 @@ def decode_register_broker_record_v4(b: bytes, p: int, end: int) -> RegisterBrok
     v21, v22 = _get_zz(b, p)
     p += 2
     if b[p]:
-        t23, p = read_tags(b, p, end, {0: _get_RegisterBrokerRecord_log_dirs, 1: _get_RegisterBrokerRecord_cordoned_log_dirs})
+        t23, p = read_tags(
+            b,
+            p,
+            end,
+            {0: _get_RegisterBrokerRecord_log_dirs, 1: _get_RegisterBrokerRecord_cordoned_log_dirs},
+        )
         g24: Sequence[bytes] = t23.get(0, ())
         g25: Sequence[bytes] | None = t23.get(1, None)
     else:
@@ -550,12 +555,22 @@ def encode_register_broker_record_v0(m: RegisterBrokerRecord) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         e4 = x2.host.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_HhB(x2.port, x2.security_protocol, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_HhB(x2.port, x2.security_protocol, 0),
+        )
     a5 = m.features
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.name.encode()
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_hhB(x6.min_supported_version, x6.max_supported_version, 0))
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_hhB(x6.min_supported_version, x6.max_supported_version, 0),
+        )
     o10 = m.rack
     if o10 is None:
         e8 = b""
@@ -580,12 +595,22 @@ def encode_register_broker_record_v1(m: RegisterBrokerRecord) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         e4 = x2.host.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_HhB(x2.port, x2.security_protocol, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_HhB(x2.port, x2.security_protocol, 0),
+        )
     a5 = m.features
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.name.encode()
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_hhB(x6.min_supported_version, x6.max_supported_version, 0))
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_hhB(x6.min_supported_version, x6.max_supported_version, 0),
+        )
     o10 = m.rack
     if o10 is None:
         e8 = b""
@@ -608,12 +633,22 @@ def encode_register_broker_record_v2(m: RegisterBrokerRecord) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         e4 = x2.host.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_HhB(x2.port, x2.security_protocol, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_HhB(x2.port, x2.security_protocol, 0),
+        )
     a5 = m.features
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.name.encode()
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_hhB(x6.min_supported_version, x6.max_supported_version, 0))
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_hhB(x6.min_supported_version, x6.max_supported_version, 0),
+        )
     o10 = m.rack
     if o10 is None:
         e8 = b""
@@ -643,12 +678,22 @@ def encode_register_broker_record_v3(m: RegisterBrokerRecord) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         e4 = x2.host.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_HhB(x2.port, x2.security_protocol, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_HhB(x2.port, x2.security_protocol, 0),
+        )
     a5 = m.features
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.name.encode()
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_hhB(x6.min_supported_version, x6.max_supported_version, 0))
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_hhB(x6.min_supported_version, x6.max_supported_version, 0),
+        )
     o10 = m.rack
     if o10 is None:
         e8 = b""
@@ -686,12 +731,22 @@ def encode_register_broker_record_v4(m: RegisterBrokerRecord) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         e4 = x2.host.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_HhB(x2.port, x2.security_protocol, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_HhB(x2.port, x2.security_protocol, 0),
+        )
     a5 = m.features
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.name.encode()
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_hhB(x6.min_supported_version, x6.max_supported_version, 0))
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_hhB(x6.min_supported_version, x6.max_supported_version, 0),
+        )
     o10 = m.rack
     if o10 is None:
         e8 = b""

@@ -134,12 +134,22 @@ def encode_register_controller_record_v0(m: RegisterControllerRecord) -> bytes:
     for x2 in a1:
         e3 = x2.name.encode()
         e4 = x2.host.encode()
-        out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1), e4, _put_HhB(x2.port, x2.security_protocol, 0))
+        out += (
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uvs(len(e4) + 1),
+            e4,
+            _put_HhB(x2.port, x2.security_protocol, 0),
+        )
     a5 = m.features
     out.append(uv(len(a5) + 1))
     for x6 in a5:
         e7 = x6.name.encode()
-        out += (UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, _put_hhB(x6.min_supported_version, x6.max_supported_version, 0))
+        out += (
+            UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1),
+            e7,
+            _put_hhB(x6.min_supported_version, x6.max_supported_version, 0),
+        )
     out.append(b"\0")
     return b"".join(out)
 

@@ -83,7 +83,20 @@ def encode_user_scram_credential_record_v0(m: UserScramCredentialRecord) -> byte
     e2 = m.salt
     e3 = m.stored_key
     e4 = m.server_key
-    return b"".join((UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1), e1, _put_b(m.mechanism), UVARINTS[len(e2) + 1] if len(e2) < 1000 else uv(len(e2) + 1), e2, UVARINTS[len(e3) + 1] if len(e3) < 1000 else uv(len(e3) + 1), e3, UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1), e4, _put_iB(m.iterations, 0)))
+    return b"".join(
+        (
+            UVARINTS[len(e1) + 1] if len(e1) < 1000 else uvs(len(e1) + 1),
+            e1,
+            _put_b(m.mechanism),
+            UVARINTS[len(e2) + 1] if len(e2) < 1000 else uv(len(e2) + 1),
+            e2,
+            UVARINTS[len(e3) + 1] if len(e3) < 1000 else uv(len(e3) + 1),
+            e3,
+            UVARINTS[len(e4) + 1] if len(e4) < 1000 else uv(len(e4) + 1),
+            e4,
+            _put_iB(m.iterations, 0),
+        )
+    )
 
 
 DECODE_USER_SCRAM_CREDENTIAL_RECORD = {

@@ -161,7 +161,17 @@ def _put_ShareSnapshotValue_delivery_complete_count(x: int) -> bytes:
 def encode_share_snapshot_value_v0(m: ShareSnapshotValue) -> bytes:
     out: list[bytes] = []
     a1 = m.state_batches
-    out += (_put_iiiqqq(m.snapshot_epoch, m.state_epoch, m.leader_epoch, m.start_offset, m.create_timestamp, m.write_timestamp), uv(len(a1) + 1))
+    out += (
+        _put_iiiqqq(
+            m.snapshot_epoch,
+            m.state_epoch,
+            m.leader_epoch,
+            m.start_offset,
+            m.create_timestamp,
+            m.write_timestamp,
+        ),
+        uv(len(a1) + 1),
+    )
     for x2 in a1:
         out.append(_put_qqbhB(x2.first_offset, x2.last_offset, x2.delivery_state, x2.delivery_count, 0))
     if m.delivery_complete_count != -1:

@@ -240,7 +240,17 @@ def decode_transaction_log_value_v1(b: bytes, p: int, end: int) -> TransactionLo
     v12, v13 = _get_qq(b, p)
     p += 16
     if b[p]:
-        t14, p = read_tags(b, p, end, {0: _get_TransactionLogValue_previous_producer_id, 1: _get_TransactionLogValue_next_producer_id, 2: _get_TransactionLogValue_client_transaction_version, 3: _get_TransactionLogValue_next_producer_epoch})
+        t14, p = read_tags(
+            b,
+            p,
+            end,
+            {
+                0: _get_TransactionLogValue_previous_producer_id,
+                1: _get_TransactionLogValue_next_producer_id,
+                2: _get_TransactionLogValue_client_transaction_version,
+                3: _get_TransactionLogValue_next_producer_epoch,
+            },
+        )
         g15: int = t14.get(0, -1)
         g16: int = t14.get(1, -1)
         g17: int = t14.get(2, 0)
@@ -307,8 +317,19 @@ def encode_transaction_log_value_v1(m: TransactionLogValue) -> bytes:
         for x2 in a1:
             e3 = x2.topic.encode()
             a4 = x2.partition_ids
-            out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1), put_many("i", len(a4))(*a4), b"\0")
-    if m.previous_producer_id != -1 or m.next_producer_id != -1 or m.client_transaction_version != 0 or m.next_producer_epoch != -1:
+            out += (
+                UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1),
+                e3,
+                uv(len(a4) + 1),
+                put_many("i", len(a4))(*a4),
+                b"\0",
+            )
+    if (
+        m.previous_producer_id != -1
+        or m.next_producer_id != -1
+        or m.client_transaction_version != 0
+        or m.next_producer_epoch != -1
+    ):
         t6 = []
         if m.previous_producer_id != -1:
             t6.append((0, _put_TransactionLogValue_previous_producer_id(m.previous_producer_id)))

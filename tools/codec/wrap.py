@@ -1,0 +1,74 @@
+"""Breaks generated lines that are too long at their brackets, as a formatter would."""
+
+from __future__ import annotations
+
+LINE = 120
+PAIRS = {"(": ")", "[": "]", "{": "}"}
+
+
+def wrapped(text: str) -> str:
+    """The text with every line that is longer than LINE broken at the outermost bracket that it ends with."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        lines += broken(line)
+    return "\n".join(lines)
+
+
+def broken(line: str) -> list[str]:
+    """The line, or its bracket's items one a line."""
+    if len(line) <= LINE:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    if line.lstrip().startswith("if "):
+        first, *rest = line.strip()[len("if ") : -1].split(" or ")
+        return [f"{indent}if (", f"{indent}    {first}", *(f"{indent}    or {x}" for x in rest), f"{indent}):"]
+    if line.startswith("def "):
+        name, _, rest_of_line = line.partition("(")
+        parameters, _, returns = rest_of_line.partition(")")
+        return [f"{name}(", f"    {parameters}", f"){returns}"]
+    end = "," if line.endswith(",") else ""
+    line = line.removesuffix(",")
+    start = opening(line)
+    if start is None:
+        return [line + end]
+    items = split(line[start + 1 : -1])
+    comma = "" if len(items) == 1 else ","  # one item: a call's argument, or a bracket of its own
+    inner = [x for item in items for x in broken(f"{indent}    {item}{comma}")]
+    return [line[: start + 1], *inner, indent + line[-1] + end]
+
+
+def opening(line: str) -> int | None:
+    """Where the bracket opens that closes at the end of the line; None when the line ends otherwise."""
+    stack: list[int] = []
+    quoted = False
+    for i, char in enumerate(line):
+        if char == '"':
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in PAIRS:
+            stack.append(i)
+        elif char in PAIRS.values():
+            start = stack.pop()
+            if i == len(line) - 1:
+                return start
+    return None
+
+
+def split(text: str) -> list[str]:
+    """The items between the commas that stand in no bracket and no string."""
+    items, depth, start, quoted = [], 0, 0, False
+    for i, char in enumerate(text):
+        if char == '"':
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in PAIRS:
+            depth += 1
+        elif char in PAIRS.values():
+            depth -= 1
+        elif char == "," and depth == 0:
+            items.append(text[start:i].strip())
+            start = i + 1
+    items.append(text[start:].strip())
+    return [item for item in items if item]
