@@ -236,6 +236,11 @@ def _refuse(error: int) -> Callable[[Turn, ClassicGroup, Asking], None]:
     return refuse
 
 
+def _refuse_odd(turn: Turn, _: ClassicGroup, asking: Asking) -> None:
+    # such an id was asked for without an instance id; Kafka trips over it and answers so, without the member id
+    turn.reply(asking.command.token, join_refusal("", ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
 _ACTIONS: Final = {
     HAND_OUT_ID: _hand_out_id,
     ADD: _add,
@@ -245,6 +250,6 @@ _ACTIONS: Final = {
     REPEAT: _repeat,
     REFUSE_UNKNOWN: _refuse(ErrorCode.UNKNOWN_MEMBER_ID),
     REFUSE_FENCED: _refuse(ErrorCode.FENCED_INSTANCE_ID),
-    REFUSE_ODD: _refuse(ErrorCode.UNKNOWN_SERVER_ERROR),
+    REFUSE_ODD: _refuse_odd,
     REFUSE_DEAD: _refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE),
 }

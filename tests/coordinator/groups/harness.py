@@ -1,0 +1,208 @@
+"""A core to talk to in tests: short requests, and every reply by the token of its request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.image import TopicImage, TopicsImage
+from muster.coordinator.groups.interface import Client, Command, Event, JoinCommand, Now, Output, Record
+from muster.coordinator.groups.settings import GroupSettings
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+TOPICS = TopicsImage({"t": TopicImage("t", b"T" * 16, 8), "u": TopicImage("u", b"U" * 16, 2)}, 1)
+START = Now(10_000, 1_700_000_000_000)
+RANGE = (("range", b"r"),)
+BOTH = (("range", b"r"), ("roundrobin", b"rr"))
+
+
+class Room:
+    """One core, its time, and all that came out of it. What asks returns the reply, or None while it is parked."""
+
+    def __init__(self, image: TopicsImage = TOPICS, **settings: int) -> None:
+        settings.setdefault("group_initial_rebalance_delay_ms", 0)
+        settings.setdefault("group_min_session_timeout_ms", 0)
+        self.settings = GroupSettings(**settings)
+        self.core = GroupCore(self.settings, image)
+        self.now = START
+        self.asked = 0
+        self.replies: dict[object, list[Message]] = {}
+        self.records: list[Record] = []
+        self.events: list[Event] = []
+        self.take(self.core.loaded(self.now))
+
+    def take(self, output: Output) -> Output:
+        for token, response in output.replies:
+            self.replies.setdefault(token, []).append(response)
+        self.records.extend(output.records)
+        self.events.extend(output.events)
+        return output
+
+    def send(self, request: Message, client: str = "c") -> Any:
+        """Any request but JoinGroup."""
+        self.asked += 1
+        self.take(self.core.handle(Command(request, self.asked, Client(client, "/10.0.0.1")), self.now))
+        self.settle()
+        return self.reply(self.asked)
+
+    def reply(self, token: object) -> Any:
+        """The one reply to that request; None while there is none."""
+        got = self.replies.get(token, [])
+        assert len(got) <= 1, f"answered {len(got)} times"
+        return got[0] if got else None
+
+    def settle(self) -> None:
+        """What is due now happens now."""
+        self.advance(0)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, from deadline to deadline."""
+        end = self.now.mono_ms + ms
+        while (due := self.core.next_deadline_ms()) is not None and due <= end:
+            self._move(max(due, self.now.mono_ms))
+            self.take(self.core.advance(self.now))
+        self._move(end)
+
+    def _move(self, mono_ms: int) -> None:
+        self.now = Now(mono_ms, self.now.wall_ms + mono_ms - self.now.mono_ms)
+
+    def group(self, group_id: str = "g") -> ClassicGroup:
+        group = self.core.state.classic(group_id)
+        assert group is not None
+        return group
+
+    def kinds(self) -> list[str]:
+        """The kinds of the events so far."""
+        return [event.kind for event in self.events]
+
+    # ---- requests
+
+    def join(
+        self,
+        member: str = "",
+        *,
+        group: str = "g",
+        instance: str | None = None,
+        session: int = 10_000,
+        rebalance: int = 20_000,
+        kind: str = "consumer",
+        protocols: Sequence[tuple[str, bytes]] = RANGE,
+        needs_id: bool = False,
+        skip: bool = True,
+        client: str = "c",
+        settle: bool = True,
+        reason: str | None = None,
+    ) -> Any:
+        self.asked += 1
+        request = JoinGroupRequest(
+            group,
+            session,
+            rebalance,
+            member,
+            instance,
+            kind,
+            [JoinGroupRequestProtocol(name, metadata) for name, metadata in protocols],
+            reason,
+        )
+        command = JoinCommand(request, self.asked, Client(client, "/10.0.0.1"), f"uuid{self.asked}", needs_id, skip)
+        self.take(self.core.handle(command, self.now))
+        if settle:
+            self.settle()
+        return self.reply(self.asked)
+
+    def sync(
+        self,
+        member: str,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        generation: int | None = None,
+        instance: str | None = None,
+        kind: str | None = "consumer",
+        protocol: str | None = "range",
+        group: str = "g",
+    ) -> Any:
+        if generation is None:
+            generation = self.group(group).generation
+        rows = [SyncGroupRequestAssignment(one, share) for one, share in (assignments or {}).items()]
+        return self.send(SyncGroupRequest(group, generation, member, instance, kind, protocol, rows))
+
+    def beat(self, member: str, generation: int | None = None, instance: str | None = None, group: str = "g") -> int:
+        if generation is None:
+            generation = self.group(group).generation
+        error: int = self.send(HeartbeatRequest(group, generation, member, instance)).error_code
+        return error
+
+    def leave(self, *members: str, group: str = "g", instance: str | None = None) -> Any:
+        return self.send(LeaveGroupRequest(group, "", [MemberIdentity(one, instance, "bye") for one in members]))
+
+    def commit(
+        self,
+        member: str = "",
+        generation: int = -1,
+        *,
+        group: str = "g",
+        offset: int = 5,
+        partition: int = 0,
+        topic: str = "t",
+        metadata: str | None = "",
+        instance: str | None = None,
+        retention: int = -1,
+    ) -> int:
+        row = OffsetCommitRequestPartition(partition, offset, 3, metadata)
+        request = OffsetCommitRequest(
+            group, generation, member, instance, retention, [OffsetCommitRequestTopic(topic, bytes(16), [row])]
+        )
+        error: int = self.send(request).topics[0].partitions[0].error_code
+        return error
+
+    def fetch(self, topic: str = "t", partition: int = 0, group: str = "g") -> Any:
+        """The row of one partition."""
+        topics = [OffsetFetchRequestTopics(topic, bytes(16), [partition])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, None, -1, topics)])
+        return self.send(request).groups[0].topics[0].partitions[0]
+
+    # ---- groups in a certain state
+
+    def stable(
+        self, *, static: bool = False, count: int = 2, protocols: Sequence[tuple[str, bytes]] = RANGE
+    ) -> list[str]:
+        """A Stable group of so many members, the leader first; member n has the assignment b"n"."""
+        ids = self.completing(static=static, count=count, protocols=protocols)
+        for member in [ids[0], *ids[1:]]:
+            self.sync(member, {one: str(i).encode() for i, one in enumerate(ids)})
+        assert self.group().state == "Stable"
+        return ids
+
+    def completing(
+        self, *, static: bool = False, count: int = 2, protocols: Sequence[tuple[str, bytes]] = RANGE
+    ) -> list[str]:
+        """A group whose join phase has just ended, the leader first."""
+        ids = self.preparing(static=static, count=count, protocols=protocols)
+        if self.group().state == "PreparingRebalance":
+            self.join(ids[0], protocols=protocols)
+        assert self.group().state == "CompletingRebalance"
+        return ids
+
+    def preparing(
+        self, *, static: bool = False, count: int = 2, protocols: Sequence[tuple[str, bytes]] = RANGE
+    ) -> list[str]:
+        """A group that waits for its leader to join again (of one member: a generation of it)."""
+        for i in range(count):
+            self.join(instance=f"i{i}" if static else None, protocols=protocols)
+        return list(self.group().members)

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.groups import events
+from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.interface import Client, Command
+from muster.coordinator.groups.states import PREPARING, STABLE
+from muster.protocol.messages.api_versions import ApiVersionsRequest
+from tests.coordinator.groups.harness import Room
+
+
+def test_requests_that_are_not_the_cores_are_a_mistake_of_the_program() -> None:
+    room = Room()
+    with pytest.raises(TypeError, match="ApiVersionsRequest"):
+        room.core.handle(Command(ApiVersionsRequest(), 1, Client("c", "/h")), room.now)
+
+
+def test_an_idle_core_has_no_deadline() -> None:
+    room = Room()
+    assert room.core.next_deadline_ms() is None
+    output = room.core.advance(room.now)
+    assert (list(output.replies), list(output.records), list(output.events), list(output.effects)) == ([], [], [], [])
+
+
+def test_a_heartbeat_leaves_the_heap_alone() -> None:
+    room = Room()
+    a, b = room.stable()
+    before = len(room.core.state.deadlines)
+    for _ in range(100):
+        room.advance(10)
+        room.beat(a)
+        room.beat(b)
+    assert len(room.core.state.deadlines) == before
+
+
+def test_a_deadline_of_a_group_that_is_not_there_is_a_mistake_of_the_program() -> None:
+    room = Room()
+    room.core.state.deadlines.set(Deadline("session", "gone", "m"), 0)
+    with pytest.raises(LookupError, match="gone"):
+        room.core.advance(room.now)
+
+
+def reload(room: Room, **settings: int) -> Room:
+    again = Room(**settings)
+    again.asked = 1_000
+    for record in room.records:
+        again.core.replay(record.key, record.value, again.now)
+    again.take(again.core.loaded(again.now))
+    return again
+
+
+def test_a_loaded_group_with_members_is_stable_with_fresh_sessions() -> None:
+    room = Room()
+    a, b = room.stable()
+    room.commit(a, 2)
+    again = reload(room)
+    assert (again.group().state, again.group().generation, again.group().leader_id) == (STABLE, 2, a)
+    assert again.sync(b).assignment == b"1"
+    assert again.fetch().committed_offset == 5
+    again.advance(9_999)
+    assert again.beat(a) == again.beat(b) == 0
+    again.advance(10_000)
+    assert again.group().members == {}
+
+
+def test_a_rebalance_that_was_on_is_forgotten() -> None:
+    room = Room()
+    a, b = room.stable()
+    room.join(a)
+    room.join(b)
+    assert room.group().generation == 3
+    again = reload(room)
+    assert (again.group().state, again.group().generation) == (STABLE, 2)
+    assert again.beat(a, 3) == 22
+
+
+def test_after_a_reload_only_the_chosen_protocol_is_known_of_a_member() -> None:
+    room = Room()
+    _, b = room.stable(protocols=(("range", b"r"), ("roundrobin", b"rr")))
+    again = reload(room)
+    assert again.group().members[b].protocols == (("range", b"r"),)
+    assert again.join(b, protocols=(("range", b"r"), ("roundrobin", b"rr"))) is None
+    assert again.group().state == PREPARING
+
+
+def test_a_group_above_the_limit_rebalances_when_it_is_loaded() -> None:
+    room = Room()
+    room.stable(count=3)
+    again = reload(room, group_max_size=2)
+    assert again.group().state == PREPARING
+    assert again.events[0].facts["cause"] == events.OVER_CAPACITY
+    assert reload(room, group_max_size=3).group().state == STABLE
+
+
+def test_subscriptions_are_known_after_a_reload() -> None:
+    room = Room()
+    room.stable(protocols=(("range", b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"),))
+    again = reload(room)
+    assert again.group().subscribes_to("t")
+    assert not again.group().subscribes_to("u")

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from muster.coordinator.groups.offsets import Offsets
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.coordinator.groups.harness import Room
+
+Rows = list[tuple[str, list[tuple[int, int]]]]
+
+
+def fetch(room: Room, *groups: tuple[str, list[tuple[str, list[int]]] | None], stable: bool = False) -> list[Rows]:
+    asked = [
+        OffsetFetchRequestGroup(
+            group_id,
+            None,
+            -1,
+            None if topics is None else [OffsetFetchRequestTopics(name, ZERO_UUID, rows) for name, rows in topics],
+        )
+        for group_id, topics in groups
+    ]
+    reply = room.send(OffsetFetchRequest(groups=asked, require_stable=stable))
+    assert [one.group_id for one in reply.groups] == [group_id for group_id, _ in groups]
+    assert [one.error_code for one in reply.groups] == [0] * len(groups)
+    return [
+        [(t.name, [(p.partition_index, p.error_code or p.committed_offset) for p in t.partitions]) for t in one.topics]
+        for one in reply.groups
+    ]
+
+
+def test_it_never_fails_for_what_is_not_known() -> None:
+    room = Room()
+    assert fetch(room, ("nobody", [("t", [0, 7]), ("none", [3])])) == [[("t", [(0, -1), (7, -1)]), ("none", [(3, -1)])]]
+    assert fetch(room, ("nobody", None)) == fetch(room, ("nobody", [])) == [[]]
+    row = room.fetch(group="nobody")
+    assert (row.committed_leader_epoch, row.metadata, row.error_code) == (-1, "", 0)
+    assert room.core.state.groups == {}
+
+
+def test_order_and_duplicates_are_kept() -> None:
+    room = Room()
+    room.commit(partition=1, offset=1)
+    room.commit(partition=0, offset=9)
+    want = [[("t", [(1, 1), (0, 9), (1, 1)]), ("t", [(0, 9)])]]
+    assert fetch(room, ("g", [("t", [1, 0, 1]), ("t", [0])])) == want
+
+
+def test_all_is_what_was_committed() -> None:
+    room = Room()
+    room.commit(partition=1, offset=1)
+    room.commit(topic="u", offset=2)
+    room.commit(partition=1, offset=3)
+    assert fetch(room, ("g", None)) == [[("t", [(1, 3)]), ("u", [(0, 2)])]]
+
+
+def test_several_groups_at_once() -> None:
+    room = Room()
+    room.commit(group="g", offset=1)
+    room.commit(group="h", offset=2)
+    row = [("t", [0])]
+    assert fetch(room, ("h", row), ("g", row), ("h", None)) == [[("t", [(0, 2)])], [("t", [(0, 1)])], [("t", [(0, 2)])]]
+
+
+def test_an_offset_of_a_topic_that_was_made_anew_is_not_shown() -> None:
+    room = Room()
+    room.commit()
+    for topic_id, offset in ((b"T" * 16, 5), (b"X" * 16, -1), (ZERO_UUID, 5)):
+        topics = [OffsetFetchRequestTopics("t", topic_id, [0])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", None, -1, topics)])
+        topic = room.send(request).groups[0].topics[0]
+        assert (topic.topic_id, topic.partitions[0].committed_offset) == (topic_id, offset)
+
+
+def test_an_unstable_offset_is_refused_only_to_who_asks_for_stable_ones() -> None:
+    room = Room()
+    room.commit()
+    with patch.object(Offsets, "is_unstable", lambda *_: True):
+        assert fetch(room, ("g", [("t", [0])])) == [[("t", [(0, 5)])]]
+        assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
+        assert fetch(room, ("g", None), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
+    assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, 5)])]]

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.groups import events
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
+from muster.coordinator.groups.states import DEAD
+from muster.protocol.consumer import encode_subscription
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tests.coordinator.groups.harness import TOPICS, Room
+
+SUBSCRIBED = (("range", encode_subscription(ConsumerProtocolSubscription(["t"]), 1)),)
+
+
+def delete(room: Room, *partitions: tuple[str, int], group: str = "g") -> int | list[int]:
+    topics = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(p)]) for topic, p in partitions]
+    reply = room.send(OffsetDeleteRequest(group, topics))
+    if reply.error_code:
+        assert list(reply.topics) == []
+        return int(reply.error_code)
+    return [one.partitions[0].error_code for one in reply.topics]
+
+
+def tombstones(room: Room) -> list[str]:
+    return [repr(record.key) for record in room.records if record.value is None]
+
+
+def test_offset_delete_top_level_refusals() -> None:
+    room = Room()
+    assert delete(room, ("t", 0), group="") == ErrorCode.INVALID_GROUP_ID
+    assert delete(room, ("t", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
+    room.join(kind="connect")
+    assert delete(room, ("t", 0)) == ErrorCode.NON_EMPTY_GROUP
+    room.group().state = DEAD
+    assert delete(room, ("t", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_subscribed_topics_stay() -> None:
+    room = Room()
+    a, _ = room.stable(protocols=SUBSCRIBED)
+    room.commit(a, 2)
+    room.commit(a, 2, topic="u")
+    assert delete(room, ("t", 0), ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
+    assert (room.fetch("t").committed_offset, room.fetch("u").committed_offset) == (5, -1)
+    room.join(a, protocols=SUBSCRIBED)
+    assert delete(room, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_unknown_subscriptions_hold_every_topic() -> None:
+    room = Room()
+    a, _ = room.stable(protocols=(("range", b"nonsense"),))
+    room.commit(a, 2, topic="u")
+    assert delete(room, ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_before_its_first_generation_a_group_of_consumers_might_subscribe_to_anything() -> None:
+    room = Room(group_initial_rebalance_delay_ms=3_000)
+    room.commit()
+    room.join(protocols=SUBSCRIBED)
+    assert delete(room, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+@pytest.mark.parametrize("kind", ["consumer", "connect"])
+def test_an_empty_group_holds_nothing(kind: str) -> None:
+    room = Room()
+    room.join(kind=kind, protocols=SUBSCRIBED)
+    room.leave("c-uuid1")
+    room.commit()
+    assert delete(room, ("t", 0), ("t", 1)) == [0, 0]
+    assert len(tombstones(room)) == 1  # there is none for what was not there
+    assert room.fetch().committed_offset == -1
+
+
+def test_deleting_a_group_takes_its_offsets_first() -> None:
+    room = Room()
+    room.commit(partition=0)
+    room.commit(topic="u", partition=1)
+    room.commit(group="h")
+    reply = room.send(DeleteGroupsRequest(["g", "nobody", "g"]))
+    assert [(one.group_id, one.error_code) for one in reply.results] == [("g", 0), ("nobody", 69)]
+    assert tombstones(room) == [
+        "OffsetCommitKey(group='g', topic='t', partition=0)",
+        "OffsetCommitKey(group='g', topic='u', partition=1)",
+        "GroupMetadataKey(group='g')",
+    ]
+    assert list(room.core.state.groups) == ["h"]
+    assert room.events[-1] == (events.GROUP_DELETED, "g", {})
+
+
+@pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
+def test_a_group_with_members_is_not_deleted(state: str) -> None:
+    room = Room()
+    getattr(room, state)()
+    assert room.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_a_dead_group_is_not_there_to_be_deleted() -> None:
+    room = Room()
+    room.core.state.groups["g"] = group = ClassicGroup("g", 1)
+    group.state = DEAD
+    assert room.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_what_comes_back_under_the_name_is_a_new_group() -> None:
+    room = Room()
+    (a,) = room.stable(count=1)
+    room.leave(a)
+    room.send(DeleteGroupsRequest(["g"]))
+    assert room.join().generation_id == 1
+
+
+def test_offsets_of_a_deleted_topic_go_with_it() -> None:
+    room = Room()
+    room.commit(partition=0)
+    room.commit(partition=1, group="h")
+    room.commit(topic="u")
+    image = TopicsImage({"u": TOPICS.by_name["u"]}, 2)
+    room.take(room.core.handle(TopicsChanged(image), room.now))
+    assert len(tombstones(room)) == 2
+    assert (room.fetch("t").committed_offset, room.fetch("u").committed_offset) == (-1, 5)
+    assert room.core.state.image is image
+
+
+def test_a_topic_made_anew_is_another_one() -> None:
+    room = Room()
+    room.commit()
+    topics = {**TOPICS.by_name, "t": TopicImage("t", b"X" * 16, 8)}
+    room.take(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now))
+    assert room.fetch().committed_offset == -1
+
+
+def test_more_partitions_change_nothing() -> None:
+    room = Room()
+    room.commit()
+    topics = {**TOPICS.by_name, "t": TopicImage("t", b"T" * 16, 80)}
+    assert not room.take(room.core.handle(TopicsChanged(TopicsImage(topics, 2)), room.now)).records
+    assert not Room(NO_TOPICS).take(room.core.handle(TopicsChanged(TOPICS), room.now)).records

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.states import DEAD
+from muster.protocol.errors import ErrorCode
+from tests.coordinator.groups.harness import Room
+
+
+def test_what_is_refused_in_kafkas_order() -> None:
+    room = Room()
+    assert room.beat("x", 0, group="") == ErrorCode.INVALID_GROUP_ID
+    assert room.beat("x", 0) == ErrorCode.UNKNOWN_MEMBER_ID
+    a, b = room.stable(static=True)
+    assert room.beat("x", 7) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.beat("x", 7, "i0") == ErrorCode.FENCED_INSTANCE_ID
+    assert room.beat(b, 7, "i0") == ErrorCode.FENCED_INSTANCE_ID
+    assert room.beat(a, 2, "i9") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.beat(a, 7) == room.beat(a, 1) == room.beat(a, -1) == ErrorCode.ILLEGAL_GENERATION
+    assert room.beat(a, 2) == room.beat(a, 2, "i0") == 0
+
+
+def test_a_dead_group_is_not_available() -> None:
+    room = Room()
+    room.core.state.groups["g"] = group = ClassicGroup("g", 1)
+    group.state = DEAD
+    assert room.beat("a", 0) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_in_each_state() -> None:
+    room = Room()
+    a, b = room.completing()
+    assert room.beat(b) == 0
+    room.sync(a)
+    room.sync(b)
+    assert room.beat(b) == 0
+    room.join(a)
+    assert room.beat(b) == ErrorCode.REBALANCE_IN_PROGRESS
+    room.leave(a)
+    room.leave(b)
+    assert room.beat(b) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_it_is_a_sign_of_life_in_every_state_with_the_members_own_timeout() -> None:
+    room = Room()
+    a, b = room.stable()
+    room.group().members[b].session_timeout_ms = 4_000
+    room.join(a)
+    room.advance(9_000)
+    assert room.beat(b) == ErrorCode.REBALANCE_IN_PROGRESS
+    room.advance(3_999)
+    assert b in room.group().members
+    room.advance(1)
+    assert b not in room.group().members
+
+
+def test_a_wrong_generation_is_none() -> None:
+    room = Room()
+    a, b = room.stable()
+    room.advance(9_000)
+    room.beat(a)
+    room.beat(b, 7)
+    room.advance(1_000)
+    assert list(room.group().members) == [a]
+
+
+def test_a_shorter_session_counts_from_the_next_heartbeat() -> None:
+    room = Room()
+    a, b = room.stable()
+    room.group().members[b].session_timeout_ms = 100
+    room.beat(b)
+    room.advance(100)
+    assert list(room.group().members) == [a]
