@@ -179,6 +179,14 @@ class Api:
         self._response_decoders.update(getattr(module, f"DECODE_{name}_RESPONSE"))
         self._response_encoders.update(getattr(module, f"ENCODE_{name}_RESPONSE"))
 
+    def request_decoder(self, version: int) -> Decode:
+        """The bare function behind decode_request, for callers that keep it: it raises REFUSALS of `wire` instead."""
+        return self._request_decoders.get(version) or self._loaded(self._request_decoders, version)
+
+    def response_encoder(self, version: int) -> Encode:
+        """The bare function behind encode_response_parts: bytes, or parts when `response_has_parts`."""
+        return self._response_encoders.get(version) or self._loaded(self._response_encoders, version)
+
     def decode_request(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
         """Read the request body in data[start:end] into its newest shape.
 

@@ -62,7 +62,8 @@ class UnknownApiVersion(UnknownRequest):
     """The API has no such version. For ApiVersions a server answers version 0 with UNSUPPORTED_VERSION (35)."""
 
 
-# The header version of every (API, version): key << 16 | version -> 1 or 2.
+# The header version of every (API, version): key << 16 | version -> 1 or 2. A negative key or version gives a negative
+# number, which is not among them.
 _HEADER_VERSIONS = {
     a.key << 16 | version: a.request_header_version(version)
     for a in all_apis()
@@ -94,7 +95,7 @@ def decode_request_header(data: bytes, start: int, end: int) -> tuple[RequestHea
     else:
         raise MalformedMessage("RequestHeader.client_id", f"negative length {size}")
     header = RequestHeader(key, version, correlation_id, client_id)
-    header_version = _HEADER_VERSIONS.get(key << 16 | version) if version >= 0 else None
+    header_version = _HEADER_VERSIONS.get(key << 16 | version)
     if header_version == 1:
         return header, p
     if header_version is None:

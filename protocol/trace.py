@@ -12,7 +12,7 @@ from muster.protocol.wire import MAX_STRING
 FIXED = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
 
-class _Field:
+class LayoutField:
     """One line of a layout."""
 
     def __init__(self, line: str) -> None:
@@ -26,7 +26,7 @@ class _Field:
         self.nullable = options.get("nullable", "none")
         self.tag = int(tag) if tag else None
         self.tagged = tagged or "none"
-        self.fields: list[_Field] = []
+        self.fields: list[LayoutField] = []
 
 
 def explain(layout: str, version: int, data: bytes, start: int, end: int, error: Exception) -> MalformedMessage:
@@ -36,28 +36,28 @@ def explain(layout: str, version: int, data: bytes, start: int, end: int, error:
     """
     head, *lines = layout.strip("\n").split("\n")
     name, _, flexible = head.split()
-    reader = _Reader(data, start, end, version, _within(version, flexible.removeprefix("flexible=")))
+    reader = _Reader(data, start, end, version, within(version, flexible.removeprefix("flexible=")))
     try:
-        reader.struct(_fields(lines), name)
+        reader.struct(layout_fields(lines), name)
     except MalformedMessage as found:
         return found
     return MalformedMessage(name, f"cannot be read ({type(error).__name__}: {error})")
 
 
-def _fields(lines: list[str]) -> list[_Field]:
+def layout_fields(lines: list[str]) -> list[LayoutField]:
     """The fields of a layout, those of structs below them by indentation."""
-    top: list[_Field] = []
+    top: list[LayoutField] = []
     stack = [top]
     for line in lines:
         depth = (len(line) - len(line.lstrip())) // 2
         del stack[depth:]
-        found = _Field(line)
+        found = LayoutField(line)
         stack[-1].append(found)
         stack.append(found.fields)
     return top
 
 
-def _within(version: int, versions: str) -> bool:
+def within(version: int, versions: str) -> bool:
     """Whether a version lies in a range of Kafka's form: "3", "2-5", "4+", "none"."""
     if versions == "none":
         return False
@@ -97,16 +97,16 @@ class _Reader:
         """A length or count; -1 is null."""
         return self.uvarint(path) - 1 if self.flexible else int.from_bytes(self.take(size, path), "big", signed=True)
 
-    def struct(self, fields: list[_Field], path: str) -> None:
-        present = [f for f in fields if _within(self.version, f.versions)]
-        tagged = {f.tag: f for f in present if f.tag is not None and _within(self.version, f.tagged)}
+    def struct(self, fields: list[LayoutField], path: str) -> None:
+        present = [f for f in fields if within(self.version, f.versions)]
+        tagged = {f.tag: f for f in present if f.tag is not None and within(self.version, f.tagged)}
         for f in present:
             if f.tag is None or tagged.get(f.tag) is not f:
                 self.value(f, f"{path}.{f.name}")
         if self.flexible:
             self.tags(tagged, path)
 
-    def tags(self, known: dict[int, _Field], path: str) -> None:
+    def tags(self, known: dict[int, LayoutField], path: str) -> None:
         where = f"{path}.<tagged fields>"
         count = self.uvarint(where)
         left = self.end - self.position
@@ -122,10 +122,10 @@ class _Reader:
             else:
                 self.position += size
 
-    def tag(self, field: _Field, path: str, size: int) -> None:
+    def tag(self, field: LayoutField, path: str, size: int) -> None:
         """A tagged field must take exactly the bytes it announces."""
         outer, self.end = self.end, self.position + size
-        if field.fields and not field.array and _within(self.version, field.nullable):
+        if field.fields and not field.array and within(self.version, field.nullable):
             # Here the marker of a struct that may be null is a varint, and 0 is null.
             if self.uvarint(path):
                 self.struct(field.fields, path)
@@ -134,8 +134,8 @@ class _Reader:
         self.check(self.position == self.end, path, f"{self.end - self.position} bytes left over")
         self.end = outer
 
-    def value(self, field: _Field, path: str) -> None:
-        null = _within(self.version, field.nullable)
+    def value(self, field: LayoutField, path: str) -> None:
+        null = within(self.version, field.nullable)
         if not field.array:
             self.one(field, path, null)
             return
@@ -150,7 +150,7 @@ class _Reader:
         for i in range(count):
             self.one(field, f"{path}[{i}]", False)
 
-    def one(self, field: _Field, path: str, null: bool) -> None:
+    def one(self, field: LayoutField, path: str, null: bool) -> None:
         if field.fields:
             if null and self.take(1, path)[0] > 127:
                 return

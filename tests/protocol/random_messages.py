@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from muster.protocol import messages
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
-from muster.protocol.trace import _Field, _fields, _within
+from muster.protocol.trace import LayoutField, layout_fields, within
 
 ERROR_CODES = sorted(code for name, code in vars(ErrorCode).items() if name.isupper() and code < 120)
 RANGES = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
     name: str
     versions: range
     flexible: str
-    fields: list[_Field]
+    fields: list[LayoutField]
 
     @property
     def message(self) -> Any:
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
         return getattr(self.module, self.name)
 
     def is_flexible(self, version: int) -> bool:
-        return _within(version, self.flexible)
+        return within(version, self.flexible)
 
     def codec(self, part: str, version: int) -> Any:
         """The generated function; part is "DECODE" or "ENCODE"."""
@@ -67,7 +67,7 @@ def layouts() -> dict[str, Layout]:
             _, versions, flexible = head.split()
             first, _, last = versions.partition("-")
             known = range(int(first), int(last or first) + 1)
-            found[name] = Layout(module, name, known, flexible.removeprefix("flexible="), _fields(lines))
+            found[name] = Layout(module, name, known, flexible.removeprefix("flexible="), layout_fields(lines))
     return found
 
 
@@ -76,20 +76,20 @@ def draw(rng: random.Random, layout: Layout, version: int) -> Any:
     return _struct(rng, layout.module, layout.message, layout.fields, version)
 
 
-def _struct(rng: random.Random, module: ModuleType, cls: Any, fields: list[_Field], version: int) -> Any:
-    present = [f for f in fields if _within(version, f.versions) and not (f.tag is not None and rng.random() < 0.5)]
+def _struct(rng: random.Random, module: ModuleType, cls: Any, fields: list[LayoutField], version: int) -> Any:
+    present = [f for f in fields if within(version, f.versions) and not (f.tag is not None and rng.random() < 0.5)]
     return cls(**{f.name: _value(rng, module, f, version) for f in present})
 
 
-def _value(rng: random.Random, module: ModuleType, f: _Field, version: int) -> Any:
-    if _within(version, f.nullable) and rng.random() < 0.2:
+def _value(rng: random.Random, module: ModuleType, f: LayoutField, version: int) -> Any:
+    if within(version, f.nullable) and rng.random() < 0.2:
         return None
     if f.array:
         return [_one(rng, module, f, version) for _ in range(rng.choice((0, 1, 2, 3)))]
     return _one(rng, module, f, version)
 
 
-def _one(rng: random.Random, module: ModuleType, f: _Field, version: int) -> Any:
+def _one(rng: random.Random, module: ModuleType, f: LayoutField, version: int) -> Any:
     if f.fields:
         return _struct(rng, module, getattr(module, f.kind), f.fields, version)
     if f.kind == "string":
