@@ -48,7 +48,9 @@ def read_rows(
         try:
             partition = _find(node, context, row, by_id)
         except Refused as refusal:
-            read.results.append((row, refused_row(row, refusal.error_code)))
+            data = refused_row(row, refusal.error_code)
+            data.aborted_transactions = ()
+            read.results.append((row, data))
             continue
         try:
             data = _read(row, partition, left, read.bytes == 0, committed)

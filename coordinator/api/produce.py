@@ -31,7 +31,7 @@ ACKS_ALL = -1
 
 def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
     """Append each partition's batch; with acks=all the answer leaves when every append is durable."""
-    produce = _Produce(node, context, request.acks, respond)
+    produce = _Produce(node, context, request.acks, request.transactional_id is not None, respond)
     refusal: Refused | None = None
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         refusal = Refused(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -47,12 +47,13 @@ def handle_produce(node: Node, context: RequestContext, request: ProduceRequest,
 class _Produce:
     """One request on its way: its rows, and what must happen before it is answered."""
 
-    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_respond", "_topics")
+    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_respond", "_topics", "_transactional")
 
-    def __init__(self, node: Node, context: RequestContext, acks: int, respond: Respond) -> None:
+    def __init__(self, node: Node, context: RequestContext, acks: int, transactional: bool, respond: Respond) -> None:
         self._node = node
         self._context = context
         self._acks = acks
+        self._transactional = transactional
         self._respond = respond
         self._now = node.clock.now()
         self._topics: list[TopicProduceResponse] = []
@@ -89,7 +90,9 @@ class _Produce:
     def _append(self, partition: Partition, row: PartitionProduceData) -> PartitionProduceResponse:
         """Raises `Refused` or an error of the log."""
         allow_zstd = produce_allows_zstd(self._context.api_version)
-        appended = partition.append(row.records or b"", self._now, allow_zstd=allow_zstd)
+        appended = partition.append(
+            row.records or b"", self._now, allow_zstd=allow_zstd, transactional=self._transactional
+        )
         answer = PartitionProduceResponse(
             row.index,
             base_offset=appended.base_offset,

@@ -58,10 +58,13 @@ class Partition:
 
     # -- appending
 
-    def append(self, batch: bytes | bytearray | memoryview, now: Now, *, allow_zstd: bool = True) -> Appended:
+    def append(
+        self, batch: bytes | bytearray | memoryview, now: Now, *, allow_zstd: bool = True, transactional: bool = False
+    ) -> Appended:
         """Append one batch of a client (Produce v3+).
 
-        Raises `Refused`, or a `BatchError` or `LogOffline` of the log; each has an `error_code`.
+        `transactional`: the request names a transactional id. Raises `Refused`, or a `BatchError` or `LogOffline` of
+        the log; each has an `error_code`.
         """
         log = self.log
         config = log.config
@@ -69,10 +72,7 @@ class Partition:
         check_batch(batch, header, config, now, f"{self.topic}-{self.index}")
         if header.producer_id >= 0:
             if header.is_transactional:
-                raise Refused(
-                    ErrorCode.INVALID_TXN_STATE,
-                    f"The partition {self.topic}-{self.index} is in no transaction of producer {header.producer_id}",
-                )
+                raise self._no_transaction(header.producer_id, transactional)
             seen = self.history.current().check(
                 header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
             )
@@ -81,6 +81,15 @@ class Partition:
         result = log.append(self.leader_epoch, as_stored(batch, header, config), wall_ms=now.wall_ms)
         self.history.appended(header, result.base_offset)
         return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
+
+    def _no_transaction(self, producer_id: int, transactional: bool) -> Refused:
+        """Why a batch of a transaction is refused: nobody began one here."""
+        if not transactional:
+            return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return Refused(
+            ErrorCode.INVALID_TXN_STATE,
+            f"The partition {self.topic}-{self.index} is in no transaction of producer {producer_id}",
+        )
 
     def expire_producers(self, now: Now, after_ms: int) -> None:
         """Forget producers that have been silent for `after_ms`."""

@@ -198,8 +198,8 @@ class FetchSessions:
         return FetchContext(list(session.rows.values()), session=session)
 
     def create(self, rows: Sequence[FetchRow], uses_topic_ids: bool, now_ms: int) -> int:
-        """A new session for a reader that asked for one; 0 when there is no room or nothing to remember."""
-        if not rows or self._slots <= 0:
+        """A new session for a reader that asked for one; 0 when there is no room."""
+        if self._slots <= 0:
             return NO_SESSION
         if len(self._by_id) >= self._slots and not self._evict_for(len(rows), now_ms):
             return NO_SESSION
