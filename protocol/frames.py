@@ -134,7 +134,7 @@ def response_frame(api: Api, version: int, correlation_id: int, message: Message
     head = 5 if version >= api.first_flexible_response_header else 4
     if api.response_has_parts:
         parts = api.encode_response_parts(version, message)
-        return _joined(_start(sum(map(len, parts)) + head, head, correlation_id), parts)
+        return joined(_start(sum(map(len, parts)) + head, head, correlation_id), parts)
     body = api.encode_response(version, message)
     size = len(body) + head
     start = _start(size, head, correlation_id)
@@ -146,8 +146,8 @@ def _start(size: int, head: int, correlation_id: int) -> bytes:
     return _put_size_and_id(size, correlation_id) if head == 4 else _put_flexible(size, correlation_id, 0)
 
 
-def _joined(start: bytes, parts: Parts) -> Parts:
-    """The parts with runs of small ones joined."""
+def joined(start: bytes, parts: Parts) -> Parts:
+    """A frame of `start` and the parts, runs of small ones joined; large ones stay the objects they are."""
     out: Parts = []
     run: Parts = [start]
     for part in parts:

@@ -8,7 +8,8 @@ version, client id) is looked up once per connection and kept as a `Route`, so t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from struct import Struct
+from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
@@ -22,11 +23,16 @@ from muster.coordinator.groups.interface import Client
 from muster.protocol import frames, shapes
 from muster.protocol.api import Api, UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
+from muster.protocol.wire import REFUSALS
 
 log = structlog.get_logger("muster.api")
 
 _MAX_ROUTES: Final = 256
 """A connection that changes its client id with each request is not remembered for ever."""
+
+_HEAD_4: Final = Struct(">i4s").pack
+_HEAD_5: Final = Struct(">i5s").pack
+"""Size and response header."""
 
 Answer = bytes | list[bytes | memoryview]
 
@@ -44,7 +50,21 @@ class Sink(Protocol):
 class Route:
     """All that is known of one kind of request on one connection before its body is read."""
 
-    __slots__ = ("api", "client_bytes", "context", "flexible", "handler", "head_size", "lowers", "raises", "version")
+    __slots__ = (
+        "api",
+        "client_bytes",
+        "context",
+        "decode",
+        "encode",
+        "flexible",
+        "handler",
+        "head_size",
+        "header_size",
+        "lowers",
+        "put_head",
+        "raises",
+        "version",
+    )
 
     def __init__(self, served: Api, version: int, client_bytes: bytes, context: RequestContext, run: Handler) -> None:
         """`client_bytes`: the client id as it stands in the header, its length included."""
@@ -53,8 +73,12 @@ class Route:
         self.client_bytes = client_bytes
         self.context = context
         self.handler = run
+        self.header_size = 8 + len(client_bytes)
         self.flexible = served.request_header_version(version) >= 2
-        self.head_size = 5 if served.response_header_version(version) >= 1 else 4
+        # a flexible response header ends in an empty set of tagged fields, the zero that struct pads with
+        self.head_size, self.put_head = (5, _HEAD_5) if served.response_header_version(version) else (4, _HEAD_4)
+        self.decode = served.request_decoder(version)
+        self.encode = served.response_encoder(version)
         self.raises, self.lowers = shapes.converted(served.key, version)
 
     def facts(self) -> dict[str, object]:
@@ -79,10 +103,10 @@ class Exchange:
             if not requests.gone:
                 log.error("a request was answered twice", **self._route.facts())
             return
-        if requests.intercept.response is not None:
-            requests.intercept.response(self._route.context, response, self.send)
-        else:
+        if requests.before_encode is None:
             self.send(response)
+        else:
+            requests.before_encode(self._route.context, response, self.send)
 
     def send(self, response: Message | None) -> None:
         """Encode the answer and hand it to the connection."""
@@ -94,38 +118,38 @@ class Exchange:
             requests.sink.answer(None)
             return
         try:
-            frame = self._frame(response)
+            if route.lowers:
+                response = shapes.lower_response(route.api.key, route.version, response)
+            body = route.encode(response)
+            if type(body) is bytes and len(body) < frames.JOIN_BELOW:
+                frame: Answer = route.put_head(len(body) + route.head_size, self._correlation) + body
+            else:
+                frame = self._in_parts(body)
         except Exception as error:
             log.error("an answer could not be encoded", exc_info=error, **route.facts())
             requests.sink.fail(Refused("its answer could not be encoded", **route.facts()))
             return
         requests.sink.answer(frame)
 
-    def _frame(self, response: Message) -> Answer:
+    def _in_parts(self, body: bytes | list[bytes | memoryview]) -> list[bytes | memoryview]:
+        """A large answer, or one with records, which are not copied."""
         route = self._route
-        if route.lowers:
-            response = shapes.lower_response(route.api.key, route.version, response)
-        if route.api.response_has_parts:
-            correlation_id = int.from_bytes(self._correlation, "big", signed=True)
-            return frames.response_frame(route.api, route.version, correlation_id, response)
-        body = route.api.encode_response(route.version, response)
-        size = len(body) + route.head_size
-        head = size.to_bytes(4, "big") + self._correlation
-        if route.head_size == 5:
-            head += b"\0"
-        return head + body if size < frames.JOIN_BELOW else [head, body]
+        parts = [body] if isinstance(body, bytes) else body
+        size = sum(map(len, parts)) + route.head_size
+        return frames.joined(route.put_head(size, self._correlation), parts)
 
 
 class ConnectionRequests:
     """The requests of one connection, one at a time."""
 
-    __slots__ = ("_channel", "_node", "_routes", "current", "gone", "intercept", "sink")
+    __slots__ = ("_before_handler", "_channel", "_node", "_routes", "before_encode", "current", "gone", "sink")
 
     def __init__(self, node: Node, channel: Channel, sink: Sink, intercept: Intercept = NO_INTERCEPT) -> None:
         self.current: Exchange | None = None
         self.gone = False
-        self.intercept = intercept
+        self.before_encode = intercept.response
         self.sink = sink
+        self._before_handler = intercept.request
         self._node = node
         self._channel = channel
         self._routes: dict[bytes, Route] = {}
@@ -138,33 +162,40 @@ class ConnectionRequests:
             if found is None:
                 return
             route = found
-        body = start + 8 + len(route.client_bytes)
+        body = start + route.header_size
         if route.flexible:
             body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
         if body > end:
             raise Refused("malformed request: RequestHeader: truncated", **route.facts())
         exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
         try:
-            request = route.api.decode_request(route.version, data, body, end)
-            if route.raises:
-                request = shapes.raise_request(route.api.key, route.version, request)
-        except MalformedMessage as error:
-            raise Refused(f"malformed request: {error}", **route.facts()) from error
-        if self.intercept.request is not None:
-            self.intercept.request(route.context, request, lambda: self._run(route, request, exchange))
-        else:
+            request = route.decode(data, body, end)
+        except REFUSALS:
+            self._explain(route, data, body, end)
+        if route.raises:
+            request = shapes.raise_request(route.api.key, route.version, request)
+        if self._before_handler is None:
             self._run(route, request, exchange)
+        else:
+            self._before_handler(route.context, request, lambda: self._run(route, request, exchange))
 
     def closed(self) -> None:
         """The connection has ended."""
         self.gone = True
         self.current = None
 
+    def _explain(self, route: Route, data: bytes, body: int, end: int) -> NoReturn:
+        """Read a malformed request again, to say what is wrong where."""
+        try:
+            route.api.decode_request(route.version, data, body, end)
+        except MalformedMessage as error:
+            raise Refused(f"malformed request: {error}", **route.facts()) from error
+        raise AssertionError("bytes that were malformed no longer are")
+
     def _run(self, route: Route, request: Any, respond: Respond) -> None:
         try:
             route.handler(self._node, route.context, request, respond)
         except Exception as error:
-            # a bug in one handler costs the connection that met it, not the server
             log.error("a handler failed", peer=self._channel.peer, exc_info=error, **route.facts())
             self.current = None
             self.sink.fail(Refused("its request met a fault in the server", **route.facts()))

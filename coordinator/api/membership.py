@@ -42,7 +42,11 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
 
 def handle_heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond) -> None:
     """A member lives (key 12)."""
-    _submit(node, context, request, respond)
+    group_id = request.group_id
+    if _may_read(context, group_id):
+        node.routing.shard(group_id).submit(Command(request, respond, context.client))
+    else:
+        respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
 
 
 def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest, respond: Respond) -> None:
@@ -53,7 +57,7 @@ def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupR
 def _submit(
     node: Node,
     context: RequestContext,
-    request: SyncGroupRequest | HeartbeatRequest | LeaveGroupRequest,
+    request: SyncGroupRequest | LeaveGroupRequest,
     respond: Respond,
 ) -> None:
     group_id = request.group_id

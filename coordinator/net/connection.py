@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         """`open_channel(transport)`: who is at the other end; `on_made(transport)`: socket options."""
         self.host = ""
-        self.last_tick = 0
+        self.alive = True
         self.waits_for_us = False
         self._limits = limits
         self._open_channel = open_channel
@@ -73,6 +73,9 @@ class Connection(asyncio.Protocol):
         self._writing = True
         self._open = False
         self._closing = False
+        # nothing is parked, queued, half read or unsent; and whether, apart from a parked request, anything is
+        self._calm = False
+        self._busy = False
         self._call_soon = asyncio.get_running_loop().call_soon
         self._transport: Any = None
         self._requests: Any = None
@@ -95,21 +98,19 @@ class Connection(asyncio.Protocol):
         if self._on_made is not None:
             self._on_made(transport)
         self._requests = self._open_requests(channel, self)
+        self._calm = True
 
     def data_received(self, data: bytes) -> None:
         """Handle what is whole, keep the rest."""
-        self.last_tick = self._limits.tick
+        self.alive = True
+        if self._calm and int.from_bytes(data[:4], "big") == len(data) - 4:
+            # nearly always: nothing waits in either direction, and one chunk is one request
+            self._calm = False
+            self._handle(data, 4, len(data))
+            return
         if self._closing:
             return
-        if not self.waits_for_us and not self._frames and self._writing and not self._splitter.buffered:
-            size = len(data)
-            if size >= 4 and int.from_bytes(data[:4], "big") == size - 4:
-                # nearly always: one chunk, one request
-                self._pumping = True
-                self._handle(data, 4, size)
-                self._pumping = False
-                self._flush()
-                return
+        self._busy = True
         try:
             frames = self._splitter.feed(data)
         except InvalidFrameSize as error:
@@ -125,23 +126,25 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer has gone (no client of Kafka closes one direction only): what is parked is dropped, as by Kafka."""
-        self._closing = True
+        self._end()
         return False  # the transport sends what was written, then closes
 
     def pause_writing(self) -> None:
         """The peer reads too slowly: its further requests wait."""
         self._writing = False
+        self._calm = False
+        self._busy = True
         self._pause_or_resume()
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
-        self.last_tick = self._limits.tick
+        self.alive = True
         self._writing = True
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
         """Both directions have ended."""
-        self._closing = True
+        self._end()
         self.waits_for_us = False
         self._frames.clear()
         self._out.clear()
@@ -166,7 +169,7 @@ class Connection(asyncio.Protocol):
         self._starved = False
         if not self._closing:
             self._account()
-            self._pause_or_resume()
+            self._settle()
 
     # ---- the requests' calls ----
 
@@ -175,20 +178,20 @@ class Connection(asyncio.Protocol):
         self.waits_for_us = False
         if self._closing:
             return
-        if answer is not None:
-            if type(answer) is bytes:
-                self._out.append(answer)
-                self._out_bytes += len(answer)
-            else:
-                for part in answer:
-                    self._out.append(part)  # type: ignore[arg-type]  # a Sequence of parts, not bytes
-                    self._out_bytes += len(part)  # type: ignore[arg-type]  # as above
-        if not self._pumping:
-            self.last_tick = self._limits.tick
-            self._flush()
-            if self._frames:
-                # not from here: one parked answer could lead to the next request, that to other answers, without end
-                self._call_soon(self._pump)
+        if self._pumping:
+            self._collect(answer)
+            return
+        if type(answer) is bytes:
+            self._transport.write(answer)
+        elif answer is not None:
+            self._transport.writelines(answer)
+        if not self._busy:
+            self._calm = True
+        elif self._frames:
+            # not from here: one parked answer could lead to the next request, that to other answers, without end
+            self._call_soon(self._pump)
+        else:
+            self._settle()
 
     def fail(self, refused: Refused) -> None:
         """The request at hand cannot be answered, and so the connection cannot go on."""
@@ -197,7 +200,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Send what is ready, then end."""
         if not self._closing:
-            self._closing = True
+            self._end()
             if self._out:
                 self._write_out()
             self._transport.close()
@@ -226,7 +229,9 @@ class Connection(asyncio.Protocol):
             if self._out_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
         self._pumping = False
-        self._flush()
+        if self._out and not self._closing:
+            self._write_out()
+        self._settle()
 
     def _handle(self, data: bytes, start: int, end: int) -> None:
         self.waits_for_us = True
@@ -235,20 +240,29 @@ class Connection(asyncio.Protocol):
         except Refused as refused:
             self._refuse(refused)
 
-    def _flush(self) -> None:
-        if self._out and not self._closing:
-            self._write_out()
-        if not self._reading or self.waits_for_us or not self._writing:
-            self._pause_or_resume()
+    def _collect(self, answer: Answer | None) -> None:
+        """Keep an answer until the requests that came with its own are looked at."""
+        if answer is None:
+            return
+        parts: Sequence[bytes | memoryview] = (answer,) if isinstance(answer, bytes) else answer
+        for part in parts:
+            self._out.append(part)
+            self._out_bytes += len(part)
 
     def _write_out(self) -> None:
-        out = self._out
+        out, self._out, self._out_bytes = self._out, [], 0
         if len(out) == 1:
             self._transport.write(out[0])
         else:
             self._transport.writelines(out)
-        self._out = []
-        self._out_bytes = 0
+
+    def _settle(self) -> None:
+        """Read on or pause; and when nothing waits any more, take the short way again."""
+        self._pause_or_resume()
+        self._busy = bool(
+            self._frames or self._splitter.buffered or self._starved or not (self._reading and self._writing)
+        )
+        self._calm = not (self._busy or self.waits_for_us or self._closing)
 
     def _pause_or_resume(self) -> None:
         if self._closing:
@@ -281,6 +295,10 @@ class Connection(asyncio.Protocol):
             log.warning("closed a connection", peer=self.channel.peer, why=refused.reason, **refused.facts)
             self.close()
 
-    def _abort(self) -> None:
+    def _end(self) -> None:
         self._closing = True
+        self._calm = False
+
+    def _abort(self) -> None:
+        self._end()
         self._transport.abort()

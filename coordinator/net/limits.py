@@ -13,7 +13,7 @@ from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.net.settings import NetSettings
 
 IDLE_STEPS: Final = 8
-"""The idle time is told in this many ticks, so that a request costs one assignment and no reading of the clock."""
+"""The idle time is told in this many steps, so that a request costs one assignment and no reading of the clock."""
 
 
 class Member(Protocol):
@@ -21,8 +21,8 @@ class Member(Protocol):
 
     host: str
     """The peer's numeric address."""
-    last_tick: int
-    """`Limits.tick` at the last sign of life."""
+    alive: bool
+    """Set at each sign of life; taken back by the limits when they have seen it."""
     waits_for_us: bool
     """A request of it is parked: its silence is ours."""
 
@@ -47,7 +47,6 @@ class Limits:
 
         Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
         """
-        self.tick = 0
         self.max_connections = settings.max_connections
         if max_files is not None:
             self.max_connections = min(self.max_connections, max_files)
@@ -57,7 +56,7 @@ class Limits:
         self._idle_ms = settings.connections_max_idle_ms
         self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
         self._timer: Timer | None = None
-        self._members: dict[Member, None] = {}
+        self._silent_steps: dict[Member, int] = {}
         self._by_host: dict[str, int] = {}
         self._memory = settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else None
         self._waiting: deque[Member] = deque()
@@ -66,16 +65,16 @@ class Limits:
 
     def __len__(self) -> int:
         """How many connections there are."""
-        return len(self._members)
+        return len(self._silent_steps)
 
     @property
     def members(self) -> tuple[Member, ...]:
         """The connections, oldest first."""
-        return tuple(self._members)
+        return tuple(self._silent_steps)
 
     def refusal(self, host: str) -> str | None:
         """Why a connection from `host` is not taken; None: it is."""
-        if len(self._members) >= self.max_connections:
+        if len(self._silent_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
         limit = self._overrides.get(host, self._per_ip)
         if self._by_host.get(host, 0) >= limit:
@@ -84,17 +83,16 @@ class Limits:
 
     def enter(self, member: Member) -> None:
         """A connection was taken."""
-        self._members[member] = None
+        self._silent_steps[member] = 0
         self._by_host[member.host] = self._by_host.get(member.host, 0) + 1
-        member.last_tick = self.tick
+        member.alive = True
         if self._timer is None and self._idle_ms >= 0:
             self._arm()
 
     def leave(self, member: Member) -> None:
         """A connection has ended; harmless for one that was never taken."""
-        if member not in self._members:
+        if self._silent_steps.pop(member, None) is None:
             return
-        del self._members[member]
         left = self._by_host[member.host] - 1
         if left:
             self._by_host[member.host] = left
@@ -102,13 +100,13 @@ class Limits:
             del self._by_host[member.host]
         if member in self._waiting:
             self._waiting.remove(member)
-        if not self._members and self._when_empty is not None:
+        if not self._silent_steps and self._when_empty is not None:
             self._when_empty()
 
     def when_empty(self, callback: Callable[[], object]) -> None:
         """Call back as soon as there is no connection (at once when there is none)."""
         self._when_empty = callback
-        if not self._members:
+        if not self._silent_steps:
             callback()
 
     def stop(self) -> None:
@@ -123,13 +121,15 @@ class Limits:
 
     def _step(self) -> None:
         self._timer = None
-        self.tick += 1
-        for member in self.members:
-            # a sign of life in tick t came before the end of that tick
-            silent_ms = (self.tick - member.last_tick - 1) * self._step_ms
-            if silent_ms >= self._idle_ms and not member.waits_for_us:
+        for member, silent_steps in list(self._silent_steps.items()):
+            if member.alive or member.waits_for_us:
+                member.alive = False
+                self._silent_steps[member] = 0
+            elif (silent_steps + 1) * self._step_ms >= self._idle_ms:
                 member.close_idle()
-        if self._members and self._idle_ms >= 0 and self._timer is None:
+            else:
+                self._silent_steps[member] = silent_steps + 1
+        if self._silent_steps and self._idle_ms >= 0 and self._timer is None:
             self._arm()
 
     def take_memory(self, member: Member, size: int) -> bool:

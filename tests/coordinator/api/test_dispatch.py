@@ -233,7 +233,7 @@ class TestAnswers:
         connection = Connection()
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         route = next(iter(connection.requests._routes.values()))
-        route.api, route.version = api(ApiKey.JOIN_GROUP), 9
+        route.encode = api(ApiKey.JOIN_GROUP).response_encoder(9)
         seen[0][2](JoinGroupResponse(leader="l" * 30_000, member_id="m" * 30_000, protocol_name="p" * 10_000))
         assert len(connection.answers[0]) == 2
         assert connection.response(ApiKey.JOIN_GROUP, 9)[1].leader == "l" * 30_000

@@ -226,7 +226,7 @@ class TestOrder:
         assert bench.transport.writes == [frame(b"b")]
 
     async def test_answers_to_each_other_do_not_nest(self) -> None:
-        """A parked answer that sets off the next request, which releases another connection's, and so on, a thousand long."""
+        """A parked answer that brings the next request, which releases another connection, and so on, a thousand long."""
         bench = Bench()
         chain = [bench.connect() for _ in range(1_500)]
         for (connection, _, echo), (_, _, following) in zip(chain, [*chain[1:], chain[0]], strict=True):

@@ -15,14 +15,14 @@ class Connection:
 
     def __init__(self, limits: Limits, host: str = "10.0.0.1") -> None:
         self.host = host
-        self.last_tick = 0
+        self.alive = False
         self.waits_for_us = False
         self.limits = limits
         self.calls: list[str] = []
         limits.enter(self)
 
     def lives(self) -> None:
-        self.last_tick = self.limits.tick
+        self.alive = True
 
     def close_idle(self) -> None:
         self.calls.append("idle")
@@ -121,7 +121,9 @@ class TestIdle:
         clock.advance(10_000)
         assert parked.calls == []
         parked.waits_for_us = False
-        clock.advance(100)
+        clock.advance(700)
+        assert parked.calls == []
+        clock.advance(200)
         assert parked.calls == ["idle"]
 
     def test_no_timer_without_connections_and_a_new_one_with_the_next(self) -> None:
