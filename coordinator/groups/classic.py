@@ -121,14 +121,12 @@ class ClassicGroup(Group):
             self.leader_id = next(iter(self.members), None)
         return member
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, instance_id: str, member_id: str) -> None:
         """A static member goes on under a new id: its place, its role and what is expected of it stay (KIP-345)."""
-        old_id = member.member_id
-        del self.members[old_id]
-        self.members[member_id] = member
+        old_id = self.static_ids[instance_id]
+        self.static_ids[instance_id] = member_id
+        member = self.members[member_id] = self.members.pop(old_id)
         member.member_id = member.session.subject = member_id
-        if member.instance_id is not None:
-            self.static_ids[member.instance_id] = member_id
         if old_id in self.pending_sync:
             del self.pending_sync[old_id]
             self.pending_sync[member_id] = None

@@ -62,9 +62,7 @@ def _refusal(group: Group | None, request: OffsetCommitRequest) -> int:
 
 def _restart_session(turn: Turn, group: Group | None, member_id: str) -> None:
     if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
-        member = group.members.get(member_id)
-        if member is not None:
-            restart_session(turn, member)
+        restart_session(turn, group.members[member_id])  # with members, only they may commit
 
 
 def _topic_id(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:

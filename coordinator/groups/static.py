@@ -21,17 +21,18 @@ def replace(turn: Turn, group: ClassicGroup, request: JoinGroupRequest, member_i
     """The instance goes on under `member_id`, with the settings of `request`; parked requests of the old one are
     fenced at once.
     """
-    old_id = group.static_ids[request.group_instance_id or ""]
+    instance_id = request.group_instance_id or ""
+    old_id = group.static_ids[instance_id]
     member = group.members[old_id]
     answer_join(turn, group, member, join_refusal(old_id, ErrorCode.FENCED_INSTANCE_ID))
     if member.sync_token is not None:
         turn.reply(member.sync_token, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
         member.sync_token = None
-    group.rename(member, member_id)
+    group.rename(instance_id, member_id)
     member.is_new = False
     restart_session(turn, member)  # by the old session timeout: Kafka takes over the new one only then
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    turn.event(events.MEMBER_REPLACED, group.group_id, member=member_id, replaced=old_id, instance=member.instance_id)
+    turn.event(events.MEMBER_REPLACED, group.group_id, member=member_id, replaced=old_id, instance=instance_id)
     return member
 
 

@@ -56,10 +56,7 @@ def elect(support: Support, members: Iterable[Member], size: int, leader: Member
         raise ValueError("no protocol is offered by every member")
     votes = dict.fromkeys(candidates, 0)
     for member in members:
-        for name, _ in member.protocols:
-            if name in votes:
-                votes[name] += 1
-                break
+        votes[next(name for name, _ in member.protocols if name in votes)] += 1
     most = max(votes.values())
     tied = [name for name in candidates if votes[name] == most]
     if len(tied) > 1 and leader is not None:

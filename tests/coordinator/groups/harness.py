@@ -35,11 +35,11 @@ BOTH = (("range", b"r"), ("roundrobin", b"rr"))
 class Room:
     """One core, its time, and all that came out of it. What asks returns the reply, or None while it is parked."""
 
-    def __init__(self, image: TopicsImage = TOPICS, **settings: int) -> None:
+    def __init__(self, **settings: int) -> None:
         settings.setdefault("group_initial_rebalance_delay_ms", 0)
         settings.setdefault("group_min_session_timeout_ms", 0)
         self.settings = GroupSettings(**settings)
-        self.core = GroupCore(self.settings, image)
+        self.core = GroupCore(self.settings, TOPICS)
         self.now = START
         self.asked = 0
         self.replies: dict[object, list[Message]] = {}

@@ -24,6 +24,7 @@ def test_most_votes_among_what_all_offer() -> None:
     assert vote(a, b, c) == "rr"
     assert vote(member("a", "range", "rr"), member("b", "rr")) == "rr"
     assert vote(member("a", "x", "range"), member("b", "y", "range"), member("c", "range", "x")) == "range"
+    assert vote(member("a", "x", "rr", "range"), member("b", "rr", "range")) == "rr"
 
 
 def test_the_leader_decides_a_tie() -> None:

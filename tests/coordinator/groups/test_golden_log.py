@@ -1,0 +1,100 @@
+"""Segments that Apache Kafka 4.3.0 wrote, replayed by the core: what Kafka would come back with."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.image import NO_TOPICS
+from muster.coordinator.groups.settings import GroupSettings
+from muster.protocol.records import OFFSETS
+from tests.coordinator.groups.harness import START
+from tests.protocol import golden
+
+
+def partitions() -> dict[int, list[tuple[Any, Any]]]:
+    """Partition -> its records, decoded. (Transactional commits count as committed here: markers are for later.)"""
+    found: dict[int, list[tuple[Any, Any]]] = collections.defaultdict(list)
+    for record in golden.logged_records():
+        record_type, key = OFFSETS.decode_key(record.key)
+        value = None if record.value is None else OFFSETS.decode_value(record_type, record.value)[1]
+        found[record.partition].append((key, value))
+    return found
+
+
+def replayed(records: list[tuple[Any, Any]]) -> GroupCore:
+    core = GroupCore(GroupSettings(), NO_TOPICS)
+    for key, value in records:
+        core.replay(key, value, START)
+    core.loaded(START)
+    return core
+
+
+def last_values(records: list[tuple[Any, Any]], kind: str) -> dict[tuple[Any, ...], Any]:
+    """Key -> the last value, of one kind of record; what ended with a tombstone is left out."""
+    found: dict[tuple[Any, ...], Any] = {}
+    for key, value in records:
+        if type(key).__name__ == kind:
+            found[tuple(getattr(key, name) for name in key.__slots__)] = value
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def test_offsets_are_those_last_committed() -> None:
+    count = 0
+    for records in partitions().values():
+        core = replayed(records)
+        expected = last_values(records, "OffsetCommitKey")
+        got = {
+            (group_id, topic, partition): value
+            for group_id in sorted({group_id for group_id, _, _ in expected})
+            for topic, values in core.state.offsets.topics(group_id).items()
+            for partition, value in values.items()
+        }
+        assert got == expected
+        count += len(got)
+    assert count > 40
+
+
+def assert_says(group: ClassicGroup, value: Any) -> None:
+    """The group is what its record says."""
+    facts = (group.generation, group.protocol_type or "", group.protocol_name, group.leader_id)
+    assert facts == (value.generation, value.protocol_type, value.protocol, value.leader)
+    assert group.state == ("Stable" if value.members else "Empty")
+    assert group.state_since_ms == value.current_state_timestamp
+    assert {
+        one.member_id: (one.instance_id, one.client_id, one.client_host, one.assignment, one.protocols)
+        for one in group.members.values()
+    } == {
+        one.member_id: (
+            one.group_instance_id,
+            one.client_id,
+            one.client_host,
+            one.assignment,
+            ((value.protocol, one.subscription),),
+        )
+        for one in value.members
+    }
+
+
+def test_a_server_that_stopped_after_any_record_of_a_group_comes_back_with_it() -> None:
+    states = collections.Counter[str]()
+    for records in partitions().values():
+        for i, (key, value) in enumerate(records, 1):
+            if type(key).__name__ == "GroupMetadataKey" and value is not None:
+                group = replayed(records[:i]).state.classic(key.group)
+                assert group is not None
+                assert_says(group, value)
+                states[group.state] += 1
+    assert states["Stable"] > 10
+    assert states["Empty"] > 10
+
+
+def test_groups_that_ended_are_gone() -> None:
+    for records in partitions().values():
+        core = replayed(records)
+        ended = {key.group for key, value in records if type(key).__name__ == "GroupMetadataKey" and value is None}
+        alive = {group_id for (group_id,) in last_values(records, "GroupMetadataKey")}
+        alive |= {key[0] for key in last_values(records, "OffsetCommitKey")}
+        assert not (ended - alive) & set(core.state.groups)

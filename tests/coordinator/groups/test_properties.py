@@ -1,0 +1,200 @@
+"""Random histories of a core, with invariants looked at after every step and a replay of its records at the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.coordinator.groups.records import to_bytes
+from muster.coordinator.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from muster.protocol.records import OFFSETS
+from tests.coordinator.groups.harness import BOTH, RANGE, Room
+from tests.stories.virtual import persisted
+
+PROTOCOLS = (RANGE, BOTH, BOTH[::-1], (("range", b"other"),), (("x", b""),))
+
+KINDS = (
+    *("join", "join", "join", "rejoin", "rejoin", "rejoin", "sync", "sync", "sync", "beat", "commit", "leave"),
+    *("pass", "pass", "delete", "forget", "reload"),
+)
+STEP = st.tuples(
+    st.sampled_from(KINDS),
+    st.sampled_from("gh"),
+    st.integers(0, 5),
+    st.integers(0, 4),
+    st.booleans(),
+)
+
+
+class History:
+    """A core, and what its clients remember: the ids they were given."""
+
+    def __init__(self, max_size: int, delay_ms: int) -> None:
+        self.settings = {"group_max_size": max_size, "group_initial_rebalance_delay_ms": delay_ms}
+        self.room = Room(**self.settings)
+        self.ids: list[str] = [""]
+        self.generations: dict[str, int] = {}
+        self.parked: set[object] = set()
+
+    def step(self, what: str, group: str, who: int, choice: int, flag: bool) -> None:
+        room = self.room
+        member = self.ids[-1 - who % len(self.ids)]
+        if what == "join":
+            instance = f"i{who}" if flag else None
+            self.note(
+                room.join(group=group, instance=instance, protocols=PROTOCOLS[choice % 3], needs_id=bool(who % 2))
+            )
+        elif what == "rejoin":
+            timeout = 3_000 * (1 + who % 3)
+            protocols = PROTOCOLS[choice]
+            self.note(room.join(member, group=group, protocols=protocols, session=timeout, rebalance=timeout * who))
+        elif what == "sync":
+            self.sync(group, member, choice)
+        elif what == "beat":
+            room.beat(member, self.generation(group) - (choice == 0), group=group)
+        elif what == "commit":
+            generation = -1 if flag else self.generation(group)
+            room.commit("" if flag else member, generation, group=group, partition=choice, retention=choice - 2)
+        elif what == "leave":
+            room.leave(member, group=group, instance=f"i{who}" if flag else None)
+        elif what == "pass":
+            room.advance((0, 100, 1_500, 4_000, 25_000)[choice])
+        elif what == "delete":
+            room.send(DeleteGroupsRequest([group]))
+        elif what == "forget":
+            rows = [OffsetDeleteRequestPartition(choice)]
+            room.send(OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)]))
+        elif flag and not choice:
+            self.reload()
+
+    def sync(self, group: str, member: str, choice: int) -> None:
+        known = self.room.core.state.classic(group)
+        if known is not None and known.state == COMPLETING and choice:
+            member = list(known.members)[choice % len(known.members)]
+        shares = {one: b"%d" % i for i, one in enumerate(known.members)} if known is not None else {}
+        self.room.sync(member, shares, generation=self.generation(group), group=group, protocol=None)
+
+    def generation(self, group: str) -> int:
+        known = self.room.core.state.classic(group)
+        return known.generation if known is not None else 0
+
+    def note(self, reply: Any) -> None:
+        if reply is not None and reply.member_id and reply.member_id not in self.ids:
+            self.ids.append(reply.member_id)
+        for group in self.room.core.state.groups.values():
+            self.ids += [one for one in group.members if one not in self.ids]  # type: ignore[attr-defined]  # all classic
+
+    def reload(self) -> None:
+        """The server dies and another takes its log: requests that were parked are answered by nobody."""
+        old, self.room = self.room, Room(**self.settings)
+        self.room.asked, self.room.now = old.asked, old.now
+        self.room.records, self.room.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
+        for record in old.records:
+            self.room.core.replay(record.key, record.value, old.now)
+        self.generations = {}
+        self.room.take(self.room.core.loaded(old.now))
+
+    def check(self) -> None:
+        """What must hold after every step."""
+        state = self.room.core.state
+        for group_id, group in state.groups.items():
+            assert type(group).__name__ == "ClassicGroup"
+            known: Any = group
+            members = known.members
+            assert all(one.member_id == one.session.subject == key for key, one in members.items())
+            assert known.static_ids == {one.instance_id: key for key, one in members.items() if one.instance_id}
+            assert not set(known.pending) & set(members)
+            assert set(known.pending_sync) <= set(members)
+            assert known.awaiting == sum(one.join_token is not None for one in members.values())
+            assert (known.leader_id in members) if members else (known.leader_id is None)
+            assert known.generation >= self.generations.get(group_id, 0)
+            assert (known.state == EMPTY) <= (not members)
+            assert (known.state in (COMPLETING, STABLE)) <= bool(members)
+            assert (known.awaiting == 0) or known.state == PREPARING
+            assert (known.state == COMPLETING) or all(one.sync_token is None for one in members.values())
+            if members:
+                assert known.support.candidates(len(members))
+            if known.state == PREPARING:
+                assert known.join_deadline.due_ms >= self.room.now.mono_ms
+                assert known.initial or known.awaiting < len(members) or known.pending or self.full(known)
+            if known.state in (COMPLETING, STABLE) and known.pending_sync:
+                assert known.sync_deadline.due_ms >= self.room.now.mono_ms
+            for one in members.values():
+                parked = one.join_token is not None or one.sync_token is not None
+                assert parked or self.room.now.mono_ms <= one.session.due_ms < 2**63 - 1
+        self.generations = {group_id: group.generation for group_id, group in state.groups.items()}  # type: ignore[attr-defined]  # all classic
+        assert all(len(got) <= 1 for got in self.room.replies.values())
+        assert self.open() == self.waiting()
+
+    def full(self, group: Any) -> bool:
+        # Kafka does not look whether the one it refuses was the last that was waited for
+        return len(group.members) >= self.settings["group_max_size"]
+
+    def open(self) -> set[object]:
+        """The requests that have not been answered."""
+        return {token for token in range(1, self.room.asked + 1) if token not in self.room.replies}
+
+    def waiting(self) -> set[object]:
+        """The tokens that are parked."""
+        state = self.room.core.state
+        tokens = {token for token, _ in state.orphans.values()}
+        for group in state.groups.values():
+            for one in group.members.values():  # type: ignore[attr-defined]  # all classic
+                tokens |= {token for token in (one.join_token, one.sync_token) if token is not None}
+        return tokens
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 5), st.sampled_from([0, 3_000]), st.lists(STEP, min_size=5, max_size=60))
+def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, int, int, bool]]) -> None:
+    history = History(max_size, delay_ms)
+    for step in steps:
+        history.step(*step)
+        history.check()
+    # every request is answered once, at the latest when the core is given up
+    live = history.room.core
+    again = Room(**history.settings).core
+    for record in history.room.records:
+        key, value = to_bytes(record)
+        record_type, key_message = OFFSETS.decode_key(key)
+        again.replay(
+            key_message, None if value is None else OFFSETS.decode_value(record_type, value)[1], history.room.now
+        )
+    again.loaded(history.room.now)
+    assert persisted(again, live) == persisted(live, live)
+    history.room.take(live.resign(16))
+    assert history.open() == set()
+    assert all(len(got) <= 1 for got in history.room.replies.values())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from([0, 3_000]), st.lists(STEP, min_size=5, max_size=40))
+def test_whatever_happened_a_group_settles_once_its_members_behave(
+    delay_ms: int, steps: list[tuple[str, str, int, int, bool]]
+) -> None:
+    history = History(5, delay_ms)
+    for step in steps:
+        history.step(*step)
+    room = history.room
+    room.advance(400_000)  # everyone who is silent is gone
+    assert all(group.state == EMPTY for group in room.core.state.groups.values())
+    room.join()
+    room.join()
+    ids = list(room.group().members)
+    if room.group().members[ids[0]].join_token is None:  # no delay: it was alone in its first generation
+        room.join(ids[0])
+    room.advance(2 * delay_ms)
+    assert room.group().state == COMPLETING
+    for member in ids:
+        room.sync(member, dict.fromkeys(ids, b"x"))
+    assert room.group().state == STABLE
+    assert [room.beat(member) for member in ids] == [0, 0]
+    assert history.open() == set()
