@@ -225,7 +225,10 @@ class FrameSplitter:
         Raises InvalidFrameSize as soon as the size is known, before its content is awaited.
         """
         if self._have:
-            self._chunks.append(data)
+            if len(data) < LARGE_PART and len(self._chunks[-1]) < LARGE_PART:
+                self._chunks[-1] += data  # a peer that sends byte by byte must not cost an object for each
+            else:
+                self._chunks.append(data)
             self._have += len(data)
             if self._have < self._need:
                 return []

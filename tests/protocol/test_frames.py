@@ -180,6 +180,17 @@ def test_bad_sizes_are_told_before_the_content_comes(size: int, said: str) -> No
     assert contents(refused.value.frames) == [b"abc"]
 
 
+def test_a_peer_that_sends_byte_by_byte_costs_few_objects() -> None:
+    splitter = FrameSplitter()
+    body = bytes(range(256)) * 50
+    stream = struct.pack(">i", len(body)) + body
+    for i in range(len(stream) - 1):
+        assert splitter.feed(stream[i : i + 1]) == []
+    assert splitter.buffered == len(stream) - 1
+    assert len(splitter._chunks) < 10
+    assert contents(splitter.feed(stream[-1:])) == [body]
+
+
 def test_the_largest_allowed_frame_passes() -> None:
     assert contents(FrameSplitter(limit=4).feed(struct.pack(">i", 4) + b"abcd")) == [b"abcd"]
 

@@ -138,6 +138,16 @@ def test_every_message_reads_back_in_every_version(layout: Layout) -> None:
         layout.encode(layout.versions[-1], layout.message())
 
 
+def carries_records(layout: Layout) -> bool:
+    return " records " in layout.module.LAYOUTS[layout.name]
+
+
+def test_the_table_knows_which_messages_carry_records() -> None:
+    for served in all_apis():
+        assert served.request_has_parts == carries_records(LAYOUTS[served.name + "Request"]), served
+        assert served.response_has_parts == carries_records(LAYOUTS[served.name + "Response"]), served
+
+
 def test_defaults_are_kafkas() -> None:
     request = join_group.JoinGroupRequest()
     assert (request.rebalance_timeout_ms, request.group_instance_id, request.protocols) == (-1, None, ())
