@@ -70,7 +70,7 @@ def check_segment(segment: Segment, file_size: int, next_offset: int, note: Call
                 next_offset = header.next_offset
                 at = header.size
         position += at
-    if reason and _only_zeros(file, position, file_size):
+    if reason and segment.config.preallocate and _only_zeros(file, position, file_size):
         reason = ""
     return Checked(next_offset, file_size - position, reason)
 

@@ -267,6 +267,8 @@ class Segment:
         for _, header in batches:
             self.note(header.size, header.last_offset, header.max_timestamp)
         self.size = size
+        # as in a segment closed as it should be: its last entry is the greatest timestamp
+        self.time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def restore_marks(self) -> int:
         """Find out first and greatest timestamp from the indexes and what follows their last entry; the offset after
@@ -293,7 +295,7 @@ class Segment:
 
     def largest_timestamp(self) -> int:
         """The greatest timestamp in the segment, as retention sees it: the file's own time when no record has one."""
-        if self.max_timestamp < 0 and self.size and self._time_index is None:
+        if self.max_timestamp < 0 and self.size:
             time_index = self.time_index()
             if len(time_index):
                 self.max_timestamp = time_index.timestamps[-1]

@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, MemoryStorage, Storage
 from muster.coordinator.log.headers import iterate
@@ -134,6 +134,13 @@ def play(storage: Storage, steps: list[tuple]) -> None:
     model.manager.close()
 
 
+# the greatest timestamp of an older segment: when its rebuilt index had not seen it, and when only its index was at hand
+UNSEEN = [("append", 1, 0, 0)] * 5 + [("append", 1, 0, 1), ("append", 4, 237, 0), ("lose indexes",), ("find", 1)]
+INDEXED = [("append", 1, 0, 0), ("roll",), ("stop",), ("read", 0, 0, False), ("find", 0)]
+
+
+@example(UNSEEN)
+@example(INDEXED)
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(step, max_size=40))
 def test_a_log_is_a_list_of_records_in_memory(steps: list[tuple]) -> None:

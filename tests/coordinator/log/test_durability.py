@@ -1,0 +1,314 @@
+"""What durable means under both promises, and that a failure acknowledges nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+import structlog
+from muster.coordinator.log import FileStorage, Log, LogOffline, MemoryStorage, SharedSync
+from muster.coordinator.log.durability import Waiters
+
+from tests.coordinator.log.support import NOW, SMALL, Later, batch, everything, fill, manage
+
+
+class Calls(list[tuple[str, LogOffline | None]]):
+    def named(self, name: str):
+        return lambda outcome: self.append((name, outcome))
+
+
+def synced_log(later: Later, storage: MemoryStorage | None = None) -> Log:
+    manager = manage(storage or MemoryStorage(), sync=later.sync)
+    return manager.open_log("t", 0, config=SMALL, wait_for_sync=True)
+
+
+# -- waiters
+
+
+def test_waiters_are_released_in_the_order_of_positions() -> None:
+    waiters, calls = Waiters(), Calls()
+    for name, position in [("b", 2), ("d", 4), ("a", 1), ("c", 2), ("e", 4)]:
+        waiters.add(position, calls.named(name))
+    waiters.release(0)
+    assert calls == []
+    waiters.release(3)
+    assert [name for name, _ in calls] == ["a", "b", "c"]
+    assert len(waiters) == 2
+    waiters.release(4)
+    assert [name for name, _ in calls] == ["a", "b", "c", "d", "e"]
+
+
+# -- the page cache's promise
+
+
+def test_without_waiting_for_syncs_what_is_written_is_durable() -> None:
+    later, calls = Later(), Calls()
+    log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
+    list(fill(log, 3))
+    log.when_durable(3, calls.named("a"))
+    assert calls == [("a", None)]
+    assert later.jobs == []
+
+
+# -- the disk's promise
+
+
+def test_a_sync_is_shared_by_all_that_wait() -> None:
+    later, calls = Later(), Calls()
+    log = synced_log(later)
+    seen: list[int] = []
+    log.on_append(lambda: seen.append(log.durable_offset))
+    list(fill(log, 2))
+    log.when_durable(1, calls.named("a"))
+    log.when_durable(2, calls.named("b"))
+    list(fill(log, 1))
+    log.when_durable(3, calls.named("c"))
+    assert len(later.jobs) == 1
+    assert (log.durable_offset, calls) == (0, [])
+    later.work()
+    assert calls == []
+    later.deliver()
+    assert [name for name, _ in calls] == ["a", "b"]
+    assert log.durable_offset == log.recovery_point == 2
+    assert len(later.jobs) == 1, "those that came meanwhile share the next one"
+    later.settle()
+    assert [name for name, _ in calls] == ["a", "b", "c"]
+    assert log.durable_offset == 3
+    assert seen == [0, 0, 0, 2, 3]
+    log.when_durable(3, calls.named("d"))
+    assert calls[-1] == ("d", None)
+    assert later.jobs == []
+
+
+def test_a_rolled_segment_is_synced_with_the_new_one() -> None:
+    later, calls = Later(), Calls()
+    log = synced_log(later)
+    list(fill(log, 60))
+    assert len(log.segments) > 1
+    log.when_durable(60, calls.named("a"))
+    later.settle()
+    assert calls == [("a", None)]
+    assert log.recovery_point == 60
+
+
+def test_rolling_moves_the_recovery_point_also_under_the_page_caches_promise() -> None:
+    later = Later()
+    log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
+    list(fill(log, 60))
+    later.settle()
+    assert log.recovery_point >= log.segments[-1].base_offset
+    assert log.recovery_point <= 60
+
+
+def test_flush_messages_asks_for_a_sync() -> None:
+    from dataclasses import replace
+
+    later = Later()
+    log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=replace(SMALL, flush_messages=3))
+    list(fill(log, 2))
+    assert later.jobs == []
+    list(fill(log, 1))
+    later.settle()
+    assert log.recovery_point == 3
+
+
+def test_what_is_cut_off_during_a_sync_is_not_durable_by_it() -> None:
+    later, calls = Later(), Calls()
+    log = synced_log(later)
+    list(fill(log, 4))
+    log.when_durable(4, calls.named("a"))
+    log.truncate(2)
+    list(fill(log, 4))
+    later.work()
+    later.deliver()
+    assert log.durable_offset == log.recovery_point == 2
+    assert calls == []
+    later.settle()
+    assert log.durable_offset == 6
+
+
+def test_flush_releases_those_that_wait() -> None:
+    later, calls = Later(), Calls()
+    log = synced_log(later)
+    list(fill(log, 2))
+    log.when_durable(2, calls.named("a"))
+    log.flush()
+    assert calls == [("a", None)]
+    later.settle()
+    assert len(calls) == 1
+
+
+def test_closing_makes_all_durable_abandoning_tells_those_that_wait() -> None:
+    for clean in (True, False):
+        later, calls = Later(), Calls()
+        log = synced_log(later)
+        list(fill(log, 2))
+        log.when_durable(2, calls.named("a"))
+        log.close() if clean else log.abandon()
+        ((name, outcome),) = calls
+        assert name == "a"
+        assert (outcome is None) == clean
+        later.settle()
+        assert len(calls) == 1
+
+
+# -- failures
+
+
+class FailingFile:
+    """A file whose writes or syncs fail when told to."""
+
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        self._file = MemoryStorage.file(storage, path)
+        self.failing: str | None = None
+        self.short = 0
+
+    def __getattr__(self, name: str):
+        return getattr(self._file, name)
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        if self.failing == "write":
+            self._file.pwrite(bytes(data)[: self.short], position)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._file.pwrite(data, position)
+
+    def pwrite_parts(self, parts: list[bytes], position: int) -> None:
+        self.pwrite(b"".join(parts), position)
+
+    def sync(self) -> None:
+        if self.failing == "sync":
+            raise OSError(errno.EIO, "Input/output error")
+
+    def pread(self, count: int, position: int) -> bytes:
+        if self.failing == "read":
+            raise OSError(errno.EIO, "Input/output error")
+        return self._file.pread(count, position)
+
+
+class FailingStorage(MemoryStorage):
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[FailingFile] = []
+
+    def file(self, path: str) -> FailingFile:
+        self.made.append(FailingFile(self, path))
+        return self.made[-1]
+
+
+@pytest.mark.parametrize("size", [10, 40_000])
+def test_a_failed_write_takes_the_log_offline_and_reopening_goes_on(size: int) -> None:
+    storage = FailingStorage()
+    manager = manage(storage)
+    log = manager.open_log("t", 0)
+    content = list(fill(log, 3))
+    storage.made[-1].failing, storage.made[-1].short = "write", 30
+    with structlog.testing.capture_logs() as told, pytest.raises(LogOffline, match="No space left") as failed:
+        log.append(0, batch(b"x" * size), wall_ms=NOW)
+    assert failed.value.error_code == 56
+    assert [line["event"] for line in told] == ["log_offline"]
+    storage.made[-1].failing = None
+    with pytest.raises(LogOffline, match="No space left"):
+        log.append(0, batch(b"y"), wall_ms=NOW)
+    assert log.end_offset == 3
+    assert [value for _, value in everything(log)] == content, "what is there can still be read"
+    again = manager.reopen("t", 0)
+    assert again is manager.get("t", 0)
+    assert again is not log
+    assert [value for _, value in everything(again)] == content
+    assert again.append(0, batch(b"z"), wall_ms=NOW).base_offset == 3
+
+
+def test_a_failed_sync_acknowledges_nothing() -> None:
+    later, calls, storage = Later(), Calls(), FailingStorage()
+    manager = manage(storage, sync=later.sync)
+    log = manager.open_log("t", 0, wait_for_sync=True)
+    list(fill(log, 2))
+    log.when_durable(1, calls.named("a"))
+    log.when_durable(2, calls.named("b"))
+    storage.made[-1].failing = "sync"
+    later.settle()
+    assert [(name, type(outcome)) for name, outcome in calls] == [("a", LogOffline), ("b", LogOffline)]
+    assert log.durable_offset == 0
+    log.when_durable(2, calls.named("c"))
+    assert calls[-1][1] is log.failure
+    with pytest.raises(LogOffline):
+        list(fill(log, 1))
+    storage.made[-1].failing = None
+    again = manager.reopen("t", 0)
+    assert again.waits_for_sync
+    assert again.end_offset == again.durable_offset == 2
+
+
+def test_a_failed_flush_makes_the_stop_unclean() -> None:
+    storage = FailingStorage()
+    manager = manage(storage)
+    list(fill(manager.open_log("t", 0), 2))
+    storage.made[-1].failing = "sync"
+    manager.close()
+    assert storage.load(".kafka_cleanshutdown") is None
+    assert not storage.locked
+
+
+def test_a_failed_read_says_where() -> None:
+    storage = FailingStorage()
+    log = manage(storage).open_log("t", 0)
+    list(fill(log, 2))
+    storage.made[-1].failing = "read"
+    with pytest.raises(LogOffline, match="Input/output error"):
+        log.read(0, 100)
+    assert log.failure is None
+
+
+def test_a_failed_roll_takes_the_log_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0, config=SMALL)
+    list(fill(log, 2))
+
+    def full(path: str, data: bytes, *, sync: bool = False) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(storage, "save", full)
+    with pytest.raises(LogOffline):
+        log.roll(NOW)
+    with pytest.raises(LogOffline):
+        log.append(0, batch(b"x"), wall_ms=NOW)
+
+
+def test_an_epoch_that_cannot_be_noted_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0, config=SMALL)
+    monkeypatch.setattr(storage, "save", lambda *args, **more: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with pytest.raises(LogOffline):
+        log.begin_epoch(3)
+    assert log.failure is not None
+
+
+# -- real threads and a real loop
+
+
+async def test_syncs_run_in_threads_and_are_heard_of_on_the_loop(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    sync = SharedSync(loop.call_soon_threadsafe)
+    log = manage(FileStorage(tmp_path), sync=sync).open_log("t", 0, wait_for_sync=True)
+    list(fill(log, 5))
+    done: asyncio.Future[tuple[LogOffline | None, str]] = loop.create_future()
+    log.when_durable(5, lambda outcome: done.set_result((outcome, threading.current_thread().name)))
+    assert log.durable_offset == 0
+    assert await asyncio.wait_for(done, 10) == (None, threading.main_thread().name)
+    assert log.durable_offset == 5
+    sync.close()
+    sync.close()
+
+
+async def test_an_outcome_after_the_loops_end_hurts_nobody(tmp_path: Path) -> None:
+    def closed(callback: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    sync = SharedSync(closed)
+    ran = threading.Event()
+    sync.run(ran.set, lambda failure: None)
+    sync.close()
+    assert ran.is_set()

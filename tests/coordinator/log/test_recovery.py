@@ -1,0 +1,337 @@
+"""After a stop that was not clean: tails torn at every byte are cut, damage in the middle is named, nothing whole is lost."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+from muster.coordinator.log import DamagedLog, LogManager, MemoryStorage, batches
+from muster.coordinator.log.headers import set_crc
+
+from tests.coordinator.log.support import NOW, SMALL, batch, everything, fill, manage, on_files
+
+LOG = "t-0/00000000000000000000.log"
+
+
+def killed(storage: MemoryStorage) -> LogManager:
+    """Another server on the files of one that was killed."""
+    storage.locked = False
+    return manage(storage)
+
+
+def written(count: int = 3) -> tuple[MemoryStorage, list[bytes]]:
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0, config=SMALL)
+    return storage, list(fill(log, count))
+
+
+def test_a_tail_torn_at_any_byte_is_cut() -> None:
+    storage, content = written()
+    whole = bytes(storage.files[LOG])
+    ends = [0]
+    for header in manage_headers(whole):
+        ends.append(ends[-1] + header)
+    for cut in range(len(whole)):
+        storage.files[LOG] = bytearray(whole[:cut])
+        left = max(index for index, end in enumerate(ends) if end <= cut)
+        with structlog.testing.capture_logs() as told:
+            log = killed(storage).open_log("t", 0, config=SMALL)
+        assert [value for _, value in everything(log)] == content[:left]
+        assert (log.end_offset, log.size_bytes) == (left, ends[left])
+        assert len(storage.files[LOG]) == ends[left]
+        cuts = [line for line in told if line["event"] == "torn_tail_cut"]
+        if cut in ends:
+            assert cuts == []
+        else:
+            (line,) = cuts
+            assert (line["bytes"], line["position"]) == (cut - ends[left], ends[left])
+            assert line["path"].endswith(LOG)
+        assert log.append(0, batch(b"on"), wall_ms=NOW).base_offset == left
+
+
+def manage_headers(data: bytes) -> list[int]:
+    return [header.size for header, _ in batches.read(data)]
+
+
+def test_a_corrupted_byte_of_a_batch_is_found_wherever_it_is() -> None:
+    storage, content = written(4)
+    whole = bytes(storage.files[LOG])
+    sizes = manage_headers(whole)
+    second = sizes[0]
+    for position in range(second, second + sizes[1]):
+        within = position - second
+        if 12 <= within < 16:
+            continue  # the leader epoch: not covered by the CRC, so that a broker can set it
+        if within < 8:
+            continue  # the base offset: as above; see the next test
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x41
+        storage.files[LOG] = damaged
+        with pytest.raises(DamagedLog) as found:
+            killed(storage).open_log("t", 0, config=SMALL)
+        assert found.value.position == second
+        assert found.value.path.endswith(LOG)
+        assert found.value.error_code == 56
+        assert storage.files[LOG] == damaged, "a damaged log is left as it is"
+    last = len(whole) - sizes[3]
+    for position in range(last + 16, len(whole)):
+        storage.files[LOG] = bytearray(whole)
+        storage.files[LOG][position] ^= 0x41
+        log = killed(storage).open_log("t", 0, config=SMALL)
+        assert [value for _, value in everything(log)] == content[:3]
+
+
+@pytest.mark.parametrize("offset", [0, -5, 2**40])
+def test_offsets_that_do_not_rise_or_leap_out_of_the_segment(offset: int) -> None:
+    storage, _ = written(4)
+    data = storage.files[LOG]
+    struct.pack_into(">q", data, manage_headers(bytes(data))[0], offset)
+    with pytest.raises(DamagedLog, match="offset"):
+        killed(storage).open_log("t", 0, config=SMALL)
+
+
+def test_a_damaged_partition_is_remembered_and_others_open() -> None:
+    storage, _ = written(4)
+    storage.files[LOG][100] ^= 1
+    manager = killed(storage)
+    with pytest.raises(DamagedLog) as found:
+        manager.open_log("t", 0)
+    assert manager.offline == {("t", 0): found.value}
+    assert manager.get("t", 0) is None
+    manager.open_log("t", 1)
+    with pytest.raises(DamagedLog):
+        manager.open_log("t", 0)
+
+
+def test_damage_before_other_segments_is_not_a_torn_tail() -> None:
+    storage, _ = written(100)
+    data = storage.files[LOG]
+    del data[-10:]
+    with pytest.raises(DamagedLog, match="segments follow"):
+        killed(storage).open_log("t", 0, config=SMALL)
+
+
+def test_a_torn_tail_before_an_empty_new_segment_is_cut() -> None:
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0, config=SMALL)
+    content = list(fill(log, 3))
+    log.roll(NOW)
+    del storage.files[LOG][-10:]
+    again = killed(storage).open_log("t", 0, config=SMALL)
+    assert [value for _, value in everything(again)] == content[:2]
+    # the empty segment shows that offset 2 had been given out
+    assert again.append(0, batch(b"x"), wall_ms=NOW).base_offset == 3
+
+
+def test_zeros_at_the_end_are_room_reserved_in_advance() -> None:
+    storage, content = written()
+    for preallocate in (False, True):
+        storage.files[LOG].extend(bytes(3_000_000))
+        with structlog.testing.capture_logs() as told:
+            log = killed(storage).open_log("t", 0, config=replace(SMALL, preallocate=preallocate))
+        assert [value for _, value in everything(log)] == content
+        assert len(storage.files[LOG]) == log.size_bytes
+        assert [line["event"] for line in told] == ([] if preallocate else ["torn_tail_cut"])
+
+
+def test_preallocated_segments(tmp_path: Path) -> None:
+    config = replace(SMALL, preallocate=True)
+    manager = on_files(tmp_path)
+    log = manager.open_log("t", 0, config=config)
+    content = list(fill(log, 60))
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "t-0").glob("*.log"))]
+    assert sizes == [segment.size for segment in log.segments[:-1]] + [SMALL.segment_bytes]
+    manager.close(clean=False)
+    manager = on_files(tmp_path)
+    log = manager.open_log("t", 0, config=config)
+    assert [value for _, value in everything(log)] == content
+    content += list(fill(log, 60))
+    manager.close()
+    log = on_files(tmp_path).open_log("t", 0, config=config)
+    assert [value for _, value in everything(log)] == content
+
+
+@pytest.mark.parametrize("size", [900_000, 1_100_000, 3_000_000])
+def test_batches_larger_than_what_is_read_at_once(size: int) -> None:
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0)
+    content = [bytes([index]) * size for index in range(3)]
+    for value in content:
+        log.append(0, batch(value), wall_ms=NOW)
+    assert [value for _, value in everything(killed(storage).open_log("t", 0))] == content
+    storage.files[LOG][size + 500] ^= 1
+    with pytest.raises(DamagedLog) as found:
+        killed(storage).open_log("t", 0)
+    assert found.value.position == len(storage.files[LOG]) // 3
+    storage.files[LOG][size + 500] ^= 1
+    storage.files[LOG][-5] ^= 1
+    assert [value for _, value in everything(killed(storage).open_log("t", 0))] == content[:2]
+
+
+def test_only_what_lies_behind_the_recovery_point_is_looked_at() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    log = manager.open_log("t", 0, config=SMALL)
+    content = list(fill(log, 60))
+    log.flush()
+    log.roll(NOW)
+    content += list(fill(log, 5))
+    manager.checkpoint()
+    storage.files[LOG][200] ^= 1  # no recovery looks here
+    again = killed(storage).open_log("t", 0, config=SMALL)
+    assert again.end_offset == 65
+    assert again.recovery_point == 60
+    newest = f"t-0/{60:020d}.log"
+    storage.files[newest][90] ^= 1
+    with pytest.raises(DamagedLog):
+        killed(storage).open_log("t", 0, config=SMALL)
+
+
+def test_recovery_rebuilds_what_hangs_on_the_batches() -> None:
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0, config=SMALL)
+    for epoch in range(5):
+        list(fill(log, 20, epoch=epoch))
+    before = log.epochs.entries()
+    indexes = [(segment.index().encode(), segment.time_index().encode()) for segment in log.segments[:-1]]
+    storage.remove("t-0/leader-epoch-checkpoint")
+    again = killed(storage).open_log("t", 0, config=SMALL)
+    assert again.epochs.entries() == before
+    assert again.leader_epoch == 4
+    assert [(s.index().encode(), s.time_index().encode()) for s in again.segments[:-1]] == indexes
+    assert storage.load("t-0/leader-epoch-checkpoint") == b"0\n5\n0 0\n1 20\n2 40\n3 60\n4 80\n"
+
+
+def test_epochs_of_what_was_cut_are_forgotten() -> None:
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0, config=SMALL)
+    for epoch in range(3):
+        list(fill(log, 1, epoch=epoch))
+    del storage.files[LOG][-5:]
+    again = killed(storage).open_log("t", 0, config=SMALL)
+    # epoch 2 began where the log now ends: it is still the newest that was seen
+    assert again.epochs.entries() == [(0, 0), (1, 1), (2, 2)]
+    del storage.files[LOG][-5:]
+    assert killed(storage).open_log("t", 0, config=SMALL).epochs.entries() == [(0, 0), (1, 1)]
+
+
+def test_a_broken_epoch_checkpoint_is_made_anew() -> None:
+    storage, _ = written()
+    storage.files["t-0/leader-epoch-checkpoint"] = bytearray(b"nonsense")
+    with structlog.testing.capture_logs() as told:
+        log = killed(storage).open_log("t", 0, config=SMALL)
+    assert log.epochs.entries() == [(0, 0)]
+    assert [line["event"] for line in told] == ["checkpoint_ignored"]
+
+
+def test_leftovers_of_interrupted_changes_are_put_right() -> None:
+    storage, content = written(100)
+    names = sorted(entry.name for entry in storage.entries("t-0"))
+    second = next(name for name in names if name.endswith(".log") and name != LOG[4:])
+    # a deletion that had only renamed, one that had removed the log alone, a write and a cleaning that broke off
+    storage.rename(LOG, LOG + ".deleted")
+    for name in ("x.log.cleaned", "leader-epoch-checkpoint.tmp", f"{99999:020d}.index", f"{99999:020d}.timeindex"):
+        storage.save(f"t-0/{name}", b"junk")
+    log = killed(storage).open_log("t", 0, config=SMALL)
+    assert log.start_offset == int(second[:20])
+    assert [value for _, value in everything(log)] == content[log.start_offset :]
+    left = {entry.name for entry in storage.entries("t-0")}
+    assert not any(name.endswith((".deleted", ".cleaned", ".tmp")) or name.startswith(f"{99999:020d}") for name in left)
+    assert f"{0:020d}.index" not in left
+
+
+def test_an_interrupted_swap_is_finished() -> None:
+    """Kafka's cleaner renames its result to .swap once it is whole, then removes what it replaces, then renames again."""
+    storage, content = written(100)
+    manager = killed(storage)
+    log = manager.open_log("t", 0, config=SMALL)
+    first, second, third = log.segments[:3]
+    merged = storage.files[first.name + ".log"] + storage.files[second.name + ".log"]
+    end = third.base_offset
+    manager.close()
+    storage.save(f"{first.name}.log.swap", bytes(merged))
+    storage.save(f"{first.name}.index.swap", b"")
+    storage.save(f"{first.name}.timeindex.swap", b"")
+    log = killed(storage).open_log("t", 0, config=SMALL)
+    assert [segment.base_offset for segment in log.segments[:2]] == [0, end]
+    assert [value for _, value in everything(log)] == content
+
+
+def test_offsets_are_not_given_out_twice_when_the_tail_is_lost() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    log = manager.open_log("t", 0, config=SMALL)
+    list(fill(log, 10))
+    log.delete_records_before(8)
+    manager.checkpoint()
+    storage.files[LOG] = storage.files[LOG][:200]
+    again = killed(storage).open_log("t", 0, config=SMALL)
+    assert (again.start_offset, again.end_offset) == (8, 8)
+    assert again.append(0, batch(b"x"), wall_ms=NOW).base_offset == 8
+
+
+def test_a_clean_stop_needs_no_recovery_and_a_bad_index_is_rebuilt() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    content = list(fill(manager.open_log("t", 0, config=SMALL), 100))
+    manager.close()
+    first = LOG.removesuffix(".log")
+    last = max(name for name in storage.files if name.endswith(".log")).removesuffix(".log")
+    for damage in (b"", b"odd", struct.pack(">ii", 5, 7), struct.pack(">ii", 1, 10**9)):
+        for name in (first, last):
+            storage.files[name + ".index"] = bytearray(damage)
+            storage.files.pop(name + ".timeindex", None)
+        manager = manage(storage)
+        log = manager.open_log("t", 0, config=SMALL)
+        assert [value for _, value in everything(log)] == content
+        assert log.offset_for_timestamp(NOW + 7) == (NOW + 7, 7, 0)
+        manager.close()
+
+
+def test_a_clean_log_cut_short_behind_our_back_is_damaged() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    list(fill(manager.open_log("t", 0), 3))
+    manager.close()
+    del storage.files[LOG][-100:]
+    with pytest.raises(DamagedLog):
+        manage(storage).open_log("t", 0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_damage_loses_nothing_before_it(seed: int) -> None:
+    """Whatever happens to some bytes: the log opens with a prefix of what was written, or says where it is damaged."""
+    draw = random.Random(seed)
+    storage, content = written(30)
+    whole = {name: bytes(data) for name, data in storage.files.items()}
+    for _ in range(25):
+        storage.files.clear()
+        storage.files.update({name: bytearray(data) for name, data in whole.items()})
+        data = storage.files[LOG]
+        at = draw.randrange(len(data))
+        for position in range(at, min(at + draw.choice([1, 8, 300]), len(data))):
+            data[position] = draw.randrange(256)
+        if draw.random() < 0.5:
+            del data[at + draw.randrange(400) :]
+        try:
+            log = killed(storage).open_log("t", 0, config=SMALL)
+        except DamagedLog as error:
+            assert error.position <= at
+            continue
+        found = [value for _, value in everything(log)]
+        assert found == content[: len(found)]
+
+
+def test_a_crc_that_hides_broken_records_is_seen_at_reading() -> None:
+    """The CRC is the producer's promise; records are only decoded by whoever reads them."""
+    storage = MemoryStorage()
+    log = manage(storage).open_log("t", 0)
+    bad = batch(b"abc")
+    bad[61] = 0x7F
+    set_crc(bad, 0, len(bad))
+    log.append(0, bad, wall_ms=NOW)
+    assert killed(storage).open_log("t", 0).end_offset == 1
