@@ -53,7 +53,9 @@ async def administering(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
         await admin.close()
 
 
-async def send_numbered(bootstrap: str, topic: str, partitions: int, count: int, first: int = 0, **settings: Any) -> None:
+async def send_numbered(
+    bootstrap: str, topic: str, partitions: int, count: int, first: int = 0, **settings: Any
+) -> None:
     """Produce `count` records whose values are their numbers from `first`, dealt out over the partitions in turn."""
     async with producing(bootstrap, linger_ms=5, **settings) as producer:
         sent = [
@@ -81,7 +83,9 @@ class Member:
     the commit in `revoked` or under the next assignment.
     """
 
-    def __init__(self, name: str, ledger: Ledger, bootstrap: str, topics: Iterable[str], group: str, **settings: Any) -> None:
+    def __init__(
+        self, name: str, ledger: Ledger, bootstrap: str, topics: Iterable[str], group: str, **settings: Any
+    ) -> None:
         self.name, self.ledger, self.topics = name, ledger, list(topics)
         self.consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap, group_id=group, client_id=name, **{**QUICK_CONSUMER, **settings}

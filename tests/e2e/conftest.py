@@ -123,5 +123,7 @@ def create_topic(server: ServerProcess, name: str, partitions: int) -> None:
         assert answer.string() == name
         assert answer.number("h") == 0
         for partition in range(partitions):
-            while wire.read_list_offsets_error(wire.call(connection, wire.list_offsets(name, partition))) in NOT_LED_YET:
+            while (
+                wire.read_list_offsets_error(wire.call(connection, wire.list_offsets(name, partition))) in NOT_LED_YET
+            ):
                 pass

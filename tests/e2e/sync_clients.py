@@ -82,7 +82,12 @@ def confluent_admin(bootstrap: str) -> AdminClient:
 
 
 def confluent_produce(
-    bootstrap: str, topic: str, records: list[tuple[bytes | None, bytes | None]], *, partition: int = -1, **settings: Any
+    bootstrap: str,
+    topic: str,
+    records: list[tuple[bytes | None, bytes | None]],
+    *,
+    partition: int = -1,
+    **settings: Any,
 ) -> list[confluent_kafka.Message]:
     """Produce keys and values; return what the server said of each."""
     delivered: list[confluent_kafka.Message] = []

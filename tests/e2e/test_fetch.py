@@ -85,7 +85,9 @@ def test_a_waiting_fetch_holds_the_next_request_of_its_connection(server: Server
         socket.create_connection(server.address, timeout=30) as waiter,
         socket.create_connection(server.address, timeout=30) as writer,
     ):
-        waiter.sendall(wire.frame(wire.fetch(topic, 0, 0, max_wait_ms=MINUTES_MS), 1) + wire.frame(wire.api_versions(), 2))
+        waiter.sendall(
+            wire.frame(wire.fetch(topic, 0, 0, max_wait_ms=MINUTES_MS), 1) + wire.frame(wire.api_versions(), 2)
+        )
         assert produce(writer, topic, batch(-1, -1, -1, [b"now"])) == (0, 0)
         correlation_ids = []
         for _ in range(2):

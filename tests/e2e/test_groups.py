@@ -106,7 +106,8 @@ async def test_more_members_than_partitions(server: ServerProcess, new_topic: Ne
     trio = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b", "c")]
     async with members(*trio):
         await eventually(
-            lambda: all(member.assignments for member in trio) and sum(len(m.assignment) for m in trio) == 2, "one to idle"
+            lambda: all(member.assignments for member in trio) and sum(len(m.assignment) for m in trio) == 2,
+            "one to idle",
         )
         await send_numbered(server.bootstrap, topic, 2, 20)
         await eventually(lambda: len(ledger) == 20, "20 records")
@@ -135,7 +136,8 @@ async def test_two_topics_and_a_changed_subscription(server: ServerProcess, new_
             assert {partition.topic for partition in consumer.assignment()} <= {one}
             consumer.subscribe([two])
             await eventually(
-                lambda: {partition.topic for partition in consumer.assignment()} == {two}, "the other topic's partitions"
+                lambda: {partition.topic for partition in consumer.assignment()} == {two},
+                "the other topic's partitions",
             )
         await shared_out([both], 4)
 
@@ -147,7 +149,9 @@ async def grow(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
     assert all(row[1] == 0 for row in answer.topic_errors), answer
 
 
-async def test_group_offsets_of_a_partition_nobody_committed(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_group_offsets_of_a_partition_nobody_committed(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic = new_topic(1)
     async with consuming(server.bootstrap, group_id=group) as consumer:
         consumer.assign([TopicPartition(topic, 0)])

@@ -64,7 +64,9 @@ def test_cooperative_members_keep_partitions_while_one_joins(
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
     one, two = (
-        confluent_member(name, ledger, server.bootstrap, topic, group, partition_assignment_strategy="cooperative-sticky")
+        confluent_member(
+            name, ledger, server.bootstrap, topic, group, partition_assignment_strategy="cooperative-sticky"
+        )
         for name in ("one", "two")
     )
     with thread_members(one):
@@ -82,7 +84,9 @@ def test_cooperative_members_keep_partitions_while_one_joins(
 
 async def test_all_three_clients_in_one_group(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
-    aio = Member("aio", ledger, server.bootstrap, [topic], group, partition_assignment_strategy=(RangePartitionAssignor,))
+    aio = Member(
+        "aio", ledger, server.bootstrap, [topic], group, partition_assignment_strategy=(RangePartitionAssignor,)
+    )
     confluent = confluent_member(
         "confluent", ledger, server.bootstrap, topic, group, partition_assignment_strategy="range"
     )

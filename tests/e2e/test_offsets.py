@@ -95,7 +95,9 @@ def test_kafka_python_commits_in_each_way(server: ServerProcess, new_topic: NewT
             pass
         consumer.commit({partition: kafka.OffsetAndMetadata(5, "five", -1)})
         assert consumer.committed(partition, metadata=True) == kafka.OffsetAndMetadata(5, "five", -1)
-        consumer.commit_async({partition: kafka.OffsetAndMetadata(9, "", -1)}, lambda _offsets, answer: answers.append(answer))
+        consumer.commit_async(
+            {partition: kafka.OffsetAndMetadata(9, "", -1)}, lambda _offsets, answer: answers.append(answer)
+        )
 
         def answered() -> bool:
             consumer.poll(timeout_ms=10)
@@ -145,7 +147,9 @@ async def test_offsets_for_times(server: ServerProcess, new_topic: NewTopic) -> 
         for number in range(10):
             await producer.send_and_wait(topic, b"v", partition=0, timestamp_ms=1000 + 100 * number)
     async with consuming(server.bootstrap, topic) as consumer:
-        found = [(await consumer.offsets_for_times({partition: time}))[partition] for time in (0, 1000, 1301, 1900, 1901)]
+        found = [
+            (await consumer.offsets_for_times({partition: time}))[partition] for time in (0, 1000, 1301, 1900, 1901)
+        ]
     assert [offset and (offset.offset, offset.timestamp) for offset in found] == [
         (0, 1000),
         (0, 1000),

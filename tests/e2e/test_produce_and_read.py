@@ -89,7 +89,9 @@ async def test_headers_timestamps_tombstones_and_empty_values(server: ServerProc
     topic = new_topic(1)
     async with producing(server.bootstrap) as producer:
         await producer.send_and_wait(topic, None, key=b"gone")
-        await producer.send_and_wait(topic, b"", key=None, headers=[("h", b"1"), ("h", b"\x00\xff")], timestamp_ms=1234567)
+        await producer.send_and_wait(
+            topic, b"", key=None, headers=[("h", b"1"), ("h", b"\x00\xff")], timestamp_ms=1234567
+        )
     async with consuming(server.bootstrap, topic) as consumer:
         gone, empty = await read(consumer, 2)
     assert (gone.key, gone.value, gone.headers) == (b"gone", None, ())

@@ -53,7 +53,9 @@ async def test_consumers_of_another_day_resume(start_server: Start, how: str) ->
     create_topic(server, topic, 2)
     values: list[bytes] = []
     for day in range(3):
-        await send_numbered(server.bootstrap, topic, 2, 40, first=40 * day, compression_type=[None, "gzip", "zstd"][day])
+        await send_numbered(
+            server.bootstrap, topic, 2, 40, first=40 * day, compression_type=[None, "gzip", "zstd"][day]
+        )
         async with consuming(server.bootstrap, topic, group_id=group) as consumer:
             values += [record.value for record in await read(consumer, 30)]
             await consumer.commit()

@@ -111,7 +111,9 @@ async def test_advertise_and_topic_options(tmp_path: Path) -> None:
             assert wire.read_error(answer) == 0
             answer.take(6)
             assert (answer.string(), answer.number("i")) == ("localhost", 19092)
-            assert [wire.read_list_offsets_error(wire.call(connection, wire.list_offsets("given", p))) for p in range(4)] == [
+            assert [
+                wire.read_list_offsets_error(wire.call(connection, wire.list_offsets("given", p))) for p in range(4)
+            ] == [
                 0,
                 0,
                 0,

@@ -76,7 +76,9 @@ def test_a_confluent_restart_causes_no_rebalance(server: ServerProcess, new_topi
     assert not ledger.twice
 
 
-async def test_a_static_member_that_stays_away_is_missed(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+async def test_a_static_member_that_stays_away_is_missed(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
     settings = {"group_id": group, "session_timeout_ms": 700}
     one = Member("one", ledger, server.bootstrap, [topic], group, group_instance_id="i-1")

@@ -8,6 +8,7 @@ May not import the product: here a server is its command line.
 from __future__ import annotations
 
 import os
+import random
 import selectors
 import shutil
 import signal
@@ -226,13 +227,16 @@ def kafka_available() -> bool:
 
 
 def free_port_pair() -> int:
-    """A port P of 127.0.0.1 such that P and P+1 are free at this moment (Kafka's scripts take both)."""
+    """A port P of 127.0.0.1 such that P and P+1 are free at this moment (Kafka's scripts take both).
+
+    It lies below the ports that systems give to outgoing connections, as those would take it in the meantime.
+    """
     while True:
+        port = random.randrange(15000, 30000)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port

@@ -1,0 +1,68 @@
+"""Java clients and tools as subprocesses."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.clients import JavaClients
+from tests.e2e.conftest import group, new_name, new_topic, server, start_server
+from tests.support.servers import KAFKA_SCRIPTS, ServerProcess, kafka_available
+
+__all__ = ["group", "new_name", "new_topic", "server", "start_server"]
+HERE = Path(__file__).parent
+Tool = Callable[..., str]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mine = [item for item in items if HERE in item.path.parents]
+    if not any("conformance" in argument for argument in config.args):
+        items[:] = [item for item in items if HERE not in item.path.parents]
+        return
+    for item in mine:
+        item.add_marker(pytest.mark.timeout(300))
+        if not kafka_available():
+            item.add_marker(pytest.mark.skip(reason="needs Java 17+ and Maven"))
+
+
+@pytest.fixture(scope="session")
+def java_classes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The class path of Kafka's jars and of our program, compiled once."""
+    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    classes = tmp_path_factory.mktemp("classes")
+    subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "Clients.java"], check=True)
+    return f"{classes}:{jars}/*"
+
+
+@pytest.fixture
+def start_java(java_classes: str, tmp_path: Path) -> Iterator[Callable[[ServerProcess], JavaClients]]:
+    """Start processes with Java clients; those that still run when the test ends are ended."""
+    started: list[JavaClients] = []
+
+    def start(server: ServerProcess) -> JavaClients:
+        clients = JavaClients(java_classes, server.bootstrap, tmp_path / f"java-{len(started)}.log")
+        started.append(clients)
+        return clients
+
+    yield start
+    for clients in started:
+        clients.close()
+
+
+@pytest.fixture
+def tool(server: ServerProcess) -> Tool:
+    """Run one of Kafka's command line tools on the shared server; what it wrote to stdout.
+
+    A success is expected, unless another `status` is; `errors` adds what it wrote to stderr.
+    """
+
+    def run(name: str, *arguments: str, stdin: str | None = None, status: int = 0, errors: bool = False) -> str:
+        command = [KAFKA_SCRIPTS / "kafka-tool.sh", name, "--bootstrap-server", server.bootstrap, *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == status, f"status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + (done.stderr if errors or status else "")
+
+    return run

@@ -1,0 +1,128 @@
+"""Kafka's own command line tools: topics, groups, settings, console producer and consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance.clients import JavaClients
+from tests.support.servers import ServerProcess
+
+Tool = Callable[..., str]
+NewName = Callable[[str], str]
+TOPICS = "org.apache.kafka.tools.TopicCommand"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+ALL_GROUPS = "org.apache.kafka.tools.GroupsCommand"
+CONFIGS = "kafka.admin.ConfigCommand"
+PRODUCER = "org.apache.kafka.tools.ConsoleProducer"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
+
+
+def rows(output: str) -> list[list[str]]:
+    return [line.split() for line in output.splitlines() if line.strip()]
+
+
+def test_topics(tool: Tool, new_name: NewName) -> None:
+    topic = new_name("tool")
+    created = tool(TOPICS, "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=60000")
+    assert f"Created topic {topic}." in created
+    assert topic in tool(TOPICS, "--list").split()
+    described = tool(TOPICS, "--describe", "--topic", topic)
+    assert "PartitionCount: 3" in described
+    assert "ReplicationFactor: 1" in described
+    assert "retention.ms=60000" in described
+    assert len([row for row in rows(described) if "Partition:" in row]) == 3
+    tool(TOPICS, "--alter", "--topic", topic, "--partitions", "5")
+    assert "PartitionCount: 5" in tool(TOPICS, "--describe", "--topic", topic)
+    assert "already exists" in tool(TOPICS, "--create", "--topic", topic, status=1)
+    tool(TOPICS, "--delete", "--topic", topic)
+    assert topic not in tool(TOPICS, "--list").split()
+    assert "does not exist" in tool(TOPICS, "--describe", "--topic", topic, status=1)
+
+
+def test_console_producer_and_consumer_and_offsets(tool: Tool, new_name: NewName, group: str) -> None:
+    topic = new_name("console")
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "2")
+    tool(PRODUCER, "--topic", topic, stdin="".join(f"line {number}\n" for number in range(20)))
+    consumed = tool(
+        CONSUMER,
+        "--topic",
+        topic,
+        "--group",
+        group,
+        "--from-beginning",
+        "--max-messages",
+        "20",
+        "--timeout-ms",
+        "20000",
+    )
+    assert sorted(consumed.splitlines(), key=lambda line: int(line.split()[1])) == [f"line {n}" for n in range(20)]
+    ends = [line.split(":") for line in tool(OFFSETS, "--topic", topic).split()]
+    assert sum(int(offset) for _, _, offset in ends) == 20
+    described = {row[2]: row for row in rows(tool(GROUPS, "--describe", "--group", group)) if row[0] == group}
+    assert sum(int(row[3]) for row in described.values()) == 20
+    assert {row[5] for row in described.values()} == {"0"}
+
+
+def test_groups(tool: Tool, new_name: NewName, group: str) -> None:
+    topic = new_name("grouped")
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
+    tool(PRODUCER, "--topic", topic, stdin="one\ntwo\nthree\n")
+    tool(
+        CONSUMER, "--topic", topic, "--group", group, "--from-beginning", "--max-messages", "3", "--timeout-ms", "20000"
+    )
+    assert group in tool(GROUPS, "--list").split()
+    assert [group, "Empty"] in rows(tool(GROUPS, "--list", "--state"))
+    assert [group, "Classic"] in rows(tool(GROUPS, "--list", "--type"))
+    assert group in tool(ALL_GROUPS, "--list")
+    state = tool(GROUPS, "--describe", "--state", "--group", group)
+    assert "Empty" in state
+    reset = tool(GROUPS, "--group", group, "--topic", topic, "--reset-offsets", "--to-offset", "1", "--execute")
+    assert [group, topic, "0", "1"] in rows(reset)
+    again = tool(CONSUMER, "--topic", topic, "--group", group, "--max-messages", "2", "--timeout-ms", "20000")
+    assert again.splitlines() == ["two", "three"]
+    deleted = tool(GROUPS, "--group", group, "--topic", topic, "--delete-offsets")
+    assert "Successful" in deleted
+    assert "successful" in tool(GROUPS, "--group", group, "--delete")
+    assert group not in tool(GROUPS, "--list").split()
+    assert f"Group {group} not found." in tool(GROUPS, "--describe", "--group", group, errors=True)
+
+
+def test_configs(tool: Tool, new_name: NewName) -> None:
+    topic = new_name("configured")
+    tool(TOPICS, "--create", "--topic", topic, "--config", "cleanup.policy=compact")
+    described = tool(CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", topic)
+    assert "cleanup.policy=compact" in described
+    everything = tool(CONFIGS, "--describe", "--all", "--entity-type", "topics", "--entity-name", topic)
+    assert "segment.bytes=1073741824" in everything
+    broker = tool(CONFIGS, "--describe", "--all", "--entity-type", "brokers", "--entity-name", "1")
+    assert "group.initial.rebalance.delay.ms=0" in broker
+    assert "offsets.topic.num.partitions=10" in broker
+
+
+def test_cluster_and_describe_of_a_living_group(
+    tool: Tool, server: ServerProcess, new_name: NewName, group: str, start_java: Callable[..., JavaClients]
+) -> None:
+    topic = new_name("living")
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "4")
+    java = start_java(server)
+    java.consume("alive", group, topic)
+    java.shared_out(["alive"], 4)
+    members = [
+        row for row in rows(tool(GROUPS, "--describe", "--members", "--verbose", "--group", group)) if group in row
+    ]
+    assert len(members) == 1
+    assert "alive" in members[0]
+    state = [row for row in rows(tool(GROUPS, "--describe", "--state", "--group", group)) if group in row]
+    assert "Stable" in state[0]
+    assert "not empty" in tool(GROUPS, "--group", group, "--delete")
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy"])
+def test_console_producer_with_a_codec(tool: Tool, new_name: NewName, codec: str) -> None:
+    topic = new_name(codec)
+    tool(PRODUCER, "--topic", topic, "--compression-codec", codec, stdin="a\nb\n")
+    consumed = tool(CONSUMER, "--topic", topic, "--from-beginning", "--max-messages", "2", "--timeout-ms", "20000")
+    assert consumed.split() == ["a", "b"]
