@@ -1,0 +1,115 @@
+"""Files that Kafka 4.3 wrote: read as they are, found in by our code, and told by our code in the same bytes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from muster.coordinator.log import LogConfig, LogManager, batches
+
+from tests.coordinator.log.support import GOLDEN, NOW, batch, everything, on_files
+
+OFFSETS = GOLDEN / "offsets-log"
+MIXED = LogConfig(index_interval_bytes=512, segment_ms=60_000, retention_ms=-1)
+
+
+@pytest.fixture
+def kafkas(tmp_path: Path) -> LogManager:
+    """A data directory as a Kafka broker left it."""
+    shutil.copytree(GOLDEN / "kafka-log", tmp_path / "data")
+    return on_files(tmp_path / "data")
+
+
+def test_a_brokers_directory_opens(kafkas: LogManager) -> None:
+    assert kafkas.on_disk() == [("mixed", 0), ("stamped", 0)]
+    log = kafkas.open_log("mixed", 0, config=MIXED)
+    assert (log.start_offset, log.end_offset, log.epochs.entries()) == (0, 318, [(0, 0)])
+    assert [segment.base_offset for segment in log.segments] == [0, 140, 280, 305]
+
+
+def test_every_codec_and_marker_is_read(kafkas: LogManager) -> None:
+    log = kafkas.open_log("mixed", 0, config=MIXED)
+    codecs, markers = [], []
+    keys = []
+    for chunk in log.replay():
+        for header, records in batches.read(chunk):
+            if header.is_control:
+                markers.append((header.base_offset, batches.control_kind(records[0])))
+                continue
+            codecs.append(header.compression)
+            keys += [record.key for record in records]
+    assert keys == [b"k%d" % index for index in range(315)]
+    assert sorted(set(codecs)) == [0, 1, 2, 3, 4]
+    assert markers == [(305, 1), (311, 0), (317, 1)]
+
+
+def test_times_are_found(kafkas: LogManager) -> None:
+    log = kafkas.open_log("mixed", 0, config=MIXED)
+    for index in (0, 1, 59, 140, 299):
+        assert log.offset_for_timestamp(NOW + index * 500) == (NOW + index * 500, index, 0)
+    stamped = kafkas.open_log("stamped", 0)
+    first = stamped.offset_for_timestamp(0)
+    assert first is not None
+    assert first.offset == 0
+    assert first.timestamp_ms > NOW
+    assert stamped.offset_for_timestamp(first.timestamp_ms + 1) is None
+
+
+def test_our_indexes_are_kafkas_byte_for_byte(kafkas: LogManager) -> None:
+    log = kafkas.open_log("mixed", 0, config=MIXED)
+    for segment in log.segments:
+        name = Path(segment.file.path).name.removesuffix(".log")
+        theirs = [(GOLDEN / "kafka-log/mixed-0" / (name + suffix)).read_bytes() for suffix in (".index", ".timeindex")]
+        assert [segment.index().encode(), segment.time_index().encode()] == theirs
+        segment.rebuild_indexes()
+        assert [segment.index().encode(), segment.time_index().encode()] == theirs
+
+
+def test_appending_the_same_batches_makes_the_same_files(kafkas: LogManager, tmp_path: Path) -> None:
+    """Also the rolls fall where Kafka's fell, but for the newest segments, which it rolled by the broker's own time."""
+    source = kafkas.open_log("mixed", 0, config=MIXED)
+    manager = on_files(tmp_path / "ours")
+    log = manager.open_log("mixed", 0, config=MIXED, topic_id=kafkas.topic_id_on_disk("mixed", 0))
+    for chunk in source.replay():
+        for position, header in batches.iterate(chunk):
+            log.append_as_is(chunk[position : position + header.size], wall_ms=NOW)
+    manager.close()
+    for path in sorted((tmp_path / "ours" / "mixed-0").glob("*")):
+        theirs = GOLDEN / "kafka-log" / "mixed-0" / path.name
+        assert path.read_bytes().strip() == theirs.read_bytes().strip(), path.name
+    assert len(list((tmp_path / "ours" / "mixed-0").glob("*.log"))) == 4
+
+
+def test_it_goes_on_from_where_kafka_stopped(kafkas: LogManager) -> None:
+    log = kafkas.open_log("mixed", 0, config=MIXED)
+    before = everything(log)
+    assert log.append(1, batch(b"ours"), wall_ms=NOW).base_offset == 318
+    kafkas.close()
+    again = on_files(Path(kafkas.storage.root)).open_log("mixed", 0, config=MIXED)
+    assert everything(again) == [*before, (318, b"ours")]
+    assert again.epoch_end_offset(0) == (0, 318)
+
+
+def test_after_a_kill_kafkas_segments_recover(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN / "kafka-log", tmp_path / "data")
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (tmp_path / "data" / name).unlink()
+    log = on_files(tmp_path / "data").open_log("mixed", 0, config=MIXED)
+    assert (log.end_offset, len(everything(log))) == (318, 318)
+
+
+def test_offsets_partitions_hold_what_is_expected_of_them(tmp_path: Path) -> None:
+    """Only the log files were kept: no index, no checkpoint. Which records they hold is known from Kafka's own tool."""
+    shutil.copytree(OFFSETS, tmp_path / "data", ignore=shutil.ignore_patterns("*.jsonl"))
+    manager = on_files(tmp_path / "data")
+    found: dict[int, int] = {}
+    for topic, index in manager.on_disk():
+        assert topic == "__consumer_offsets"
+        found[index] = len(everything(manager.open_log(topic, index)))
+    expected: dict[int, int] = {}
+    for line in (OFFSETS / "expected.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        expected[row["partition"]] = expected.get(row["partition"], 0) + 1
+    assert found == expected

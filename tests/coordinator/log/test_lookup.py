@@ -1,0 +1,62 @@
+import pytest
+from muster.coordinator.log import Log, LogConfig, MemoryStorage, batches
+
+from tests.coordinator.log.support import NOW, batch, manage
+
+
+@pytest.fixture
+def log() -> Log:
+    return manage(MemoryStorage()).open_log("t", 0, config=LogConfig(index_interval_bytes=100))
+
+
+def test_an_empty_log_has_no_times(log: Log) -> None:
+    assert log.offset_for_timestamp(0) is None
+    assert log.offset_of_max_timestamp() is None
+
+
+def test_the_first_record_at_or_after_a_time(log: Log) -> None:
+    for timestamp_ms in (100, 200, 150, 300):
+        log.append(2, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
+    assert log.offset_for_timestamp(0) == (100, 0, 2)
+    assert log.offset_for_timestamp(100) == (100, 0, 2)
+    assert log.offset_for_timestamp(101) == (200, 2, 2)
+    assert log.offset_for_timestamp(250) == (300, 6, 2)
+    assert log.offset_for_timestamp(301) is None
+
+
+def test_within_a_batch(log: Log) -> None:
+    builder = batches.DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 10_000)
+    for delta, timestamp in enumerate([100, 300, 200]):
+        builder.append(delta, timestamp, None, b"v", [])
+    log.append(0, builder.build(), wall_ms=NOW)
+    assert [log.offset_for_timestamp(t)[:2] for t in (50, 150, 250)] == [(100, 0), (300, 1), (300, 1)]  # type: ignore[index]
+    assert log.offset_of_max_timestamp() == (300, 1, 0)
+
+
+def test_what_lies_before_the_start_is_not_found(log: Log) -> None:
+    for timestamp_ms in (100, 200, 300):
+        log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
+    log.delete_records_before(3)
+    assert log.offset_for_timestamp(0) == (200, 3, 0)
+    assert log.offset_for_timestamp(100) == (200, 3, 0)
+
+
+def test_compressed_and_stamped_batches(log: Log) -> None:
+    data = batches.build([(b"k", b"v" * 200)] * 3, timestamp_ms=100, compression=batches.ZSTD)
+    log.append(0, data, wall_ms=NOW)
+    log.config = LogConfig(message_timestamp_type="LogAppendTime")
+    log.append(0, data, wall_ms=500)
+    assert log.offset_for_timestamp(101) == (500, 3, 0)
+
+
+def test_the_greatest_time_may_lie_in_any_segment(log: Log) -> None:
+    for timestamp_ms in (100, 300, 200):
+        log.append(1, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
+        log.roll(NOW)
+    assert log.offset_of_max_timestamp() == (300, 2, 1)
+
+
+def test_records_without_times_are_not_found(log: Log) -> None:
+    log.append(0, batch(b"a", timestamp_ms=-1), wall_ms=NOW)
+    assert log.offset_of_max_timestamp() is None
+    assert log.offset_for_timestamp(0) is None

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import structlog
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.log import Maintenance, MemoryStorage
+
+from tests.coordinator.log.support import SMALL, batch, manage
+
+
+def test_retention_and_checkpoints_run_by_the_clock() -> None:
+    storage, clock = MemoryStorage(), ManualClock()
+    manager = manage(storage, log_retention_check_interval_ms=5000, log_flush_offset_checkpoint_interval_ms=2000)
+    log = manager.open_log("t", 0, config=replace(SMALL, retention_ms=7000))
+    maintenance = Maintenance(manager, clock)
+    maintenance.start()
+    log.append(0, batch(b"x", timestamp_ms=clock.now().wall_ms), wall_ms=clock.now().wall_ms)
+    clock.advance(1999)
+    assert storage.load("recovery-point-offset-checkpoint") is None
+    clock.advance(1)
+    assert storage.load("recovery-point-offset-checkpoint") == b"0\n1\nt 0 0\n"
+    clock.advance(3001)
+    assert log.start_offset == 0
+    clock.advance(5000)
+    assert log.start_offset == 1
+    clock.advance(2000)
+    assert storage.load("log-start-offset-checkpoint") == b"0\n1\nt 0 1\n"
+    maintenance.stop()
+    storage.remove("log-start-offset-checkpoint")
+    clock.advance(100_000)
+    assert storage.load("log-start-offset-checkpoint") is None
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, clock = MemoryStorage(), ManualClock()
+    manager = manage(storage, log_flush_offset_checkpoint_interval_ms=2000)
+    manager.open_log("t", 0)
+    Maintenance(manager, clock).start()
+    with monkeypatch.context() as patched, structlog.testing.capture_logs() as told:
+        patched.setattr(storage, "save", lambda *args, **more: (_ for _ in ()).throw(OSError(28, "full")))
+        clock.advance(2000)
+    assert [line["event"] for line in told] == ["checkpoint_failed"]
+    clock.advance(2000)
+    assert storage.load("recovery-point-offset-checkpoint") is not None

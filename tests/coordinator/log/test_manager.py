@@ -1,0 +1,272 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+from muster.coordinator.log import (
+    DirectoryLocked,
+    FileStorage,
+    LogManager,
+    LogSettings,
+    MalformedCheckpoint,
+    MemoryStorage,
+    WrongDirectory,
+)
+
+from tests.coordinator.log.support import NOW, SMALL, Later, batch, drawing, everything, fill, manage, on_files
+
+TOPIC_ID = bytes(range(16))
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_a_new_directory_gets_an_identity_and_keeps_it(tmp_path: Path) -> None:
+    directory = tmp_path / "not" / "there" / "yet"
+    manager = LogManager(FileStorage(directory), LogSettings())
+    identity = manager.open(cluster_id=None, node_id=3, draw_uuid=drawing())
+    assert identity == ("AAAAAAAAAAAAAAAAAAAAAQ", 3, "AAAAAAAAAAAAAAAAAAAAAg")
+    manager.close()
+    text = (directory / "meta.properties").read_text()
+    assert text == "cluster.id=AAAAAAAAAAAAAAAAAAAAAQ\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAg\nnode.id=3\nversion=1\n"
+    again = LogManager(FileStorage(directory), LogSettings())
+    assert again.open(cluster_id=None, node_id=3, draw_uuid=drawing()) == identity
+    again.close()
+
+
+def test_a_given_cluster_id_is_taken() -> None:
+    manager = LogManager(MemoryStorage(), LogSettings())
+    assert manager.open(cluster_id="mine", node_id=1, draw_uuid=drawing()).cluster_id == "mine"
+
+
+@pytest.mark.parametrize(("cluster_id", "node_id", "why"), [("other", 1, "cluster mine"), (None, 2, "node.id=1")])
+def test_someone_elses_directory_is_refused_and_given_back(cluster_id: str | None, node_id: int, why: str) -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", b"version=1\ncluster.id=mine\nnode.id=1\ndirectory.id=x\n")
+    with pytest.raises(WrongDirectory, match=why):
+        LogManager(storage, LogSettings()).open(cluster_id=cluster_id, node_id=node_id, draw_uuid=drawing())
+    assert not storage.locked
+
+
+def test_an_older_meta_properties_gets_a_directory_id() -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", b"#comment\nversion=0\nbroker.id=1\ncluster.id=mine\n")
+    identity = LogManager(storage, LogSettings()).open(cluster_id=None, node_id=1, draw_uuid=drawing())
+    assert identity == ("mine", 1, "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert b"directory.id=AAAAAAAAAAAAAAAAAAAAAQ" in storage.files["meta.properties"]
+
+
+def test_a_malformed_meta_properties_is_named() -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", b"nonsense\n")
+    with pytest.raises(MalformedCheckpoint, match="meta.properties"):
+        manage(storage)
+    assert not storage.locked
+
+
+def test_a_second_server_is_refused(tmp_path: Path) -> None:
+    manager = on_files(tmp_path)
+    with pytest.raises(DirectoryLocked) as refused:
+        on_files(tmp_path)
+    assert (refused.value.directory, refused.value.pid) == (str(tmp_path), os.getpid())
+    manager.close()
+    manager.close()
+    on_files(tmp_path).close()
+
+
+def test_the_files_of_a_partition_are_kafkas(tmp_path: Path) -> None:
+    manager = on_files(tmp_path)
+    log = manager.open_log("my-topic", 7, config=SMALL, topic_id=TOPIC_ID)
+    assert manager.open_log("my-topic", 7) is log
+    assert manager.get("my-topic", 7) is log
+    assert manager.logs() == [log]
+    log.begin_epoch(0)
+    list(fill(log, 60))
+    manager.close()
+    assert names(tmp_path) == [
+        ".kafka_cleanshutdown",
+        ".lock",
+        "log-start-offset-checkpoint",
+        "meta.properties",
+        "my-topic-7",
+        "recovery-point-offset-checkpoint",
+    ]
+    found = names(tmp_path / "my-topic-7")
+    assert found[:3] == [f"{0:020d}.index", f"{0:020d}.log", f"{0:020d}.timeindex"]
+    assert found[-2:] == ["leader-epoch-checkpoint", "partition.metadata"]
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nmy-topic 7 60\n"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+    assert (tmp_path / "my-topic-7" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def test_what_is_on_disk() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    for name in ("b-2", "b-10", "a-b-0", "x", "-1", "a-", "b-1.0a-delete", "c-1.0b-future"):
+        storage.make_directory(name)
+    storage.save("file-3", b"")
+    manager.open_log("a", 0, topic_id=TOPIC_ID)
+    assert manager.on_disk() == [("a", 0), ("a-b", 0), ("b", 2), ("b", 10)]
+    assert manager.topic_id_on_disk("a", 0) == TOPIC_ID
+    assert manager.topic_id_on_disk("b", 2) is None
+
+
+def test_clean_and_unclean_stops_are_told_apart() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    content = list(fill(manager.open_log("t", 0, config=SMALL), 10))
+    manager.close()
+    assert storage.load(".kafka_cleanshutdown") is not None
+    path = f"t-0/{0:020d}.log"
+    storage.files[path][70] ^= 1  # a clean start believes the files
+    manager = manage(storage)
+    assert storage.load(".kafka_cleanshutdown") is None, "from now on a kill is seen as one"
+    assert manager.open_log("t", 0, config=SMALL).end_offset == 10
+    storage.files[path][70] ^= 1
+    manager.close(clean=False)
+    assert storage.load(".kafka_cleanshutdown") is None
+    del storage.files[path][-1:]
+    assert [value for _, value in everything(manage(storage).open_log("t", 0))] == content[:9]
+
+
+def test_a_log_that_was_never_opened_keeps_its_checkpoints() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    for index in range(2):
+        log = manager.open_log("t", index)
+        list(fill(log, 5))
+        log.delete_records_before(2)
+    manager.close()
+    manager = manage(storage)
+    manager.open_log("t", 0)
+    manager.close(clean=True)
+    assert storage.load("recovery-point-offset-checkpoint") == b"0\n2\nt 0 5\nt 1 5\n"
+    assert storage.load("log-start-offset-checkpoint") == b"0\n2\nt 0 2\nt 1 2\n"
+    assert manage(storage).open_log("t", 1).start_offset == 2
+
+
+def test_a_partition_put_there_by_hand_is_recovered_even_after_a_clean_stop() -> None:
+    source = MemoryStorage()
+    log = manage(source).open_log("other", 0)
+    content = list(fill(log, 5))
+    target = MemoryStorage()
+    manage(target).close()
+    target.make_directory("t-3")
+    target.save(f"t-3/{0:020d}.log", bytes(source.files[f"other-0/{0:020d}.log"])[:-1])
+    assert [value for _, value in everything(manage(target).open_log("t", 3))] == content[:4]
+
+
+def test_broken_offset_checkpoints_only_make_recovery_longer() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    content = list(fill(manager.open_log("t", 0), 5))
+    manager.close()
+    storage.save("recovery-point-offset-checkpoint", b"garbage")
+    with structlog.testing.capture_logs() as told:
+        manager = manage(storage)
+    assert [line["event"] for line in told] == ["checkpoint_ignored"]
+    assert [value for _, value in everything(manager.open_log("t", 0))] == content
+
+
+@pytest.mark.parametrize("threads", [False, True])
+def test_delete(threads: bool) -> None:
+    later, storage = Later(), MemoryStorage()
+    manager = manage(storage, sync=later.sync if threads else None)
+    log = manager.open_log("t", 0)
+    list(fill(log, 5))
+    manager.delete("t", 0)
+    manager.delete("t", 0)
+    manager.delete("never", 9)
+    assert manager.get("t", 0) is None
+    assert manager.on_disk() == []
+    left = [entry.name for entry in storage.entries("") if entry.is_directory]
+    assert len(left) == threads
+    assert all(name.startswith("t-0.") and name.endswith("-delete") for name in left)
+    later.settle()
+    assert [entry for entry in storage.entries("") if entry.is_directory] == []
+    again = manager.open_log("t", 0)
+    assert (again.start_offset, again.end_offset) == (0, 0)
+
+
+def test_a_deletion_that_was_broken_off_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    manager = on_files(tmp_path)
+    name = "x" * 249
+    list(fill(manager.open_log(name, 0), 2))
+    manager.delete(name, 0)
+    (tmp_path / "t-0.00ff-delete").mkdir()
+    (tmp_path / "t-0.00ff-delete" / "file").write_text("")
+    manager.close()
+    on_files(tmp_path).close()
+    assert not any(entry.endswith("-delete") for entry in names(tmp_path))
+
+
+def test_reopening_after_damage_can_be_tried_again() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    log = manager.open_log("t", 0)
+    content = list(fill(log, 5))
+    path = f"t-0/{0:020d}.log"
+    storage.files[path][70] ^= 1
+    from muster.coordinator.log import DamagedLog
+
+    with pytest.raises(DamagedLog):
+        manager.reopen("t", 0)
+    assert ("t", 0) in manager.offline
+    storage.files[path][70] ^= 1
+    assert [value for _, value in everything(manager.reopen("t", 0))] == content
+    assert manager.offline == {}
+
+
+def test_retention_goes_over_all_logs_and_one_failure_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    for index in range(3):
+        list(fill(manager.open_log("t", index, config=replace(SMALL, retention_bytes=0)), 60))
+    real = storage.rename
+
+    def rename(old: str, new: str) -> None:
+        if old.startswith("t-0/"):
+            raise OSError(5, "Input/output error")
+        real(old, new)
+
+    monkeypatch.setattr(storage, "rename", rename)
+    assert manager.enforce_retention(NOW) > 2
+    assert [log.failure is None for log in manager.logs()] == [False, True, True]
+    assert [log.size_bytes for log in manager.logs()[1:]] == [0, 0]
+
+
+def test_flush_syncs_what_works() -> None:
+    manager = manage(MemoryStorage())
+    first, second = manager.open_log("t", 0), manager.open_log("t", 1)
+    list(fill(first, 3))
+    first.abandon()
+    list(fill(second, 3))
+    manager.flush()
+    assert (first.recovery_point, second.recovery_point) == (0, 3)
+
+
+def test_fifty_empty_partitions_take_no_descriptors(tmp_path: Path) -> None:
+    manager = on_files(tmp_path)
+    before = len(os.listdir("/dev/fd"))
+    logs = [manager.open_log("__consumer_offsets", index) for index in range(50)]
+    assert len(os.listdir("/dev/fd")) == before
+    logs[3].append(0, batch(b"x"), wall_ms=NOW)
+    assert len(os.listdir("/dev/fd")) == before + 1
+    manager.close()
+    assert len(os.listdir("/dev/fd")) == before - 1  # the lock's
+    manager = on_files(tmp_path)
+    assert [manager.open_log("__consumer_offsets", index).end_offset for index in range(50)] == [0] * 3 + [1] + [0] * 46
+    manager.close()
+
+
+def test_a_memory_log_is_the_same_code() -> None:
+    manager = manage(MemoryStorage())
+    log = manager.open_log("t", 0, config=SMALL)
+    content = list(fill(log, 100))
+    assert [value for _, value in everything(log)] == content
+    manager.close()
