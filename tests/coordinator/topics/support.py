@@ -1,0 +1,58 @@
+"""What tests of topics share: topics over logs in memory, and batches as a producer sends them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.log import LogManager, LogSettings, MemoryStorage, batches
+from muster.coordinator.properties import BROKER, Value
+from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.settings import TopicSettings
+from muster.coordinator.topics.topics import Topics
+
+
+class Draws:
+    """Known ids of 16 bytes: 1, 2, 3 …, in the first four bytes and in the last four."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def __call__(self) -> bytes:
+        number = next(self._numbers).to_bytes(4, "big")
+        return number + bytes(8) + number
+
+
+def make_topics(
+    storage: MemoryStorage | None = None,
+    clock: ManualClock | None = None,
+    properties: dict[str, Value] | None = None,
+    **settings: Any,
+) -> Topics:
+    """Loaded topics; the same storage again is a restart."""
+    draws = Draws()
+    logs = LogManager(storage or MemoryStorage(), LogSettings())
+    identity = logs.open(cluster_id=None, node_id=1, draw_uuid=draws)
+    given = properties or {}
+    configs = TopicConfigs(lambda name: given[name] if name in given else BROKER[name].default_value)
+    topics = Topics(TopicSettings(**settings), clock or ManualClock(), logs, identity, configs, draws)
+    topics.load()
+    return topics
+
+
+def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: str) -> Partition:
+    """A new topic with configs (retention_ms for retention.ms); its first partition."""
+    named = {key.replace("_", "."): text for key, text in configs.items()}
+    topics.create(NewTopic(name, topics.draw_uuid(), partitions, 1, configs=named))
+    partition = topics.partition(name, 0)
+    assert partition is not None
+    return partition
+
+
+def batch(*values: bytes | None, key: bytes | None = b"k", at_ms: int = 1_700_000_000_000, **more: Any) -> bytes:
+    """One record batch with these values, or with one."""
+    records = [(key, value) for value in values or (b"v",)]
+    return bytes(batches.build(records, timestamp_ms=at_ms, **more))

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.topics.producers import KEPT_BATCHES, MAX_SEQUENCE, Producers, SeenBatch, last_sequence_of
+from muster.coordinator.topics.refusal import Refused
+from muster.protocol.errors import ErrorCode
+
+
+def append(
+    producers: Producers,
+    first: int,
+    count: int = 1,
+    *,
+    producer_id: int = 7,
+    epoch: int = 0,
+    at: int = 0,
+    tx: bool = False,
+) -> SeenBatch | None:
+    """What a partition does with a batch that begins at offset `at`."""
+    last = last_sequence_of(first, count - 1)
+    seen = producers.check(producer_id, epoch, first, last)
+    if seen is None:
+        producers.appended(producer_id, epoch, SeenBatch(first, last, at, at + count - 1, 1000 + at), tx)
+    return seen
+
+
+def refusal(producers: Producers, first: int, count: int = 1, **more: int) -> int:
+    with pytest.raises(Refused) as caught:
+        append(producers, first, count, **more)
+    return caught.value.error_code
+
+
+def test_batches_in_order_are_taken_and_a_gap_is_not() -> None:
+    producers = Producers()
+    assert append(producers, 0, 3, at=0) is None
+    assert append(producers, 3, 1, at=3) is None
+    assert refusal(producers, 5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(producers, 4, 1, at=4) is None
+
+
+def test_a_duplicate_is_found_among_the_last_five() -> None:
+    producers = Producers()
+    for sequence in range(KEPT_BATCHES + 1):
+        append(producers, sequence, at=100 + sequence)
+    assert append(producers, 1) == SeenBatch(1, 1, 101, 101, 1101)
+    assert append(producers, 5) == SeenBatch(5, 5, 105, 105, 1105)
+    assert refusal(producers, 0) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_same_first_sequence_with_another_length_is_no_duplicate() -> None:
+    producers = Producers()
+    append(producers, 0, 3)
+    assert refusal(producers, 0, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_begins_at_zero() -> None:
+    producers = Producers()
+    append(producers, 0, epoch=3)
+    assert refusal(producers, 1, epoch=2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert refusal(producers, 1, epoch=4) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(producers, 0, epoch=4, at=9) is None
+    assert refusal(producers, 1, epoch=3) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append(producers, 0, epoch=4) == SeenBatch(0, 0, 9, 9, 1009)
+
+
+def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
+    assert append(Producers(), 41) is None
+
+
+def test_sequences_wrap() -> None:
+    producers = Producers()
+    append(producers, MAX_SEQUENCE - 1, 4, at=0)
+    found = producers.get(7)
+    assert found is not None
+    assert found.last_sequence == 1
+    assert append(producers, 2, at=4) is None
+
+
+def test_silent_producers_expire_unless_in_a_transaction() -> None:
+    producers = Producers()
+    append(producers, 0, producer_id=1, at=0)
+    append(producers, 0, producer_id=2, at=500)
+    append(producers, 0, producer_id=3, at=1, tx=True)
+    assert producers.expire(now_ms=1900, after_ms=500) == 1
+    assert [producer.producer_id for producer in producers.all()] == [2, 3]
+
+
+def test_transactions_hold_the_stable_offset_until_their_marker() -> None:
+    producers = Producers()
+    append(producers, 0, producer_id=1, at=10, tx=True)
+    append(producers, 0, producer_id=2, at=20, tx=True)
+    assert producers.first_open_offset() == 10
+    producers.marked(1, 0, 0, 30, committed=False, timestamp_ms=1)
+    assert producers.first_open_offset() == 20
+    producers.marked(2, 0, 0, 31, committed=True, timestamp_ms=1)
+    assert producers.first_open_offset() is None
+    assert [(t.producer_id, t.first_offset, t.last_offset, t.last_stable_offset) for t in producers.aborted] == [
+        (1, 10, 30, 20)
+    ]
+
+
+def test_aborted_transactions_are_told_where_they_overlap() -> None:
+    producers = Producers()
+    for number, start in enumerate((0, 10, 20)):
+        append(producers, 0, producer_id=number, at=start, tx=True)
+        producers.marked(number, 0, 0, start + 5, committed=False, timestamp_ms=1)
+    assert [t.producer_id for t in producers.aborted_between(0, 100)] == [0, 1, 2]
+    assert [t.producer_id for t in producers.aborted_between(6, 100)] == [1, 2]
+    assert [t.producer_id for t in producers.aborted_between(15, 20)] == [1]
+    producers.forget_before(16)
+    assert [t.producer_id for t in producers.aborted] == [2]
+
+
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3), st.integers(0, 2)), max_size=40))
+def test_against_a_model_that_remembers_everything(batches: list[tuple[int, int, int]]) -> None:
+    """The model: a list of all batches taken; a batch is a duplicate when among the last five, else must follow on."""
+    producers, taken, epoch, offset = Producers(), list[tuple[int, int, int]](), -1, 0
+    for first, count, batch_epoch in batches:
+        last = first + count - 1
+        before = [row for row in taken[-KEPT_BATCHES:] if row[:2] == (first, last)] if batch_epoch == epoch else []
+        if epoch == -1:
+            expected = "taken"
+        elif batch_epoch < epoch:
+            expected = "fenced"
+        elif batch_epoch > epoch:
+            expected = "taken" if first == 0 else "refused"
+        elif before:
+            expected = "duplicate"
+        else:
+            expected = "taken" if first == taken[-1][1] + 1 else "refused"
+        try:
+            seen = append(producers, first, count, epoch=batch_epoch, at=offset)
+        except Refused as error:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if expected == "fenced" else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            assert (expected in ("fenced", "refused"), error.error_code) == (True, code)
+            continue
+        if seen is not None:
+            assert (expected, seen.base_offset) == ("duplicate", before[-1][2])
+            continue
+        assert expected == "taken"
+        if batch_epoch != epoch:
+            taken, epoch = [], batch_epoch
+        taken.append((first, last, offset))
+        offset += count
