@@ -1,0 +1,64 @@
+"""The examples run as printed, against a running server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.config import Listener, load
+from tests.support.servers import QUICK, MusterServer
+
+ROOT = Path(__file__).resolve().parents[1]
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    server = MusterServer(tmp_path_factory.mktemp("examples"), {**QUICK, "num.partitions": "8"}, in_memory=True)
+    server.start()
+    yield server.bootstrap
+    server.stop()
+
+
+def run(*command: str) -> str:
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_readme_prints_the_quickstart_in_ten_lines() -> None:
+    source = (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
+    assert f"```python\n{source}```" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len([line for line in source.splitlines() if line]) == 10
+
+
+def test_quickstart(bootstrap: str, tmp_path: Path) -> None:
+    printed = (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
+    assert printed.count("localhost:9092") == 1
+    # 9092 may be taken on the machine that tests; nothing else differs from what is printed
+    script = tmp_path / "quickstart.py"
+    script.write_text(printed.replace("localhost:9092", bootstrap), encoding="utf-8")
+    assert run(str(script)) == "b'one pizza'\n"
+
+
+def test_share_a_topic(bootstrap: str) -> None:
+    out = run(str(EXAMPLES / "share_a_topic.py"), bootstrap).splitlines()
+    assert [line.partition(":")[0] for line in out] == ["three", "two"]
+    assert "cid" in out[0]
+    assert "cid" not in out[1]
+
+
+def test_server_properties() -> None:
+    config = load(file=EXAMPLES / "server.properties")
+    assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "localhost", 9092),)
+    assert config.value("group.initial.rebalance.delay.ms") == 0
+
+
+def test_every_example_is_run_here() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+    assert [name for name in os.listdir(EXAMPLES) if name not in here and not name.startswith("__")] == []

@@ -1,0 +1,97 @@
+"""Rules about the source that no linter knows: one source of time, quiet pure rooms, small modules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PRODUCT = ("coordinator", "protocol", "assignors")
+
+# Kafka's definitions, distilled or compiled by tools: long because Kafka has so many
+GENERATED = ("protocol/messages/", "coordinator/properties/table.py")
+
+LOOP_TIMERS = {"call_later", "call_at"}
+MAX_LINES = 400
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` of an expression; what is not a name is `?`."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def uses_of_time(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of everything that reads a clock or sets a timer, whatever it was imported as."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (
+                (node.lineno, alias.name) for alias in node.names if alias.name in ("time", "datetime", "sched")
+            )
+        elif isinstance(node, ast.ImportFrom):
+            forbidden = {"asyncio": {"sleep", "wait_for", "timeout", "timeout_at"}}.get(node.module or "", set())
+            if node.module in ("time", "datetime", "sched"):
+                yield node.lineno, node.module
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name in forbidden)
+        elif isinstance(node, ast.Call):
+            called = dotted(node.func)
+            last = called.rpartition(".")[2]
+            owner = called.rpartition(".")[0].rpartition(".")[2].strip("_")
+            if last in LOOP_TIMERS and owner != "clock":
+                yield node.lineno, called
+            elif last == "time" and owner in ("loop", "?"):
+                yield node.lineno, called
+            elif called in ("asyncio.sleep", "asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at"):
+                yield node.lineno, called
+
+
+def test_the_rule_about_time_finds_what_it_looks_for() -> None:
+    source = """
+import time
+import asyncio
+from time import monotonic
+from asyncio import sleep
+await asyncio.sleep(1)
+loop.call_later(1, f)
+self._loop.call_at(1, f)
+asyncio.get_running_loop().time()
+loop.time()
+self._clock.call_at(1, f)
+clock.now()
+"""
+    assert [line for line, _ in sorted(uses_of_time(ast.parse(source)))] == [2, 4, 5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("path", modules(*PRODUCT), ids=name)
+def test_only_the_clock_knows_the_time(path: Path) -> None:
+    if name(path) == "coordinator/clock.py":
+        return
+    assert list(uses_of_time(ast.parse(path.read_text(encoding="utf-8")))) == []
+
+
+def test_modules_are_small() -> None:
+    lengths = {
+        name(path): len(path.read_text(encoding="utf-8").splitlines())
+        for path in modules(*PRODUCT)
+        if not name(path).startswith(GENERATED)
+    }
+    assert {path: lines for path, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_properties_import_nothing_of_the_other_rooms() -> None:
+    for path in modules("coordinator/properties"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("muster."):
+                assert (node.module or "").startswith(("muster.coordinator.properties", "muster.protocol")), name(path)

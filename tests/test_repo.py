@@ -1,0 +1,79 @@
+"""The repository as a whole: nothing of one machine in it, and what the README says is so."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.api.registry import SERVED
+from muster.coordinator.properties.lookup import MUSTER
+from muster.protocol.api import api
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Package registries and mirrors are chosen by whoever installs, never by a file of the project
+REGISTRIES = (
+    "pypi" + ".org",
+    "pythonhosted" + ".org",
+    "maven" + ".org",
+    "apache" + ".org/maven",
+    "registry" + ".npmjs",
+)
+OF_A_MACHINE = re.compile(r"(?<![\w.])/(?:work|tmp/plan|root)/")
+
+
+def committed() -> list[Path]:
+    """Every file that git knows; all there are where there is no git."""
+    try:
+        out = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no git checkout")
+    return [ROOT / name for name in out.decode().split("\0") if name and (ROOT / name).is_file()]
+
+
+def texts() -> list[tuple[str, str]]:
+    found = []
+    for path in committed():
+        data = path.read_bytes()
+        if b"\0" not in data[:8192] and not path.is_symlink():
+            found.append((path.relative_to(ROOT).as_posix(), data.decode("utf-8", "replace")))
+    return found
+
+
+def test_no_file_names_a_registry_or_a_machine() -> None:
+    files = texts()
+    assert len(files) > 50
+    named = [(name, host) for name, text in files for host in REGISTRIES if host in text]
+    assert named == []
+    assert [(name, found[0]) for name, text in files if (found := OF_A_MACHINE.search(text))] == []
+
+
+def test_every_text_file_ends_in_one_newline() -> None:
+    checked = (".py", ".md", ".toml", ".in", ".java", ".sh", ".properties")
+    ends = [(name, text[-2:]) for name, text in texts() if name.endswith(checked) and text]
+    assert [name for name, end in ends if not end.endswith("\n") or end == "\n\n"] == []
+
+
+def served_table(text: str) -> dict[int, tuple[str, int, int]]:
+    """The README's table of APIs: key -> (name, least version, greatest version)."""
+    rows = re.findall(r"^\| (\d+) \| (\w+) \| (\d+)(?:-(\d+))? \|", text, re.MULTILINE)
+    return {int(key): (name, int(least), int(greatest or least)) for key, name, least, greatest in rows}
+
+
+def test_the_readme_tells_what_is_served() -> None:
+    table = served_table((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert table == {key: (api(key).name, served.served_from, served.max_version) for key, served in SERVED.items()}
+
+
+def test_the_configuration_page_names_all_of_musters_own_properties() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert [name for name in MUSTER if f"`{name}`" not in text] == []
+
+
+def test_links_in_the_documents_lead_somewhere() -> None:
+    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)[)#]", document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), (document.name, target)
