@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.interface import Now
+from muster.coordinator.log import MemoryStorage
+from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.errors import ErrorCode
+from tests.coordinator.topics.support import add_topic, batch, make_topics
+
+NOW = Now(0, 1_700_000_000_000)
+
+
+def facts(state: ClusterState) -> dict[str, Any]:
+    return {
+        "topics": {name: (topic.topic_id, topic.partitions) for name, topic in state.topics.items()},
+        "by id": {topic_id: topic.name for topic_id, topic in state.topics_by_id.items()},
+        "configs": state.configs,
+        "producer ids": state.next_producer_id,
+        "features": state.features,
+        "version": state.version,
+        "collisions": [state.colliding_topic(name) for name in ("a_b", "a.b")],
+    }
+
+
+def restarted(topics: Topics) -> Topics:
+    topics.logs.close(clean=True)
+    storage = topics.logs.storage
+    assert isinstance(storage, MemoryStorage)
+    return make_topics(storage)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["create", "delete", "grow", "config", "unset", "producer id"]),
+        st.sampled_from(["a.b", "a_b", "c", "__x"]),
+        st.integers(1, 4),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_replay_gives_the_live_state(steps: list[tuple[str, str, int]]) -> None:
+    topics = make_topics()
+    for what, name, number in steps:
+        topic = topics.by_name.get(name)
+        try:
+            if what == "create":
+                topics.create(NewTopic(name, topics.draw_uuid(), number, 1, configs={"retention.ms": str(number)}))
+            elif what == "producer id":
+                topics.next_producer_id()
+            elif what == "grow":
+                topics.grow(name, number, None)
+            elif topic is not None and what == "delete":
+                topics.delete(topic)
+            elif topic is not None:
+                topics.set_configs(TOPIC_RESOURCE, name, {"retention.ms": None if what == "unset" else str(number)})
+        except Refused:
+            continue
+    after = restarted(topics)
+    assert facts(after.state) == facts(topics.state)
+    assert {n: t.partitions for n, t in after.image.by_name.items()} == {
+        n: t.partitions for n, t in topics.image.by_name.items()
+    }
+
+
+def test_subscribers_get_each_new_image() -> None:
+    topics = make_topics()
+    images: list[TopicsImage] = []
+    topics.subscribe(images.append)
+    add_topic(topics, "a", 2)
+    topics.grow("a", 3, None)
+    topics.delete(topics.by_name["a"])
+    topics.next_producer_id()
+    assert [{name: topic.partitions for name, topic in image.by_name.items()} for image in images] == [
+        {"a": 2},
+        {"a": 3},
+        {},
+    ]
+    assert [image.version for image in images] == sorted({image.version for image in images})
+    assert images[0].by_id[images[0].by_name["a"].topic_id].name == "a"
+
+
+def test_records_outlive_a_restart_and_not_their_topic() -> None:
+    topics = make_topics()
+    add_topic(topics, "kept").append(batch(b"1"), NOW)
+    add_topic(topics, "gone").append(batch(b"2"), NOW)
+    topics.delete(topics.by_name["gone"])
+    add_topic(topics, "gone")
+    after = restarted(topics)
+    kept, gone = after.partition("kept", 0), after.partition("gone", 0)
+    assert kept is not None
+    assert gone is not None
+    assert (kept.log.end_offset, gone.log.end_offset) == (1, 0)
+
+
+def test_a_log_without_a_topic_is_deleted_at_the_start() -> None:
+    topics = make_topics()
+    topics.logs.open_log("stray", 0, topic_id=b"s" * 16)
+    assert ("stray", 0) not in restarted(topics).logs.on_disk()
+
+
+def test_validate_only_changes_nothing() -> None:
+    topics = make_topics()
+    assert topics.create(NewTopic("t", topics.draw_uuid(), 3), validate_only=True) == 3
+    add_topic(topics, "u")
+    topics.grow("u", 5, None, validate_only=True)
+    assert list(topics.by_name) == ["u"]
+    assert len(topics.by_name["u"].partitions) == 1
+
+
+def test_configs_reach_the_logs() -> None:
+    topics = make_topics(properties={"log.retention.ms": 77})
+    partition = add_topic(topics, "t", max_message_bytes="1000")
+    assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1000, 77)
+    topics.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": "5", "max.message.bytes": None})
+    assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1_048_588, 5)
+
+
+def test_a_wrong_config_is_refused_with_kafkas_sentence() -> None:
+    with pytest.raises(Refused) as caught:
+        add_topic(make_topics(), "t", retention_ms="x")
+    assert caught.value.error_code == ErrorCode.INVALID_CONFIG
+    assert caught.value.message == "Invalid value x for configuration retention.ms: Not a number of type LONG"
+
+
+def test_the_offsets_topic_is_made_as_kafka_makes_it() -> None:
+    topics = make_topics(offsets_topic_num_partitions=3)
+    topic = topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+    assert (len(topic.partitions), topic.internal) == (3, True)
+    assert topics.state.topic_configs(GROUP_OFFSETS_TOPIC) == {
+        "compression.type": "producer",
+        "cleanup.policy": "compact",
+        "segment.bytes": "104857600",
+    }
+    assert topics.ensure_topic(GROUP_OFFSETS_TOPIC) is topic
+
+
+def test_producer_ids_are_never_given_twice() -> None:
+    topics = make_topics()
+    before = [topics.next_producer_id() for _ in range(1001)]
+    after = restarted(topics)
+    assert len({*before, after.next_producer_id(), after.next_producer_id()}) == 1003
+
+
+def test_the_metadata_log_is_no_topic() -> None:
+    assert METADATA_TOPIC not in restarted(make_topics()).by_name
