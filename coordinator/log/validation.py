@@ -24,6 +24,9 @@ from muster.coordinator.log.headers import (
 
 ZSTD = 4
 _MAGIC_POSITION = 16
+_LEGACY_OVERHEAD = 14
+"""The least size of a message of magic 0."""
+_INT32_MAX = 2**31 - 1
 
 
 def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool = True) -> BatchHeader:
@@ -52,6 +55,9 @@ def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool =
 def _one_batch(data: Buffer) -> BatchHeader:
     # the magic byte first: an old message set has its own layout, so nothing else of it would make sense
     if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] != MAGIC:
+        # as Kafka: bytes that no message set of any magic could be are damage, a real one of an old magic is refused
+        if data[_MAGIC_POSITION] > MAGIC or not _LEGACY_OVERHEAD <= int.from_bytes(data[8:12], "big") <= _INT32_MAX:
+            raise CorruptBatch("the records are no batch of any version")
         raise InvalidRecords(f"Produce version 3 and later take batches of magic {MAGIC} only, not {data[16]}")
     header = read_header(data)
     if header.length < MIN_LENGTH:
