@@ -13,7 +13,7 @@ NOW = Now(0, 1_700_000_000_000)
 
 
 def partition(**configs: str) -> Partition:
-    return add_topic(make_topics(), "t", **configs)
+    return add_topic(make_topics(), "t", 1, **configs)
 
 
 def code_of(target: Partition, data: bytes, *, transactional: bool = False) -> int:

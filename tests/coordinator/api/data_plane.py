@@ -1,0 +1,56 @@
+"""What tests of the data plane share: a node over logs in memory, and requests in few words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.registry import SERVED, handler
+from muster.coordinator.clock import ManualClock
+from muster.protocol.api import api_named
+from muster.protocol.message import Message
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from tests.coordinator.api.harness import Answers, PlainConfig, make_context, make_node
+from tests.coordinator.topics.support import make_topics
+
+
+def data_node(config: dict[str, str] | None = None, **settings: Any) -> Node:
+    """A node with topics over logs in memory."""
+    clock = ManualClock()
+    return make_node(clock=clock, topics=make_topics(clock=clock, **settings), config=PlainConfig(config))
+
+
+def send(node: Node, request: Message, version: int | None = None, context: RequestContext | None = None) -> Answers:
+    """Hand a request to its handler; in the newest version served unless told."""
+    served = SERVED[api_named(type(request).__name__.removesuffix("Request")).key]
+    context = context or make_context(served.key, served.max_version if version is None else version)
+    answers = Answers()
+    handler(served.key)(node, context, request, answers)
+    return answers
+
+
+def ask_one(node: Node, request: Message, version: int | None = None) -> Any:
+    """The answer to a request that is answered at once."""
+    return send(node, request, version).one()
+
+
+def topic_id(node: Node, name: str) -> bytes:
+    """The id of a topic that there is."""
+    return node.topics.by_name[name].topic_id
+
+
+def fetch_request(
+    node: Node, *rows: tuple[str, int, int], forget: tuple[tuple[str, int], ...] = (), **more: Any
+) -> FetchRequest:
+    """A Fetch by topic ids of (topic, partition, offset); session-less and without waiting unless told."""
+    topics = [
+        FetchTopic(
+            topic_id=topic_id(node, name),
+            partitions=[FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 20)],
+        )
+        for name, index, offset in rows
+    ]
+    forgotten = [ForgottenTopic(topic_id=topic_id(node, name), partitions=[index]) for name, index in forget]
+    values: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "session_epoch": -1, **more}
+    return FetchRequest(topics=topics, forgotten_topics_data=forgotten, **values)

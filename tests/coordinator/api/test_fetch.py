@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node
+from muster.coordinator.clock import ManualClock
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.coordinator.api.data_plane import ask_one, data_node, fetch_request, send
+from tests.coordinator.api.harness import make_channel, make_context
+from tests.coordinator.topics.support import add_topic, batch
+
+
+@pytest.fixture
+def node() -> Node:
+    """Topics a (one batch in partition 0) and b (empty), two partitions each."""
+    node = data_node()
+    add_topic(node.topics, "a", 2).append(batch(b"x"), node.clock.now())
+    add_topic(node.topics, "b", 2)
+    return node
+
+
+def clock_of(node: Node) -> ManualClock:
+    assert isinstance(node.clock, ManualClock)
+    return node.clock
+
+
+def append(node: Node, name: str, index: int = 0, *values: bytes) -> None:
+    partition = node.topics.partition(name, index)
+    assert partition is not None
+    partition.append(batch(*values), node.clock.now())
+
+
+def rows(response: FetchResponse, node: Node) -> list[tuple[str | None, int, int, int]]:
+    """(topic, partition, error, bytes of records) of each row."""
+    return [
+        (node.topics.topic_name(topic.topic_id), row.partition_index, row.error_code, len(row.records or b""))
+        for topic in response.responses
+        for row in topic.partitions
+    ]
+
+
+SIZE = len(batch(b"x"))
+
+
+def test_records_come_at_once(node: Node) -> None:
+    response = ask_one(node, fetch_request(node, ("a", 0, 0), ("b", 1, 0), max_wait_ms=500))
+    assert rows(response, node) == [("a", 0, 0, SIZE), ("b", 1, 0, 0)]
+    row = response.responses[0].partitions[0]
+    assert (row.high_watermark, row.last_stable_offset, row.log_start_offset) == (1, 1, 0)
+    assert row.aborted_transactions is None
+
+
+def test_by_name_before_topic_ids(node: Node) -> None:
+    wanted = [FetchPartition(0, partition_max_bytes=1000)]
+    request = FetchRequest(topics=[FetchTopic(topic="a", partitions=wanted), FetchTopic(topic="no", partitions=wanted)])
+    response = ask_one(node, request, version=12)
+    assert [(t.topic, t.partitions[0].error_code) for t in response.responses] == [
+        ("a", 0),
+        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+def test_refused_rows(node: Node) -> None:
+    unknown = FetchTopic(topic_id=b"?" * 16, partitions=[FetchPartition(0)])
+    request = fetch_request(node, ("a", 9, 0), ("a", 0, 7), ("a", 0, -1))
+    request.topics = [*request.topics, unknown]
+    assert [error for _, _, error, _ in rows(ask_one(node, request), node)] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+
+
+def test_a_leader_epoch_of_the_future_is_refused(node: Node) -> None:
+    request = fetch_request(node, ("a", 0, 0))
+    request.topics[0].partitions[0].current_leader_epoch = 3
+    assert rows(ask_one(node, request), node) == [("a", 0, ErrorCode.UNKNOWN_LEADER_EPOCH, 0)]
+
+
+def test_a_reader_whose_log_diverged_is_told_where(node: Node) -> None:
+    request = fetch_request(node, ("a", 0, 5))
+    request.topics[0].partitions[0].last_fetched_epoch = 0
+    row = ask_one(node, request).responses[0].partitions[0]
+    assert (row.diverging_epoch.epoch, row.diverging_epoch.end_offset, row.records) == (0, 1, b"")
+
+
+def test_the_first_batch_comes_whatever_its_size_and_nothing_goes_over_the_limit(node: Node) -> None:
+    append(node, "a", 1, b"y")
+    request = fetch_request(node, ("a", 0, 0), ("a", 1, 0), max_bytes=5)
+    assert rows(ask_one(node, request), node) == [("a", 0, 0, SIZE), ("a", 1, 0, 0)]
+
+
+def test_the_brokers_own_limit_counts(node: Node) -> None:
+    limited = data_node(fetch_max_bytes=10)
+    for name in ("a", "b"):
+        add_topic(limited.topics, name)
+        append(limited, name)
+    response = ask_one(limited, fetch_request(limited, ("a", 0, 0), ("b", 0, 0)))
+    assert [size for *_, size in rows(response, limited)] == [len(batch()), 0]
+
+
+def test_a_long_poll_is_woken_by_an_append(node: Node) -> None:
+    answers = send(node, fetch_request(node, ("a", 0, 1), ("b", 0, 0), max_wait_ms=500))
+    assert answers.all == []
+    append(node, "b", 0, b"z")
+    assert rows(answers.one(), node) == [("a", 0, 0, 0), ("b", 0, 0, SIZE)]
+    clock_of(node).advance(1000)
+    assert len(answers.all) == 1
+
+
+def test_a_long_poll_ends_with_its_time(node: Node) -> None:
+    answers = send(node, fetch_request(node, ("a", 0, 1), max_wait_ms=500))
+    clock_of(node).advance(499)
+    assert answers.all == []
+    clock_of(node).advance(1)
+    assert rows(answers.one(), node) == [("a", 0, 0, 0)]
+
+
+def test_what_is_there_is_not_enough_when_more_is_wanted(node: Node) -> None:
+    answers = send(node, fetch_request(node, ("a", 0, 0), min_bytes=SIZE + 1, max_wait_ms=500))
+    assert answers.all == []
+    append(node, "a", 0, b"more")
+    assert rows(answers.one(), node)[0][3] > SIZE
+
+
+def test_a_deleted_topic_answers_those_who_wait(node: Node) -> None:
+    answers = send(node, fetch_request(node, ("b", 0, 0), max_wait_ms=500))
+    node.topics.delete(node.topics.by_name["b"])
+    assert rows(answers.one(), node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
+
+
+def test_nobody_answers_a_connection_that_is_gone(node: Node) -> None:
+    channel = make_channel()
+    context: RequestContext = make_context(1, 18, channel=channel)
+    answers = send(node, fetch_request(node, ("a", 0, 1), max_wait_ms=500), context=context)
+    channel.close()
+    append(node, "a", 0, b"z")
+    clock_of(node).advance(1000)
+    assert answers.all == []
+
+
+def test_unknown_partitions_do_not_end_the_wait_of_the_others(node: Node) -> None:
+    answers = send(node, fetch_request(node, ("a", 0, 1), ("a", 9, 0), max_wait_ms=500))
+    assert answers.all == []
+    clock_of(node).advance(500)
+    assert [error for _, _, error, _ in rows(answers.one(), node)] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_request_for_nothing_is_answered_at_once(node: Node) -> None:
+    assert ask_one(node, fetch_request(node, max_wait_ms=500)).responses == []
+
+
+def session(node: Node, *wanted: tuple[str, int, int]) -> int:
+    response = ask_one(node, fetch_request(node, *wanted, session_epoch=0))
+    assert len(rows(response, node)) == len(wanted)
+    found: int = response.session_id
+    assert found > 0
+    return found
+
+
+def test_a_session_tells_what_is_new(node: Node) -> None:
+    session_id = session(node, ("a", 0, 0), ("b", 0, 0))
+
+    def follow(epoch: int, *wanted: tuple[str, int, int], **more: Any) -> list[tuple[str | None, int, int, int]]:
+        response = ask_one(node, fetch_request(node, *wanted, session_id=session_id, session_epoch=epoch, **more))
+        assert (response.error_code, response.session_id) == (0, session_id)
+        return rows(response, node)
+
+    assert follow(1, ("a", 0, 1)) == []
+    append(node, "b", 0, b"z")
+    assert follow(2) == [("b", 0, 0, SIZE)]
+    assert follow(3, ("b", 0, 1)) == []
+    assert follow(4, ("b", 1, 0), forget=(("a", 0),)) == [("b", 1, 0, 0)]
+    assert follow(5, ("a", 1, 99)) == [("a", 1, ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
+    assert follow(6) == [("a", 1, ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
+    assert follow(7, ("a", 1, 0)) == [("a", 1, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("difference", "epoch", "error_code"),
+    [(0, 5, ErrorCode.INVALID_FETCH_SESSION_EPOCH), (1, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)],
+)
+def test_a_session_that_is_not_known_so_is_refused(node: Node, difference: int, epoch: int, error_code: int) -> None:
+    session_id = session(node, ("a", 0, 0)) + difference
+    response = ask_one(node, fetch_request(node, session_id=session_id, session_epoch=epoch))
+    assert (response.error_code, response.session_id, response.responses) == (error_code, 0, ())
+
+
+def test_a_parked_fetch_whose_session_went_on_is_refused(node: Node) -> None:
+    session_id = session(node, ("b", 0, 0))
+    parked = send(node, fetch_request(node, session_id=session_id, session_epoch=1, max_wait_ms=500))
+    ask_one(node, fetch_request(node, session_id=session_id, session_epoch=2))
+    append(node, "b", 0, b"z")
+    assert parked.one().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH

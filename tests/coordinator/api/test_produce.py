@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.node import Node
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.coordinator.api.data_plane import ask_one, data_node, send, topic_id
+from tests.coordinator.topics.support import add_topic, batch
+
+
+@pytest.fixture
+def node() -> Node:
+    node = data_node()
+    add_topic(node.topics, "t", 2)
+    return node
+
+
+def request(node: Node, *rows: tuple[int, bytes | None], acks: int = -1, **more: Any) -> ProduceRequest:
+    data = [PartitionProduceData(index, records) for index, records in rows]
+    return ProduceRequest(
+        acks=acks, topic_data=[TopicProduceData(topic_id=topic_id(node, "t"), partition_data=data)], **more
+    )
+
+
+def rows(response: Any) -> list[tuple[int, int, int]]:
+    """(partition, error, base offset)."""
+    return [
+        (row.index, row.error_code, row.base_offset)
+        for topic in response.responses
+        for row in topic.partition_responses
+    ]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_each_partition_gets_its_offset_or_its_error(node: Node, acks: int) -> None:
+    assert rows(ask_one(node, request(node, (0, batch(b"a", b"b")), (1, batch()), acks=acks))) == [(0, 0, 0), (1, 0, 0)]
+    answer = ask_one(node, request(node, (0, batch()), (1, b"rubbish"), (7, batch()), (1, None), acks=acks))
+    assert [(index, code) for index, code, _ in rows(answer)] == [
+        (0, 0),
+        (1, ErrorCode.CORRUPT_MESSAGE),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (1, ErrorCode.INVALID_RECORD),
+    ]
+    assert [offset for *_, offset in rows(answer)] == [2, -1, -1, -1]
+
+
+def test_nothing_is_owed_without_acks(node: Node) -> None:
+    assert send(node, request(node, (0, batch()), acks=0)).all == [None]
+    partition = node.topics.partition("t", 0)
+    assert partition is not None
+    assert partition.log.end_offset == 1
+
+
+def test_other_acks_are_refused(node: Node) -> None:
+    assert rows(ask_one(node, request(node, (0, batch()), acks=2))) == [(0, ErrorCode.INVALID_REQUIRED_ACKS, -1)]
+
+
+def test_topics_by_name_in_older_versions(node: Node) -> None:
+    wanted = request(node, (0, batch()))
+    wanted.topic_data[0].name, wanted.topic_data[0].topic_id = "t", bytes(16)
+    answer = ask_one(node, wanted, version=12)
+    assert (answer.responses[0].name, rows(answer)) == ("t", [(0, 0, 0)])
+    wanted.topic_data[0].name = "no"
+    assert rows(ask_one(node, wanted, version=12)) == [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    assert rows(ask_one(node, wanted)) == [(0, ErrorCode.UNKNOWN_TOPIC_ID, -1)]
+
+
+def test_zstd_needs_version_7(node: Node) -> None:
+    wanted = request(node, (0, batch(compression=4)))
+    wanted.topic_data[0].name = "t"
+    assert rows(ask_one(node, wanted, version=6)) == [(0, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1)]
+    assert rows(ask_one(node, wanted, version=7)) == [(0, 0, 0)]
+
+
+def test_nobody_writes_to_internal_topics(node: Node) -> None:
+    node.topics.ensure_topic("__consumer_offsets", 1)
+    wanted = request(node, (0, batch()))
+    wanted.topic_data[0].topic_id = topic_id(node, "__consumer_offsets")
+    assert rows(ask_one(node, wanted)) == [(0, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
+
+
+def test_faulty_records_are_named(node: Node) -> None:
+    add_topic(node.topics, "compacted", cleanup_policy="compact")
+    wanted = request(node, (0, batch(b"a", b"b", key=None)))
+    wanted.topic_data[0].topic_id = topic_id(node, "compacted")
+    row = ask_one(node, wanted).responses[0].partition_responses[0]
+    assert (row.error_code, [error.batch_index for error in row.record_errors]) == (ErrorCode.INVALID_RECORD, [0, 1])
+
+
+def test_producer_ids_differ_and_their_duplicates_are_found(node: Node) -> None:
+    first, second = (ask_one(node, InitProducerIdRequest(transactional_id=None)) for _ in range(2))
+    assert (first.error_code, first.producer_epoch) == (0, 0)
+    assert first.producer_id != second.producer_id
+    data = batch(producer_id=first.producer_id, producer_epoch=0, base_sequence=0)
+    assert rows(ask_one(node, request(node, (0, data)))) == [(0, 0, 0)]
+    assert rows(ask_one(node, request(node, (0, data)))) == [(0, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(transactional_id="tx"), ErrorCode.UNSUPPORTED_VERSION),
+        (InitProducerIdRequest(transactional_id=None, producer_id=5, producer_epoch=-1), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_no_producer_id_for_bad_requests_and_transactions(node: Node, wanted: InitProducerIdRequest, code: int) -> None:
+    answer = ask_one(node, wanted)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)

@@ -1,0 +1,221 @@
+"""Handlers that create, change and delete topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.node import Node
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages import alter_configs as full
+from muster.protocol.messages import incremental_alter_configs as incremental
+from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from muster.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.coordinator.api.data_plane import ask_one, data_node, topic_id
+from tests.coordinator.topics.support import add_topic, batch
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+
+
+@pytest.fixture
+def node() -> Node:
+    node = data_node()
+    add_topic(node.topics, "t", 2)
+    return node
+
+
+def create(node: Node, *topics: CreatableTopic, validate_only: bool = False) -> dict[str, Any]:
+    answer = ask_one(node, CreateTopicsRequest(topics=topics, validate_only=validate_only))
+    assert len(answer.topics) == len({topic.name for topic in topics})
+    return {row.name: row for row in answer.topics}
+
+
+def test_a_new_topic_is_described(node: Node) -> None:
+    wanted = CreatableTopic("new", 3, 1, configs=[CreatableTopicConfig("retention.ms", "5")])
+    row = create(node, wanted)["new"]
+    assert (row.error_code, row.error_message, row.num_partitions, row.replication_factor) == (0, None, 3, 1)
+    assert row.topic_id == topic_id(node, "new")
+    assert [(c.value, c.config_source) for c in row.configs if c.name == "retention.ms"] == [("5", 1)]
+
+
+def test_each_row_is_created_or_refused_on_its_own(node: Node) -> None:
+    rows = create(
+        node,
+        CreatableTopic("t", 1, 1),
+        CreatableTopic("good", -1, -1),
+        CreatableTopic("a b", 1, 1),
+        CreatableTopic("null", 1, 1, configs=[CreatableTopicConfig("retention.ms", None)]),
+        CreatableTopic("__cluster_metadata", 1, 1),
+        CreatableTopic("twice", 1, 1),
+        CreatableTopic("twice", 2, 1),
+    )
+    assert {name: row.error_code for name, row in rows.items()} == {
+        "t": ErrorCode.TOPIC_ALREADY_EXISTS,
+        "good": 0,
+        "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "null": ErrorCode.INVALID_CONFIG,
+        "__cluster_metadata": ErrorCode.INVALID_REQUEST,
+        "twice": ErrorCode.INVALID_REQUEST,
+    }
+    assert sorted(node.topics.by_name) == ["good", "t"]
+
+
+def test_too_many_partitions_in_one_request(node: Node) -> None:
+    rows = create(node, CreatableTopic("a", 9_999, 1), CreatableTopic("b", 2, 1))
+    assert [row.error_code for row in rows.values()] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert "a" not in node.topics.by_name
+
+
+def test_validate_only_creates_nothing(node: Node) -> None:
+    assert create(node, CreatableTopic("new", 1, 1), validate_only=True)["new"].error_code == 0
+    assert "new" not in node.topics.by_name
+
+
+def delete(node: Node, *topics: DeleteTopicState, names: tuple[str, ...] = ()) -> list[tuple[str | None, int]]:
+    answer = ask_one(node, DeleteTopicsRequest(topics=topics, topic_names=names), 5 if names else 6)
+    return [(row.name, row.error_code) for row in answer.responses]
+
+
+def test_topics_are_deleted_by_name_or_id(node: Node) -> None:
+    add_topic(node.topics, "u")
+    add_topic(node.topics, "v")
+    by_id = DeleteTopicState(name=None, topic_id=topic_id(node, "u"))
+    assert delete(node, DeleteTopicState(name="t"), by_id) == [("t", 0), ("u", 0)]
+    assert delete(node, names=("v", "w")) == [("v", 0), ("w", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert not node.topics.by_name
+
+
+def test_what_is_not_deleted(node: Node) -> None:
+    node.topics.ensure_topic("__consumer_offsets", 1)
+    the_id = topic_id(node, "t")
+    assert delete(node, DeleteTopicState(name="t"), DeleteTopicState(name="t")) == [("t", ErrorCode.INVALID_REQUEST)]
+    assert delete(node, DeleteTopicState(name="t", topic_id=the_id)) == [("t", ErrorCode.INVALID_REQUEST)]
+    assert delete(node, DeleteTopicState(name=None)) == [(None, ErrorCode.INVALID_REQUEST)]
+    assert delete(node, DeleteTopicState(name=None, topic_id=b"?" * 16)) == [(None, ErrorCode.UNKNOWN_TOPIC_ID)]
+    assert delete(node, DeleteTopicState(name="__consumer_offsets"))[0][1] == ErrorCode.INVALID_REQUEST
+    assert delete(data_node(delete_topic_enable=False), DeleteTopicState(name="t"))[0][1] != 0
+    assert sorted(node.topics.by_name) == ["__consumer_offsets", "t"]
+
+
+def test_deletion_can_be_forbidden() -> None:
+    node = data_node(delete_topic_enable=False)
+    add_topic(node.topics, "t")
+    assert delete(node, DeleteTopicState(name="t")) == [("t", ErrorCode.TOPIC_DELETION_DISABLED)]
+
+
+def test_partitions_are_added(node: Node) -> None:
+    topics = [
+        CreatePartitionsTopic("t", 5, None),
+        CreatePartitionsTopic("no", 5, None),
+        CreatePartitionsTopic("twice", 5, None),
+        CreatePartitionsTopic("twice", 6, None),
+    ]
+    answer = ask_one(node, CreatePartitionsRequest(topics=topics))
+    assert [(row.name, row.error_code) for row in answer.results] == [
+        ("t", 0),
+        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("twice", ErrorCode.INVALID_REQUEST),
+    ]
+    assert len(node.topics.by_name["t"].partitions) == 5
+
+
+def test_the_offsets_topic_does_not_grow(node: Node) -> None:
+    node.topics.ensure_topic("__consumer_offsets", 1)
+    answer = ask_one(node, CreatePartitionsRequest(topics=[CreatePartitionsTopic("__consumer_offsets", 5, None)]))
+    assert answer.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+
+
+def describe(node: Node, kind: int, name: str, *keys: str) -> Any:
+    wanted = DescribeConfigsResource(kind, name, list(keys) or None)
+    return ask_one(node, DescribeConfigsRequest(resources=[wanted], include_synonyms=True)).results[0]
+
+
+def alter(
+    node: Node, *changes: tuple[str, int, str | None], name: str = "t", kind: int = TOPIC, dry: bool = False
+) -> int:
+    configs = [incremental.AlterableConfig(*change) for change in changes]
+    resource = incremental.AlterConfigsResource(kind, name, configs)
+    answer = ask_one(node, incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry))
+    code: int = answer.responses[0].error_code
+    return code
+
+
+def test_configs_are_set_unset_and_described(node: Node) -> None:
+    assert alter(node, ("retention.ms", SET, "7"), ("cleanup.policy", APPEND, "compact")) == 0
+    found = {c.name: (c.value, c.config_source) for c in describe(node, TOPIC, "t").configs}
+    assert found["retention.ms"] == ("7", 1)
+    assert found["cleanup.policy"] == ("delete,compact", 1)
+    assert found["segment.bytes"] == ("1073741824", 5)
+    assert alter(node, ("retention.ms", DELETE, None), ("cleanup.policy", SUBTRACT, "delete")) == 0
+    assert node.topics.state.topic_configs("t") == {"cleanup.policy": "compact"}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("nosuch", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_wrong_configs_are_refused(node: Node, change: tuple[str, int, str | None], code: int) -> None:
+    assert alter(node, change) == code
+    assert alter(node, ("retention.ms", SET, "5"), ("retention.ms", SET, "6")) == ErrorCode.INVALID_REQUEST
+    assert node.topics.state.topic_configs("t") == {}
+
+
+def test_only_topics_that_there_are_can_be_configured(node: Node) -> None:
+    change = ("retention.ms", SET, "5")
+    assert alter(node, change, name="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(node, change, name="a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert alter(node, change, name="") == ErrorCode.INVALID_REQUEST
+    assert alter(node, change, name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert alter(node, change, kind=3) == ErrorCode.INVALID_REQUEST
+    assert alter(node, change, dry=True) == 0
+    assert node.topics.state.topic_configs("t") == {}
+
+
+def test_alter_configs_replaces_all(node: Node) -> None:
+    alter(node, ("retention.ms", SET, "7"))
+    resource = full.AlterConfigsResource(TOPIC, "t", [full.AlterableConfig("retention.bytes", "9")])
+    assert ask_one(node, full.AlterConfigsRequest(resources=[resource])).responses[0].error_code == 0
+    assert node.topics.state.topic_configs("t") == {"retention.bytes": "9"}
+
+
+def test_the_brokers_configs_are_described(node: Node) -> None:
+    given = data_node({"num.partitions": "4"})
+    row = describe(given, BROKER, "1", "num.partitions", "nosuch")
+    assert [(c.name, c.value, c.config_source, c.read_only) for c in row.configs] == [("num.partitions", "4", 4, True)]
+    assert describe(node, BROKER, "").error_code == 0
+    assert describe(node, BROKER, "2").error_code == ErrorCode.INVALID_REQUEST
+    assert describe(node, BROKER, "x").error_code == ErrorCode.INVALID_REQUEST
+    assert describe(node, TOPIC, "no").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe(node, TOPIC, "a b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert describe(node, GROUP, "").error_code == ErrorCode.INVALID_REQUEST
+    assert describe(node, 3, "x").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_records_are_deleted(node: Node) -> None:
+    partition = node.topics.partition("t", 0)
+    assert partition is not None
+    partition.append(batch(b"a", b"b"), node.clock.now())
+    asked = [DeleteRecordsPartition(0, 2), DeleteRecordsPartition(0, 9), DeleteRecordsPartition(7, 0)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("t", asked), DeleteRecordsTopic("no", asked[:1])])
+    answer = ask_one(node, request)
+    assert [(r.low_watermark, r.error_code) for topic in answer.topics for r in topic.partitions] == [
+        (2, 0),
+        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
