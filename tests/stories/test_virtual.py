@@ -18,7 +18,7 @@ def marks(story: Story) -> list[pytest.MarkDecorator]:
         item.line.partition(":")[2].split()[0] for item in story.items if isinstance(item, Step) and ":" in item.line
     }
     if requests == {"find"}:
-        return [pytest.mark.skip(reason="asks for a coordinator, which the core knows nothing of: see test_tcp")]
+        return [pytest.mark.skip(reason="asks for a coordinator, which the core knows nothing of: see tests/e2e")]
     if "txn" in story.tags:
         return [pytest.mark.xfail(strict=True, reason="needs transactions")]
     if requests & {"consumer-heartbeat", "consumer-describe"}:

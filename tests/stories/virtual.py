@@ -56,6 +56,7 @@ class VirtualDriver:
         self.records: list[Record] = []
         self.replies: list[Reply] = []
         self.ids = 0
+        self.lives: dict[str, int] = {}
 
     def run(self) -> str:
         """The story's text as it went."""
@@ -81,6 +82,7 @@ class VirtualDriver:
                 self.now.mono_ms + action.high + 300, lambda: any(reply.actor == actor for reply in self.replies)
             )
         elif isinstance(action, Drop):
+            self.lives[action.actor] = self.lives.get(action.actor, 0) + 1
             return []
         replies, self.replies = self.replies, []
         return replies
@@ -91,8 +93,11 @@ class VirtualDriver:
         header, start = frames.decode_request_header(frame, 0, len(frame))
         request = hub.decode_request(header, frame, start, len(frame))
         sent_ms = self.now.mono_ms
+        life = self.lives.get(action.actor, 0)
 
         def respond(response: Message) -> None:
+            if life != self.lives.get(action.actor, 0):
+                return  # to a process that has died
             raw = b"".join(hub.encode_response(header, response))
             _, body = codec.decode_response(action.api, action.version, raw[4:])
             took_ms = self.now.mono_ms - sent_ms
@@ -158,7 +163,7 @@ class VirtualDriver:
         if (
             isinstance(request, SyncGroupRequest)
             and capabilities.sync_names_protocol(version)
-            and not (request.protocol_type and request.protocol_name)
+            and None in (request.protocol_type, request.protocol_name)
         ):
             respond(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return None
