@@ -235,5 +235,5 @@ def test_health_says_no() -> None:
 def test_health_asks_the_first_listener_of_the_configuration(serving: type[Serving]) -> None:
     server = serving("--in-memory", "--listen", "127.0.0.1:0")
     env = {"KAFKA_LISTENERS": f"PLAINTEXT://:{server.port}"}
-    assert run("health", env=env).stdout == f"muster health: localhost:{server.port} answers\n"
+    assert run("health", env=env).stdout == f"muster health: 127.0.0.1:{server.port} answers\n"
     server.stop()

@@ -39,7 +39,9 @@ def _address(options: argparse.Namespace) -> Address:
     if options.address is not None:
         return parse_address(options.address, "HOST:PORT", advertised=True)
     first = load(file=options.config, environment=os.environ).listeners[0]
-    return Address("localhost" if first.host in WILDCARDS else first.host, first.port)
+    if first.host in WILDCARDS:  # an address, since a bare container may know no names
+        return Address("::1" if first.host == "::" else "127.0.0.1", first.port)
+    return Address(first.host, first.port)
 
 
 def ask(address: Address) -> None:
