@@ -21,7 +21,7 @@ from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.config import Config
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, MemoryStorage
+from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, MemoryStorage, SharedSync
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
@@ -99,8 +99,11 @@ class Server:
 
     def _open_data(self) -> None:
         config = self.config
-        storage = MemoryStorage() if config.data_dir is None else FileStorage(config.data_dir)
-        self.logs = LogManager(storage, config.settings(LogSettings))
+        if config.data_dir is None:
+            self.logs = LogManager(MemoryStorage(), config.settings(LogSettings))
+        else:
+            sync = SharedSync(asyncio.get_running_loop().call_soon_threadsafe)
+            self.logs = LogManager(FileStorage(config.data_dir), config.settings(LogSettings), sync=sync)
         identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=draw_kafka_uuid)
         self._identity = identity
 

@@ -126,11 +126,11 @@ class Shard:
         output = self._core.handle(command, now)
         if output.records or self._parked or output.events:
             self._settle(output, now)
-            if self.state_error:
+            if not self.active:
                 return
         else:
             for token, response in output.replies:
-                _respond(token, response)
+                token(response)  # type: ignore[operator]  # the tokens of the shell are callables
         deadline = self._core.next_deadline_ms()
         if deadline is not None and (self._timer is None or deadline < self._timer_ms):
             self._arm(deadline)

@@ -128,8 +128,8 @@ class RequestContext:
         self.api_version = api_version
 
 
-def authorize(context: RequestContext, operation: int, resource: Resource) -> bool:  # noqa: ARG001 - the seam; nobody is refused yet
-    """Whether the principal of `context` may do `operation` (`Operation`) to `resource`. Every handler asks.
+def authorize(context: RequestContext, operation: int, resource: tuple[int, str]) -> bool:  # noqa: ARG001 - the seam; nobody is refused yet
+    """Whether the principal of `context` may do `operation` (`Operation`) to `resource` (a `Resource`); handlers ask.
 
     Allows all for now: there is no authorizer (Kafka's `authorizer.class.name` unset).
     """

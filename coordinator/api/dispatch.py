@@ -102,21 +102,21 @@ class Exchange:
         if requests.current is not self:
             if not requests.gone:
                 log.error("a request was answered twice", **self._route.facts())
-            return
-        if requests.before_encode is None:
+        elif requests.before_encode is None:
             self.send(response)
         else:
             requests.before_encode(self._route.context, response, self.send)
 
     def send(self, response: Message | None) -> None:
         """Encode the answer and hand it to the connection."""
-        requests, route = self._requests, self._route
+        requests = self._requests
         if requests.current is not self:
             return
         requests.current = None
         if response is None:
             requests.sink.answer(None)
             return
+        route = self._route
         try:
             if route.lowers:
                 response = shapes.lower_response(route.api.key, route.version, response)
@@ -126,6 +126,7 @@ class Exchange:
             else:
                 frame = self._in_parts(body)
         except Exception as error:
+            # a response that cannot be said is a bug, and must not hurt the others that are answered in the same turn
             log.error("an answer could not be encoded", exc_info=error, **route.facts())
             requests.sink.fail(Refused("its answer could not be encoded", **route.facts()))
             return
@@ -134,7 +135,7 @@ class Exchange:
     def _in_parts(self, body: bytes | list[bytes | memoryview]) -> list[bytes | memoryview]:
         """A large answer, or one with records, which are not copied."""
         route = self._route
-        parts = [body] if isinstance(body, bytes) else body
+        parts: list[bytes | memoryview] = [body] if isinstance(body, bytes) else body
         size = sum(map(len, parts)) + route.head_size
         return frames.joined(route.put_head(size, self._correlation), parts)
 
@@ -174,10 +175,13 @@ class ConnectionRequests:
             self._explain(route, data, body, end)
         if route.raises:
             request = shapes.raise_request(route.api.key, route.version, request)
-        if self._before_handler is None:
-            self._run(route, request, exchange)
-        else:
+        if self._before_handler is not None:
             self._before_handler(route.context, request, lambda: self._run(route, request, exchange))
+            return
+        try:
+            route.handler(self._node, route.context, request, exchange)
+        except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+            self._fault(route, error)
 
     def closed(self) -> None:
         """The connection has ended."""
@@ -195,10 +199,14 @@ class ConnectionRequests:
     def _run(self, route: Route, request: Any, respond: Respond) -> None:
         try:
             route.handler(self._node, route.context, request, respond)
-        except Exception as error:
-            log.error("a handler failed", peer=self._channel.peer, exc_info=error, **route.facts())
-            self.current = None
-            self.sink.fail(Refused("its request met a fault in the server", **route.facts()))
+        except Exception as error:  # noqa: BLE001 - as in `handle`
+            self._fault(route, error)
+
+    def _fault(self, route: Route, error: Exception) -> None:
+        """A bug in one handler costs the connection that met it, not the server."""
+        log.error("a handler failed", peer=self._channel.peer, exc_info=error, **route.facts())
+        self.current = None
+        self.sink.fail(Refused("its request met a fault in the server", **route.facts()))
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
         """The way of a kind of request seen for the first time.

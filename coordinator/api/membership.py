@@ -5,6 +5,8 @@ Each asks for permission and hands the request to the shard of its group; what i
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command, JoinCommand
@@ -15,6 +17,8 @@ from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.protocol.shapes import capabilities
+
+_READ: Final = Operation.READ
 
 
 def handle_join_group(node: Node, context: RequestContext, request: JoinGroupRequest, respond: Respond) -> None:
@@ -37,13 +41,18 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
 
 def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupRequest, respond: Respond) -> None:
     """A member brings the assignment (the leader) or asks for its own (key 14). Answered when it is there."""
+    unnamed = request.protocol_type is None or request.protocol_name is None
+    if unnamed and capabilities.sync_names_protocol(context.api_version) and _may_read(context, request.group_id):
+        respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
     _submit(node, context, request, respond)
 
 
 def handle_heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond) -> None:
     """A member lives (key 12)."""
     group_id = request.group_id
-    if _may_read(context, group_id):
+    # the most frequent request of all: no call and no object more than it takes
+    if authorize(context, _READ, (GROUP, group_id)):
         node.routing.shard(group_id).submit(Command(request, respond, context.client))
     else:
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))

@@ -32,6 +32,10 @@ Answer = bytes | Sequence[bytes | memoryview]
 class Requests(Protocol):
     """The other side of a connection: what its frames mean."""
 
+    @property
+    def current(self) -> object | None:
+        """The request that is not answered yet."""
+
     def handle(self, data: bytes, start: int, end: int) -> None:
         """Take on the request in data[start:end]; `Connection.answer` is called for it once, now or later.
 
@@ -56,7 +60,6 @@ class Connection(asyncio.Protocol):
         """`open_channel(transport)`: who is at the other end; `on_made(transport)`: socket options."""
         self.host = ""
         self.alive = True
-        self.waits_for_us = False
         self._limits = limits
         self._open_channel = open_channel
         self._open_requests = open_requests
@@ -105,8 +108,13 @@ class Connection(asyncio.Protocol):
         self.alive = True
         if self._calm and int.from_bytes(data[:4], "big") == len(data) - 4:
             # nearly always: nothing waits in either direction, and one chunk is one request
-            self._calm = False
-            self._handle(data, 4, len(data))
+            requests = self._requests
+            try:
+                requests.handle(data, 4, len(data))
+            except Refused as refused:
+                self._refuse(refused)
+            if requests.current is not None:
+                self._calm = False
             return
         if self._closing:
             return
@@ -145,7 +153,6 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
         """Both directions have ended."""
         self._end()
-        self.waits_for_us = False
         self._frames.clear()
         self._out.clear()
         if self._granted:
@@ -158,6 +165,11 @@ class Connection(asyncio.Protocol):
             self.channel.close()
 
     # ---- the limits' calls ----
+
+    @property
+    def waits_for_us(self) -> bool:
+        """A request is parked: the next one waits for it, and silence is ours."""
+        return self._requests is not None and self._requests.current is not None
 
     def close_idle(self) -> None:
         """Silent for connections.max.idle.ms."""
@@ -175,16 +187,17 @@ class Connection(asyncio.Protocol):
 
     def answer(self, answer: Answer | None) -> None:
         """The answer to the request at hand (None: none is owed). The next request may come."""
-        self.waits_for_us = False
-        if self._closing:
-            return
         if self._pumping:
             self._collect(answer)
+            return
+        if self._closing:
             return
         if type(answer) is bytes:
             self._transport.write(answer)
         elif answer is not None:
             self._transport.writelines(answer)
+        if self._calm:
+            return
         if not self._busy:
             self._calm = True
         elif self._frames:
@@ -225,20 +238,16 @@ class Connection(asyncio.Protocol):
         while frames and self._writing and not self.waits_for_us and not self._closing:
             data, start, end = frames.popleft()
             self._frames_bytes -= end - start
-            self._handle(data, start, end)
+            try:
+                self._requests.handle(data, start, end)
+            except Refused as refused:
+                self._refuse(refused)
             if self._out_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
         self._pumping = False
         if self._out and not self._closing:
             self._write_out()
         self._settle()
-
-    def _handle(self, data: bytes, start: int, end: int) -> None:
-        self.waits_for_us = True
-        try:
-            self._requests.handle(data, start, end)
-        except Refused as refused:
-            self._refuse(refused)
 
     def _collect(self, answer: Answer | None) -> None:
         """Keep an answer until the requests that came with its own are looked at."""

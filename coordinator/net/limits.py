@@ -23,8 +23,10 @@ class Member(Protocol):
     """The peer's numeric address."""
     alive: bool
     """Set at each sign of life; taken back by the limits when they have seen it."""
-    waits_for_us: bool
-    """A request of it is parked: its silence is ours."""
+
+    @property
+    def waits_for_us(self) -> bool:
+        """A request of it is parked: its silence is ours."""
 
     def close_idle(self) -> None:
         """It was silent for `connections.max.idle.ms`."""

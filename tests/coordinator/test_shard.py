@@ -124,6 +124,9 @@ class Bench:
             raise self.open_error
         return self.log
 
+    def active(self) -> bool:
+        return self.shard.active
+
     def load(self) -> Bench:
         for _ in self.shard.start():
             pass
@@ -226,13 +229,13 @@ class TestLoading:
         bench.load()
         assert len(bench.cores) == 2
         assert bench.core.offsets == {0: 5, 1: 6}
-        assert bench.shard.active
+        assert bench.active()
 
     def test_an_empty_log_is_loaded_in_one_step(self) -> None:
         bench = Bench()
-        assert not bench.shard.active
+        assert not bench.active()
         assert next(bench.shard.start(), "done") == "done"
-        assert bench.shard.active
+        assert bench.active()
 
     def test_commands_are_refused_until_the_last_chunk(self) -> None:
         bench = Bench().load()
@@ -253,7 +256,7 @@ class TestLoading:
         next(steps)
         bench.shard.resign()
         assert next(steps, "done") == "done"
-        assert not bench.shard.active
+        assert not bench.active()
 
     def test_records_and_deadlines_of_a_loaded_core_are_minded(self) -> None:
         bench = Bench()
@@ -284,7 +287,7 @@ class TestLoading:
         assert code_of(bench.commit(1)) == ErrorCode.NOT_COORDINATOR
         bench.open_error = None
         bench.clock.advance(0)
-        assert bench.shard.active
+        assert bench.active()
 
 
 class TestFailures:
@@ -292,10 +295,10 @@ class TestFailures:
         bench.commit(5)
         bench.log.fail = StorageFailed("disk full")
         assert code_of(bench.commit(6)) == ErrorCode.NOT_COORDINATOR
-        assert not bench.shard.active
+        assert not bench.active()
         bench.log.fail = None
         bench.clock.advance(0)
-        assert bench.shard.active
+        assert bench.active()
         assert bench.core.offsets == {0: 5}
 
     def test_events_of_a_failed_append_are_not_told(self, bench: Bench) -> None:
@@ -341,18 +344,18 @@ class TestFailures:
         bench.log.fail = StorageFailed("disk full")
         bench.commit(1)
         bench.clock.advance(0)
-        assert bench.shard.active
+        assert bench.active()
         bench.commit(1)
         bench.clock.advance(99)
-        assert not bench.shard.active
+        assert not bench.active()
         bench.clock.advance(1)
-        assert bench.shard.active
+        assert bench.active()
         bench.log.fail = None
         assert code_of(bench.commit(1)) == 0
         bench.log.fail = StorageFailed("disk full")
         bench.commit(1)
         bench.clock.advance(0)
-        assert bench.shard.active
+        assert bench.active()
 
     def test_an_older_retry_does_not_disturb_a_new_term(self, bench: Bench) -> None:
         bench.log.fail = StorageFailed("disk full")
