@@ -152,7 +152,7 @@ class Server:
         if partition is None:
             return self.logs.reopen(GROUP_OFFSETS_TOPIC, index)
         if partition.log.failure is not None:
-            partition.log = self.logs.reopen(GROUP_OFFSETS_TOPIC, index)
+            partition.use_log(self.logs.reopen(GROUP_OFFSETS_TOPIC, index))
         return partition.log
 
     def _load_for(self, budget_ms: int) -> None:

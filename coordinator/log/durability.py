@@ -7,7 +7,6 @@ is written; survives a killed process, not a power cut) and the disk's (durable 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -65,13 +64,11 @@ class SharedSync:
         self._post = post
         self._threads = threads
         self._executor = executor
-        self._guard = threading.Lock()
 
     def run(self, job: Callable[[], object], done: Callable[[OSError | None], object]) -> None:
         """Do `job` in a thread, then `done` on the event loop, with the OSError that `job` raised or None."""
-        with self._guard:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="muster-sync")
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="muster-sync")
 
         def work() -> None:
             failure: OSError | None = None
@@ -89,7 +86,6 @@ class SharedSync:
 
     def close(self) -> None:
         """Let the running jobs come to their end, take no others."""
-        with self._guard:
-            executor, self._executor = self._executor, None
+        executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=True)

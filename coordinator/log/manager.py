@@ -35,7 +35,7 @@ class LogManager:
     """The logs of one data directory."""
 
     def __init__(self, storage: Storage, settings: LogSettings, *, sync: SharedSync | None = None) -> None:
-        """`sync`: threads for syncs and removals; without it nothing is synced but by `flush` and `close`."""
+        """`sync`: threads for syncs and removals, closed with the manager; without it only `flush` and `close` sync."""
         self.storage = storage
         self.settings = settings
         self.default_config = LogConfig.of(settings)
@@ -276,6 +276,8 @@ class LogManager:
         finally:
             self._logs.clear()
             self._release()
+            if self._sync is not None:
+                self._sync.close()
 
     def _release(self) -> None:
         if self._lock is not None:

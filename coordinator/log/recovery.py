@@ -8,6 +8,8 @@ acknowledged.
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -115,11 +117,11 @@ def whole_batch_follows(file: File, position: int, end: int, next_offset: int) -
     nowhere.
     """
     start = position + 1
+    looks_like_header = _header_pattern(next_offset)
     while end - start >= HEADER_SIZE:
         data = file.pread(min(_CHUNK, end - start), start)
-        at = data.find(_MAGIC_BYTE, _MAGIC_POSITION)
-        while at >= 0 and at - _MAGIC_POSITION + HEADER_SIZE <= len(data):
-            begin = at - _MAGIC_POSITION
+        for match in looks_like_header.finditer(data, 0, len(data) - HEADER_SIZE + _MAGIC_POSITION + 1):
+            begin = match.start()
             header = BatchHeader._make(unpack_header(data, begin))
             if (
                 header.length >= MIN_LENGTH
@@ -128,7 +130,13 @@ def whole_batch_follows(file: File, position: int, end: int, next_offset: int) -
                 and check_crc(file.pread(header.size, start + begin), 0, header)
             ):
                 return start + begin
-            at = data.find(_MAGIC_BYTE, at + 1)
         # the last bytes again with the next chunk: a header may lie across the border
         start += max(len(data) - HEADER_SIZE + 1, 1)
     return None
+
+
+def _header_pattern(next_offset: int) -> re.Pattern[bytes]:
+    """Where a header with an offset near `next_offset` may begin: upper half of the offset, and the magic byte."""
+    halves = {struct.pack(">q", offset)[:4]: None for offset in (next_offset, next_offset + MAX_RELATIVE_OFFSET)}
+    upper = b"|".join(re.escape(half) for half in halves)
+    return re.compile(b"(?s)(?=(?:" + upper + b").{%d}" % (_MAGIC_POSITION - 4) + re.escape(_MAGIC_BYTE) + b")")

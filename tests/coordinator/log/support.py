@@ -1,4 +1,6 @@
-"""What the tests of the log share: batches made in one line, logs opened in one line, and the log's own words captured."""
+"""What the tests of the log share: batches made in one line, logs opened in one line, and the log's own words
+captured.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +58,9 @@ class Later:
 
     def submit(self, job: Callable[[], object]) -> None:
         self.jobs.append(job)
+
+    def shutdown(self, *, wait: bool) -> None:
+        """As an executor's."""
 
     def work(self) -> int:
         """Run what was given to the threads so far."""

@@ -1,3 +1,4 @@
+import contextlib
 import struct
 
 import pytest
@@ -5,9 +6,9 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from muster.coordinator.log import BatchError, CorruptBatch, InvalidRecords, UnsupportedCompression, batches
 from muster.coordinator.log.headers import read_header, set_crc
-
 from tests.coordinator.log.support import NOW, batch, values
 
 text = st.text(max_size=5)
@@ -120,10 +121,8 @@ def test_damaged_records_raise_only_batch_errors(codec: int, position: int, flip
         del data[-min(cut, len(data) - 62) :]
         struct.pack_into(">i", data, 8, len(data) - 12)
     set_crc(data, 0, len(data))
-    try:
+    with contextlib.suppress(BatchError):
         batches.check_records(data, read_header(data))
-    except BatchError:
-        pass
 
 
 def test_check_records_passes_what_clients_send() -> None:
@@ -153,7 +152,7 @@ def test_check_records_wants_consecutive_offsets() -> None:
     second = 61 + 1 + data[61] // 2 + 3
     assert data[second] == 2  # zigzag for 1
     data[second] = 6
-    with pytest.raises(InvalidRecords, match="offset 3 .* where 1"):
+    with pytest.raises(InvalidRecords, match=r"offset 3 .* where 1"):
         batches.check_records(data, read_header(data))
 
 

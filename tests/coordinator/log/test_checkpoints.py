@@ -3,8 +3,8 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from muster.coordinator.log import MalformedCheckpoint, checkpoints
 
+from muster.coordinator.log import MalformedCheckpoint, checkpoints
 from tests.coordinator.log.support import GOLDEN
 
 KAFKA = GOLDEN / "kafka-log"

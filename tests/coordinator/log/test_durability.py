@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import structlog
+
 from muster.coordinator.log import FileStorage, Log, LogOffline, MemoryStorage, SharedSync
 from muster.coordinator.log.durability import Waiters
-
 from tests.coordinator.log.support import NOW, SMALL, Later, batch, everything, fill, manage
 
 
@@ -104,8 +105,6 @@ def test_rolling_moves_the_recovery_point_also_under_the_page_caches_promise() -
 
 
 def test_flush_messages_asks_for_a_sync() -> None:
-    from dataclasses import replace
-
     later = Later()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=replace(SMALL, flush_messages=3))
     list(fill(log, 2))

@@ -1,4 +1,5 @@
 import pytest
+
 from muster.coordinator.log.epochs import LeaderEpochs
 
 KNOWN = [(2, 10), (4, 20), (7, 30)]

@@ -1,5 +1,6 @@
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
+
 from muster.coordinator.log import CorruptBatch, TruncatedBatch
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
@@ -9,7 +10,6 @@ from muster.coordinator.log.headers import (
     set_log_append_time,
     stamp,
 )
-
 from tests.coordinator.log.support import NOW, batch
 
 
@@ -22,7 +22,7 @@ def test_a_header_says_what_the_batch_is() -> None:
     assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (9, 1, 5, 7)
     assert header.has_producer_id
     assert (header.base_timestamp, header.max_timestamp) == (NOW, NOW)
-    assert not (header.is_control or header.is_transactional or header.is_log_append_time)
+    assert (header.is_control, header.is_transactional, header.is_log_append_time) == (False, False, False)
     assert header.compression == 0
 
 

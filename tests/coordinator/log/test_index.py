@@ -3,6 +3,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from muster.coordinator.log.errors import InsaneIndex
 from muster.coordinator.log.index import OffsetIndex, TimeIndex
 
@@ -40,8 +41,14 @@ def test_truncate_drops_what_begins_at_or_after() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"1234567", struct.pack(">4i", 5, 10, 5, 20), struct.pack(">4i", 5, 10, 6, 10), struct.pack(">2i", -1, 0)]
-    + [struct.pack(">2i", 5, 100), struct.pack(">4i", 5, 10, 0, 0)],
+    [
+        b"1234567",
+        struct.pack(">4i", 5, 10, 5, 20),
+        struct.pack(">4i", 5, 10, 6, 10),
+        struct.pack(">2i", -1, 0),
+        struct.pack(">2i", 5, 100),
+        struct.pack(">4i", 5, 10, 0, 0),
+    ],
     ids=["length", "same offset", "same position", "negative", "beyond the log", "zeros"],
 )
 def test_insane_offset_indexes(data: bytes) -> None:

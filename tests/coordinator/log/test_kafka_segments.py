@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from muster.coordinator.log import LogConfig, LogManager, batches
 
+from muster.coordinator.log import LogConfig, LogManager, batches
 from tests.coordinator.log.support import GOLDEN, NOW, batch, everything, on_files
 
 OFFSETS = GOLDEN / "offsets-log"

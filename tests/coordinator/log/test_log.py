@@ -2,6 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from muster.coordinator.log import (
     CorruptBatch,
     FencedLeaderEpoch,
@@ -15,7 +16,6 @@ from muster.coordinator.log import (
     batches,
 )
 from muster.coordinator.log.headers import HEADER_SIZE, read_header
-
 from tests.coordinator.log.support import NOW, SMALL, base_offsets, batch, everything, fill, manage, on_files, values
 
 

@@ -1,4 +1,6 @@
-"""Random histories of a log against a list of records: what is read, found and left after reopening is what the list says."""
+"""Random histories of a log against a list of records: what is read, found and left after reopening is what the list
+says.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, MemoryStorage, Storage
 from muster.coordinator.log.headers import iterate
-
 from tests.coordinator.log.support import NOW, batch, everything, manage, values
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=150, segment_ms=10_000, retention_ms=-1)
@@ -134,7 +136,8 @@ def play(storage: Storage, steps: list[tuple]) -> None:
     model.manager.close()
 
 
-# the greatest timestamp of an older segment: when its rebuilt index had not seen it, and when only its index was at hand
+# the greatest timestamp of an older segment: when its rebuilt index had not seen it, and when only its index was at
+# hand
 UNSEEN = [("append", 1, 0, 0)] * 5 + [("append", 1, 0, 1), ("append", 4, 237, 0), ("lose indexes",), ("find", 1)]
 INDEXED = [("append", 1, 0, 0), ("roll",), ("stop",), ("read", 0, 0, False), ("find", 0)]
 

@@ -1,6 +1,6 @@
 import pytest
-from muster.coordinator.log import Log, LogConfig, MemoryStorage, batches
 
+from muster.coordinator.log import Log, LogConfig, MemoryStorage, batches
 from tests.coordinator.log.support import NOW, batch, manage
 
 

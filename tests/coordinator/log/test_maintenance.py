@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 import structlog
+
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import Maintenance, MemoryStorage
-
 from tests.coordinator.log.support import SMALL, batch, manage
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import structlog
+
 from muster.coordinator.log import (
+    DamagedLog,
     DirectoryLocked,
     FileStorage,
     LogManager,
@@ -15,7 +17,6 @@ from muster.coordinator.log import (
     MemoryStorage,
     WrongDirectory,
 )
-
 from tests.coordinator.log.support import NOW, SMALL, Later, batch, drawing, everything, fill, manage, on_files
 
 TOPIC_ID = bytes(range(16))
@@ -63,7 +64,7 @@ def test_an_older_meta_properties_gets_a_directory_id() -> None:
 def test_a_malformed_meta_properties_is_named() -> None:
     storage = MemoryStorage()
     storage.save("meta.properties", b"nonsense\n")
-    with pytest.raises(MalformedCheckpoint, match="meta.properties"):
+    with pytest.raises(MalformedCheckpoint, match=r"meta\.properties"):
         manage(storage)
     assert not storage.locked
 
@@ -212,8 +213,6 @@ def test_reopening_after_damage_can_be_tried_again() -> None:
     content = list(fill(log, 5))
     path = f"t-0/{0:020d}.log"
     storage.files[path][70] ^= 1
-    from muster.coordinator.log import DamagedLog
-
     with pytest.raises(DamagedLog):
         manager.reopen("t", 0)
     assert ("t", 0) in manager.offline

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from muster.coordinator.log import Log, LogConfig, MemoryStorage
 
+from muster.coordinator.log import Log, LogConfig, MemoryStorage
 from tests.coordinator.log.support import NOW, batch, fill, manage
 
 FOREVER = LogConfig(segment_bytes=1000, retention_ms=-1)

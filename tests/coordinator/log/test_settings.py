@@ -1,4 +1,5 @@
 import pytest
+
 from muster.coordinator.log import LogConfig, LogSettings
 
 

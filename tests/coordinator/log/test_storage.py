@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+
 from muster.coordinator.log import DirectoryLocked, FileStorage, MemoryStorage, Storage, files
 
 

@@ -1,6 +1,7 @@
 import struct
 
 import pytest
+
 from muster.coordinator.log import (
     BatchError,
     BatchTooLarge,
@@ -12,7 +13,6 @@ from muster.coordinator.log import (
     validate_produce,
 )
 from muster.coordinator.log.headers import set_crc
-
 from tests.coordinator.log.support import NOW, batch
 
 
