@@ -104,9 +104,14 @@ class Member:
     async def start(self) -> Member:
         """Join the group and begin to process."""
         await self.consumer.start()
-        self.consumer.subscribe(self.topics, listener=_Rebalances(self))
+        self.subscribe(self.topics)
         self._task = asyncio.create_task(self._run(), name=self.name)
         return self
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Want these topics from now on."""
+        self.topics = list(topics)
+        self.consumer.subscribe(self.topics, listener=_Rebalances(self))
 
     async def stop(self) -> None:
         """Process no more, commit, leave the group."""

@@ -10,7 +10,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from tests.e2e.aio import Member, members, send_numbered
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import (
-    KafkaPythonRange,
+    KAFKA_PYTHON_RANGE,
     ThreadMember,
     confluent_member,
     confluent_produce,
@@ -91,7 +91,7 @@ async def test_all_three_clients_in_one_group(server: ServerProcess, new_topic: 
         "confluent", ledger, server.bootstrap, topic, group, partition_assignment_strategy="range"
     )
     python = kafka_python_member(
-        "python", ledger, server.bootstrap, topic, group, partition_assignment_strategy=(KafkaPythonRange,)
+        "python", ledger, server.bootstrap, topic, group, partition_assignment_strategy=(KAFKA_PYTHON_RANGE,)
     )
     async with members(aio):
         with thread_members(confluent, python):
