@@ -10,6 +10,8 @@ from typing import Final
 
 FETCH_BY_TOPIC_ID: Final = 13
 """Fetch names topics by id from this version on (KIP-516)."""
+LIST_CONFIG_RESOURCES: Final = 1
+"""ListConfigResources asks for more than client metrics from this version on (KIP-1142)."""
 METADATA_BY_TOPIC_ID: Final = 12
 """Metadata may ask for a topic by its id alone, and answer without a name, from this version on (KIP-516)."""
 PRODUCE_BY_TOPIC_ID: Final = 13
@@ -24,6 +26,11 @@ SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 
 def fetch_by_topic_id(version: int) -> bool:
     """Does Fetch of this version name topics by id?"""
     return version >= FETCH_BY_TOPIC_ID
+
+
+def lists_all_config_resources(version: int) -> bool:
+    """Does ListConfigResources of this version ask for all kinds (KIP-1142), not for client metrics only (KIP-714)?"""
+    return version >= LIST_CONFIG_RESOURCES
 
 
 def metadata_by_topic_id(version: int) -> bool:

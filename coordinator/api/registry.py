@@ -67,6 +67,7 @@ _TABLE = (
     _api(47, 0, 0, "offset_delete:handle_offset_delete"),
     _api(60, 0, 2, "describe_cluster:handle_describe_cluster"),
     _api(61, 0, 0, "describe_producers:handle_describe_producers"),
+    _api(74, 0, 1, "list_config_resources:handle_list_config_resources"),
     _api(75, 0, 0, "describe_topic_partitions:handle_describe_topic_partitions"),
 )
 

@@ -56,6 +56,15 @@ class Partition:
         self._forget = log.on_append(self._advanced)
         log.begin_epoch(leader_epoch)
 
+    def use_log(self, log: Log) -> None:
+        """Go on with the log that was opened anew after the old one went offline; nobody who waits is forgotten."""
+        self._forget()
+        self.log = log
+        self.history = ProducerHistory(log)
+        self._forget = log.on_append(self._advanced)
+        log.begin_epoch(self.leader_epoch)
+        self._advanced()
+
     # -- appending
 
     def append(

@@ -17,6 +17,7 @@ from muster.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequestCursor,
     TopicRequest,
 )
+from muster.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -227,3 +228,18 @@ def test_log_directories(node: Node) -> None:
 def test_nothing_is_being_reassigned(node: Node) -> None:
     answer = ask_one(node, ListPartitionReassignmentsRequest(topics=None))
     assert (answer.error_code, answer.topics) == (0, ())
+
+
+def resources(node: Node, *kinds: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
+    answer = ask_one(node, ListConfigResourcesRequest(kinds), version)
+    return answer.error_code, [(row.resource_type, row.resource_name) for row in answer.config_resources]
+
+
+def test_what_has_a_configuration(node: Node) -> None:
+    topics, brokers = [(2, "t"), (2, "u")], [(4, "1"), (8, "1")]
+    assert resources(node) == (0, [*topics, *brokers])
+    assert resources(node, 2) == (0, topics)
+    assert resources(node, 8, 4) == (0, brokers)
+    assert resources(node, 16, 32) == (0, [])
+    assert resources(node, 3) == (ErrorCode.UNSUPPORTED_VERSION, [])
+    assert resources(node, version=0) == (0, [])

@@ -172,3 +172,16 @@ def test_records_are_deleted_up_to_an_offset() -> None:
     with pytest.raises(Refused) as refused:
         partition(cleanup_policy="compact").delete_records(0)
     assert refused.value.error_code == ErrorCode.POLICY_VIOLATION
+
+
+def test_a_log_that_was_opened_anew_takes_the_old_ones_place() -> None:
+    topics = make_topics()
+    target = add_topic(topics, "t")
+    first = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)
+    target.append(first, NOW)
+    woken: list[int] = []
+    target.wait("me", lambda partition: woken.append(partition.log.end_offset))
+    target.use_log(topics.logs.reopen("t", 0))
+    assert target.append(first, NOW).base_offset == 0
+    target.append(batch(b"b"), NOW)
+    assert woken == [1, 2]
