@@ -34,6 +34,8 @@ class DurableLog(SegmentedLog):
         self._unsynced: list[File] = []
         self._unflushed = 0
         """Records appended since the last sync began."""
+        self._looked_ms = 0
+        """Monotonic: when `sync_if_older` last found nothing left to sync."""
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back after each append, and when more has become durable; returns what ends that. `callback` must be
@@ -90,6 +92,15 @@ class DurableLog(SegmentedLog):
             self._start_sync()
         for callback in self._listeners:
             callback()
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Begin a sync when something was appended and the last one began `flush.ms` ago or earlier; nobody waits for
+        it.
+        """
+        if self._unflushed and mono_ms - self._looked_ms >= self._config.flush_ms:
+            self._start_sync()
+        if not self._unflushed:
+            self._looked_ms = mono_ms
 
     def _start_sync(self) -> None:
         """Sync what is written, in a thread; those that come to wait meanwhile share the next one."""

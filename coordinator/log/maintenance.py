@@ -1,4 +1,4 @@
-"""What a data directory needs from time to time, by the Clock: retention passes and checkpoints."""
+"""What a data directory needs from time to time, by the Clock: retention passes, checkpoints, syncs by age."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import structlog
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.log.manager import LogManager
+from muster.coordinator.log.settings import MAX_INT64
 
 _logger = structlog.get_logger("muster.log")
 
@@ -23,10 +24,12 @@ class Maintenance:
         self._timers: dict[str, Timer] = {}
 
     def start(self) -> None:
-        """Arm both timers."""
+        """Arm the timers."""
         settings = self._manager.settings
         self._repeat("retention", settings.log_retention_check_interval_ms, self.enforce_retention)
         self._repeat("checkpoint", settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        if settings.log_flush_scheduler_interval_ms < MAX_INT64:
+            self._repeat("sync", settings.log_flush_scheduler_interval_ms, self.sync_old)
 
     def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
         def ring() -> None:
@@ -38,6 +41,10 @@ class Maintenance:
     def enforce_retention(self) -> None:
         """One retention pass, now."""
         self._manager.enforce_retention(self._clock.now().wall_ms)
+
+    def sync_old(self) -> None:
+        """Begin to sync what has waited for `flush.ms`, now."""
+        self._manager.sync_old(self._clock.now().mono_ms)
 
     def checkpoint(self) -> None:
         """Write the checkpoints, now. A full disk is told and waited out: the old ones stay valid, recovery only

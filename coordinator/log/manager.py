@@ -239,6 +239,11 @@ class LogManager:
                 continue
         return removed
 
+    def sync_old(self, mono_ms: int) -> None:
+        """Begin to sync the logs whose `flush.ms` is over (Kafka: LogManager.flushDirtyLogs)."""
+        for log in self.logs():
+            log.sync_if_older(mono_ms)
+
     def checkpoint(self) -> None:
         """Write recovery points and start offsets, those of logs that are not open (yet) as they were."""
         for key, log in self._logs.items():

@@ -50,7 +50,11 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Properties of one topic, as its logs heed them. `dataclasses.replace` sets a topic's own over the broker's."""
+    """Properties of one topic, as its logs heed them. `dataclasses.replace` sets a topic's own over the broker's.
+
+    `file_delete_delay_ms` asks for nothing: no read is under way when a segment is removed. What compaction needs is
+    kept for it.
+    """
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 168 * HOUR_MS

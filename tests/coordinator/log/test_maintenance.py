@@ -7,7 +7,7 @@ import structlog
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import Maintenance, MemoryStorage
-from tests.coordinator.log.support import SMALL, batch, manage
+from tests.coordinator.log.support import NOW, SMALL, Later, batch, manage
 
 
 def test_retention_and_checkpoints_run_by_the_clock() -> None:
@@ -31,6 +31,22 @@ def test_retention_and_checkpoints_run_by_the_clock() -> None:
     storage.remove("log-start-offset-checkpoint")
     clock.advance(100_000)
     assert storage.load("log-start-offset-checkpoint") is None
+
+
+def test_logs_are_synced_by_age_when_the_scheduler_is_on() -> None:
+    later, clock = Later(), ManualClock()
+    manager = manage(MemoryStorage(), sync=later.sync, log_flush_scheduler_interval_ms=1000)
+    log = manager.open_log("t", 0, config=replace(SMALL, flush_ms=2000))
+    Maintenance(manager, clock).start()
+    clock.advance(1000)
+    log.append(0, batch(b"x"), wall_ms=NOW)
+    clock.advance(1000)
+    assert later.jobs == []
+    clock.advance(1000)
+    later.settle()
+    assert log.recovery_point == 1
+    clock.advance(10_000)
+    assert later.jobs == []
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
