@@ -188,6 +188,8 @@ def decide_growth(
             f"The topic {name} currently has {present} partition(s); {count} would not be an increase.",
         )
     more = count - present
+    if more > MAX_PARTITIONS_PER_REQUEST:
+        raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     if assignments is not None and len(assignments) != more:
         raise _bad_assignment(
             f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) were "

@@ -107,6 +107,7 @@ def test_partitions_are_added_behind_those_there_are() -> None:
         ("t", 2, None, ErrorCode.INVALID_PARTITIONS),
         ("t", 1, None, ErrorCode.INVALID_PARTITIONS),
         ("t", -1, None, ErrorCode.INVALID_PARTITIONS),
+        ("t", 10_003, None, ErrorCode.POLICY_VIOLATION),
         ("t", 4, [[1]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("t", 3, [[9]], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("t", 3, [], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
