@@ -44,7 +44,10 @@ class MemoryFile:
         held = self._bytes()
         if position > len(held):
             held.extend(bytes(position - len(held)))
-        held[position : position + len(data)] = data
+        if position == len(held):
+            held += data  # without the copy that assigning to a slice makes
+        else:
+            held[position : position + len(data)] = data
 
     def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
         """Write the parts one after the other from `position`."""
