@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -11,12 +12,14 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from muster.coordinator.cli import main
+from muster.coordinator.cli.failure import sentence
+from muster.coordinator.config import load
 from muster.version import VERSION
 
 COMMAND = [sys.executable, "-m", "muster.coordinator.cli"]
@@ -73,7 +76,7 @@ class Serving:
 
 
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[type[Serving]]:
+def serving(tmp_path: Path) -> Iterator[Callable[..., Serving]]:
     """Start servers that are gone when the test ends, whatever happened."""
     started: list[subprocess.Popen[str]] = []
 
@@ -146,7 +149,7 @@ def test_what_cannot_be_understood_is_one_sentence_and_status_2(
     assert err.count("\n") == 1
 
 
-def test_one_line_on_stdout_json_on_stderr_and_a_clean_end(serving: type[Serving], tmp_path: Path) -> None:
+def test_one_line_on_stdout_json_on_stderr_and_a_clean_end(serving: Callable[..., Serving], tmp_path: Path) -> None:
     server = serving("--listen", "127.0.0.1:0", "--topic", "orders:2", "--override", "num.io.threads=3")
     assert re.fullmatch(r"muster ready 127\.0\.0\.1:\d+\n", server.line)
     assert run("health", f"127.0.0.1:{server.port}").returncode == 0
@@ -158,7 +161,7 @@ def test_one_line_on_stdout_json_on_stderr_and_a_clean_end(serving: type[Serving
     assert (tmp_path / "muster-data" / "orders-1").is_dir()
 
 
-def test_the_environment_and_what_is_wrong_with_it(serving: type[Serving]) -> None:
+def test_the_environment_and_what_is_wrong_with_it(serving: Callable[..., Serving]) -> None:
     env = {
         "KAFKA_LISTENERS": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
         "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
@@ -172,11 +175,11 @@ def test_the_environment_and_what_is_wrong_with_it(serving: type[Serving]) -> No
     assert any("CONTROLLER" in event for event in warnings)
 
 
-def test_quiet(serving: type[Serving]) -> None:
+def test_quiet(serving: Callable[..., Serving]) -> None:
     assert serving("--in-memory", "--listen", "127.0.0.1:0", "--log-level", "ERROR").stop() == ("", [])
 
 
-def test_in_memory_writes_nothing(serving: type[Serving], tmp_path: Path) -> None:
+def test_in_memory_writes_nothing(serving: Callable[..., Serving], tmp_path: Path) -> None:
     serving("--in-memory", "--listen", "127.0.0.1:0", "--topic", "t:1").stop()
     assert list(tmp_path.iterdir()) == []
 
@@ -194,34 +197,48 @@ def failed(result: subprocess.CompletedProcess[str]) -> str:
 def test_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = f"127.0.0.1:{taken.getsockname()[1]}"
-        sentence = failed(run("serve", "--in-memory", "--listen", where))
-    assert sentence.startswith(f"muster serve: cannot listen on {where}: the port is in use")
+        told = failed(run("serve", "--in-memory", "--listen", where))
+    assert told.startswith(f"muster serve: cannot listen on {where}: the port is in use")
 
 
 def test_an_address_of_another_machine() -> None:
-    sentence = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
-    assert sentence.startswith("muster serve: cannot listen on 192.0.2.1:0: that is no address of this machine")
+    told = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
+    assert told.startswith("muster serve: cannot listen on 192.0.2.1:0: that is no address of this machine")
 
 
-def test_a_directory_in_use(serving: type[Serving], tmp_path: Path) -> None:
+def test_a_directory_in_use(serving: Callable[..., Serving], tmp_path: Path) -> None:
     data = tmp_path / "data"
     server = serving("--listen", "127.0.0.1:0", "--data-dir", str(data))
-    sentence = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data)))
-    assert sentence.startswith(f"muster serve: the data directory {data} is in use by process {server.process.pid}")
+    told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(data)))
+    assert told.startswith(f"muster serve: the data directory {data} is in use by process {server.process.pid}")
     server.stop()
 
 
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
-    sentence = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
-    assert str(tmp_path / "data") in sentence
+    told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
+    assert str(tmp_path / "data") in told
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    sentence = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
-    assert "Permission denied" in sentence
+    told = failed(run("serve", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")))
+    assert "Permission denied" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/data"), "/data cannot be used: Permission denied; give a writable"),
+        (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "/data/x cannot be used: No space left on device"),
+        (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on [::1]:80: this user may not; give a port above 1023"),
+        (socket.gaierror(-2, "Name or service not known"), "cannot listen on [::1]:80: the host is not known"),
+        (OSError(errno.EMFILE, "Too many open files"), "cannot start: Too many open files"),
+    ],
+)  # fmt: skip
+def test_what_stood_in_the_way_in_words(error: OSError, words: str) -> None:
+    assert sentence(error, load(listen="[::1]:80")).startswith(words)
 
 
 def test_health_says_no() -> None:
@@ -232,7 +249,7 @@ def test_health_says_no() -> None:
     assert result.stderr.startswith(f"muster health: 127.0.0.1:{port} does not answer: ")
 
 
-def test_health_asks_the_first_listener_of_the_configuration(serving: type[Serving]) -> None:
+def test_health_asks_the_first_listener_of_the_configuration(serving: Callable[..., Serving]) -> None:
     server = serving("--in-memory", "--listen", "127.0.0.1:0")
     env = {"KAFKA_LISTENERS": f"PLAINTEXT://:{server.port}"}
     assert run("health", env=env).stdout == f"muster health: 127.0.0.1:{server.port} answers\n"

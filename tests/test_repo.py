@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.api.registry import SERVED
+from muster.coordinator.api.settings import ApiSettings
+from muster.coordinator.config import load
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.log.settings import LogSettings
+from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.properties.lookup import MUSTER
+from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -77,3 +83,14 @@ def test_links_in_the_documents_lead_somewhere() -> None:
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)[)#]", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), (document.name, target)
+
+
+def test_the_configuration_page_lists_the_properties_that_do_something() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    table = text.partition("## Properties that do something")[2].partition("## ")[0]
+    listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
+    assert len(listed) == len(set(listed))
+    config = load()
+    for room in (ApiSettings, GroupSettings, LogSettings, NetSettings, TopicSettings):
+        config.settings(room)
+    assert set(listed) == config.asked

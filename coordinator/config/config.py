@@ -99,6 +99,11 @@ class Config:
         """Everything the user gave, as text."""
         return {name: found.text for name, found in self._given.items()}
 
+    @property
+    def asked(self) -> frozenset[str]:
+        """Every property that does something, as far as rooms have asked for their settings."""
+        return frozenset(self._asked)
+
     def unused(self) -> tuple[str, ...]:
         """What the user gave and no room has asked for: properties that mean nothing here (yet)."""
         return tuple(sorted(name for name in self._given if name not in self._asked))
