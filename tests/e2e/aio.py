@@ -26,8 +26,8 @@ QUICK_CONSUMER = {
 @asynccontextmanager
 async def producing(bootstrap: str, **settings: Any) -> AsyncIterator[AIOKafkaProducer]:
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, **{"retry_backoff_ms": 20, **settings})
-    await producer.start()
     try:
+        await producer.start()
         yield producer
     finally:
         await producer.stop()
@@ -36,8 +36,8 @@ async def producing(bootstrap: str, **settings: Any) -> AsyncIterator[AIOKafkaPr
 @asynccontextmanager
 async def consuming(bootstrap: str, *topics: str, **settings: Any) -> AsyncIterator[AIOKafkaConsumer]:
     consumer = AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, **{**QUICK_CONSUMER, **settings})
-    await consumer.start()
     try:
+        await consumer.start()
         yield consumer
     finally:
         await consumer.stop()
