@@ -51,7 +51,7 @@ class _LoopTimer:
         return self._loop.call_later(max(left_ns, 0) / 1e9, self._ring)
 
     def _ring(self) -> None:
-        # uvloop counts whole ms from the start of a turn and may call early; a deadline not due yet would be armed again
+        # uvloop counts whole ms from the start of a turn and may call early: a deadline not due yet is armed again
         if time.monotonic_ns() // 1_000_000 < self._mono_ms:
             self._handle = self._arm()
         else:

@@ -86,22 +86,35 @@ class Connection(asyncio.Protocol):
     # ---- the transport's calls ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, or close it at once when there are too many."""
+        """Take the connection; when there are too many let it wait, or close it."""
         self._transport = transport
         self.channel = channel = self._open_channel(transport)
         self.host = channel.host[1:]
-        refusal = self._limits.refusal(self.host)
-        if refusal is not None:
-            log.warning("refused a connection", peer=channel.peer, why=refusal)
-            self._transport.abort()
-            return
+        if self._limits.refusal(self.host) is None:
+            self._enter()
+        else:
+            # ends of other connections may be waiting in the same turn of the loop: they make room
+            self._call_soon(self._enter_or_wait)
+
+    def _enter(self) -> None:
         self._limits.enter(self)
         self._open = True
         self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         if self._on_made is not None:
-            self._on_made(transport)
-        self._requests = self._open_requests(channel, self)
+            self._on_made(self._transport)
+        self._requests = self._open_requests(self.channel, self)
         self._calm = True
+
+    def _enter_or_wait(self) -> None:
+        if self._closing:
+            return
+        refusal = self._limits.refusal(self.host)
+        if refusal is None:
+            self._enter()
+            self._pump()
+        elif not self._limits.wait(self):
+            log.warning("refused a connection", peer=self.channel.peer, why=refusal)
+            self._abort()
 
     def data_received(self, data: bytes) -> None:
         """Handle what is whole, keep the rest."""
@@ -176,6 +189,10 @@ class Connection(asyncio.Protocol):
         log.debug("closed an idle connection", peer=self.channel.peer)
         self._abort()
 
+    def room_made(self) -> None:
+        """Another connection has ended: this one, which waited, may be taken."""
+        self._enter_or_wait()
+
     def memory_granted(self) -> None:
         """There may be room for the unfinished request now."""
         self._starved = False
@@ -235,7 +252,7 @@ class Connection(asyncio.Protocol):
             return
         self._pumping = True
         frames = self._frames
-        while frames and self._writing and not self.waits_for_us and not self._closing:
+        while frames and self._open and self._writing and not self.waits_for_us and not self._closing:
             data, start, end = frames.popleft()
             self._frames_bytes -= end - start
             try:
@@ -276,7 +293,7 @@ class Connection(asyncio.Protocol):
     def _pause_or_resume(self) -> None:
         if self._closing:
             return
-        held_up = self.waits_for_us or not self._writing
+        held_up = self.waits_for_us or not (self._writing and self._open)
         full = self._frames_bytes + self._splitter.buffered >= INPUT_HIGH_BYTES
         reading = not (self._starved or (held_up and full))
         if reading != self._reading:

@@ -31,6 +31,9 @@ class Member(Protocol):
     def close_idle(self) -> None:
         """It was silent for `connections.max.idle.ms`."""
 
+    def room_made(self) -> None:
+        """It waited to be taken, and may ask again."""
+
     def close(self) -> None:
         """The server stops: send what is ready, then end."""
 
@@ -62,6 +65,8 @@ class Limits:
         self._by_host: dict[str, int] = {}
         self._memory = settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else None
         self._waiting: deque[Member] = deque()
+        self._entering: deque[Member] = deque()
+        self._max_entering = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
         self.bounded = self._memory is not None
 
@@ -72,16 +77,30 @@ class Limits:
     @property
     def members(self) -> tuple[Member, ...]:
         """The connections, oldest first."""
-        return tuple(self._silent_steps)
+        return (*self._silent_steps, *self._entering)
 
     def refusal(self, host: str) -> str | None:
         """Why a connection from `host` is not taken; None: it is."""
         if len(self._silent_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
-        limit = self._overrides.get(host, self._per_ip)
-        if self._by_host.get(host, 0) >= limit:
+        if self._has_too_many(host):
+            limit = self._overrides.get(host, self._per_ip)
             return f"there are {limit} connections from {host} already (max.connections.per.ip)"
         return None
+
+    def wait(self, member: Member) -> bool:
+        """Let a connection that finds no room wait, as Kafka lets it wait in the backlog; it is told by `room_made`.
+
+        False when the address has too many (Kafka closes such at once), or when as many wait as fit into a backlog.
+        """
+        full = len(self._silent_steps) >= self.max_connections
+        if not full or self._has_too_many(member.host) or len(self._entering) >= self._max_entering:
+            return False
+        self._entering.append(member)
+        return True
+
+    def _has_too_many(self, host: str) -> bool:
+        return self._by_host.get(host, 0) >= self._overrides.get(host, self._per_ip)
 
     def enter(self, member: Member) -> None:
         """A connection was taken."""
@@ -94,6 +113,8 @@ class Limits:
     def leave(self, member: Member) -> None:
         """A connection has ended; harmless for one that was never taken."""
         if self._silent_steps.pop(member, None) is None:
+            if member in self._entering:
+                self._entering.remove(member)
             return
         left = self._by_host[member.host] - 1
         if left:
@@ -102,6 +123,8 @@ class Limits:
             del self._by_host[member.host]
         if member in self._waiting:
             self._waiting.remove(member)
+        if self._entering:
+            self._entering.popleft().room_made()
         if not self._silent_steps and self._when_empty is not None:
             self._when_empty()
 

@@ -1,4 +1,4 @@
-"""The shard with a core of a few lines: what it does with outputs, failures and deadlines, whatever the groups decide."""
+"""The shard with a core of a few lines: what it does with outputs, failures and deadlines, whatever groups decide."""
 
 from __future__ import annotations
 

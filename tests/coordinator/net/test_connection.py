@@ -370,15 +370,47 @@ class TestEnd:
         assert bench.sent == frame(b"a")
         assert bench.transport.closed == "closed"
 
-    async def test_too_many_connections(self) -> None:
-        bench = Bench(max_connections=1)
+    async def test_one_connection_too_many_is_refused(self) -> None:
+        bench = Bench(max_connections_per_ip=1)
         with capture_logs() as logs:
             connection, transport, echo = bench.connect()
+            connection.data_received(frame(b"a"))
+            await turn()
         assert transport.closed == "aborted"
         assert echo is None
+        assert transport.writes == []
         assert [line["event"] for line in logs] == ["refused a connection"]
         connection.connection_lost(None)
         assert len(bench.limits) == 1
+
+    async def test_an_end_in_the_same_turn_makes_room(self) -> None:
+        bench = Bench(max_connections_per_ip=1)
+        connection, transport, _ = bench.connect()
+        bench.connection.connection_lost(None)
+        await turn()
+        connection.data_received(frame(b"a"))
+        assert transport.writes == [frame(b"a")]
+
+    async def test_beyond_max_connections_it_waits_and_what_it_says_waits(self) -> None:
+        bench = Bench(max_connections=1)
+        connection, transport, _ = bench.connect()
+        await turn()
+        connection.data_received(frame(b"a"))
+        connection.data_received(frame(b"b" * INPUT_HIGH_BYTES))
+        assert not reads(transport)
+        assert transport.closed == ""
+        bench.connection.connection_lost(None)
+        assert transport.writes == [frame(b"a") + frame(b"b" * INPUT_HIGH_BYTES)]
+        assert reads(transport)
+
+    async def test_one_that_waits_and_goes_is_forgotten(self) -> None:
+        bench = Bench(max_connections=1)
+        connection, _, _ = bench.connect()
+        await turn()
+        connection.connection_lost(None)
+        bench.connection.connection_lost(None)
+        await turn()
+        assert len(bench.limits) == 0
 
     async def test_an_idle_connection_is_closed(self) -> None:
         bench = Bench(connections_max_idle_ms=800)

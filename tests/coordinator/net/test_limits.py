@@ -34,6 +34,9 @@ class Connection:
     def abort(self) -> None:
         self.calls.append("abort")
 
+    def room_made(self) -> None:
+        self.calls.append("room")
+
     def memory_granted(self) -> None:
         self.calls.append("memory")
 
@@ -66,6 +69,21 @@ class TestCounts:
         assert limits.refusal("10.0.0.2") is not None
         limits.leave(first)
         assert limits.refusal("10.0.0.1") is None
+
+    def test_who_finds_all_taken_waits_for_room_as_in_a_backlog(self) -> None:
+        limits = make(max_connections=1, socket_listen_backlog_size=2)
+        first = Connection(limits)
+        waiting = [Connection(make()) for _ in range(3)]
+        assert [limits.wait(member) for member in waiting] == [True, True, False]
+        limits.leave(waiting[0])
+        limits.leave(first)
+        assert [member.calls for member in waiting] == [[], ["room"], []]
+
+    def test_who_has_too_many_does_not_wait(self) -> None:
+        limits = make(max_connections=1, max_connections_per_ip=1)
+        Connection(limits)
+        assert not limits.wait(Connection(make()))
+        assert limits.wait(Connection(make(), "10.0.0.2"))
 
     def test_leaving_without_having_entered_is_harmless(self) -> None:
         limits = make()
