@@ -1,0 +1,92 @@
+"""Runs frameload.c, the load generator: compiled when first needed, with any C compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = Path(__file__).with_name("frameload.c")
+
+
+class Load(NamedTuple):
+    """What came of one run."""
+
+    requests: int
+    requests_per_s: float
+    received_bytes: int
+    server_cpu_us: float
+    """CPU time of the server's process, user and system, while the load ran."""
+    errors: int
+    last_error: int
+    p99_us: float
+
+    @property
+    def cpu_us_per_request(self) -> float:
+        """Server CPU time for one request."""
+        return self.server_cpu_us / self.requests
+
+
+class FrameLoad:
+    """The compiled generator and a folder for its frames."""
+
+    def __init__(self, workdir: Path) -> None:
+        """Compile it into `workdir`.
+
+        Raises RuntimeError when there is no C compiler.
+        """
+        compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
+        if compiler is None:
+            raise RuntimeError("the load generator needs a C compiler (cc, gcc or clang) on PATH")
+        self.workdir = workdir
+        self.program = workdir / "frameload"
+        subprocess.run([compiler, "-O2", "-o", self.program, SOURCE], check=True)
+
+    def run(
+        self,
+        port: int,
+        pid: int,
+        frames: Iterable[bytes],
+        *,
+        connections: int,
+        seconds: float,
+        depth: int = 1,
+        error_at: int = 12,
+        answer_bytes: int = 65536,
+        requests: int = 0,
+    ) -> Load:
+        """Send the frames in turn from so many connections; see frameload.c for the numbers.
+
+        Raises RuntimeError when the server closed a connection or answered any request with an error.
+        """
+        path = self.workdir / "frames"
+        path.write_bytes(b"".join(frames))
+        words = [self.program, port, connections, seconds, path, depth, error_at, answer_bytes, requests]
+        done = subprocess.run(
+            [str(word) for word in words],
+            env={**os.environ, "SERVER_PID": str(pid)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"frameload ended with status {done.returncode}: {done.stdout}{done.stderr}")
+        told = json.loads(done.stdout)
+        load = Load(
+            told["requests"],
+            told["req_s"],
+            int(told["bytes"]),
+            told["cpu_ms"] * 1000,
+            told["errors"],
+            told["last_error"],
+            told["p99_us"],
+        )
+        if load.errors:
+            raise RuntimeError(
+                f"{load.errors} of {load.requests} answers carried an error, the last one {load.last_error}"
+            )
+        return load

@@ -1,0 +1,72 @@
+"""Writes results.md: the figures side by side, and those to be reached."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+
+RESULTS = Path(__file__).with_name("results.md")
+
+RATIOS = {
+    "heartbeat, 100 connections, us": 0.5,
+    "heartbeat, 1000 connections, us": 0.6,
+    "commit, 100 connections, us": 0.5,
+    "1,000 members settle, CPU ms": 0.25,
+}
+"""Figures to reach as shares of Kafka's."""
+LIMITS = {
+    "JoinGroup answer of 1,000 members, encode, us": 300.0,
+    "start-up, spawn to ready, ms": 250.0,
+    "resident memory when ready, MB": 45.0,
+    "fetch, 1 MB answers, us per MB": 1e6 / 1500,  # 1,500 MB for each second of CPU
+    "fetch, 4 KB answers, us": 40.0,
+}
+"""Figures to reach as they are."""
+
+
+def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[str], codec: str) -> str:
+    """Write results.md from figure name -> server name -> median; return the text."""
+    lines = [
+        "# What the server costs",
+        "",
+        f"Written by `make bench`: {platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores,",
+        f"load average {os.getloadavg()[0]:.1f} at the end, medians of {rounds} rounds in which the servers took turns.",
+        "CPU is the server's own, user and system, from /proc; wall times on a shared machine are no more than a hint.",
+        *notes,
+        "",
+        "| figure | Muster | Kafka | Muster / Kafka |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, by_server in medians.items():
+        ours, theirs = by_server.get("muster"), by_server.get("kafka")
+        ratio = f"{ours / theirs:.2f}" if ours is not None and theirs else ""
+        lines.append(f"| {name} | {number(ours)} | {number(theirs)} | {ratio} |")
+    lines += ["", "## Figures to reach", "", "| figure | to reach | measured | |", "|---|---:|---:|---|"]
+    lines += [verdict(name, share, medians, "x Kafka") for name, share in RATIOS.items()]
+    lines += [verdict(name, limit, medians, "") for name, limit in LIMITS.items()]
+    lines += ["", "## Codec", "", "```", codec.rstrip(), "```", ""]
+    text = "\n".join(lines)
+    RESULTS.write_text(text)
+    return text
+
+
+def verdict(name: str, most: float, medians: Mapping[str, Mapping[str, float]], unit: str) -> str:
+    """One row of the table of figures to reach."""
+    by_server = medians.get(name, {})
+    measured = by_server.get("muster")
+    if unit and measured is not None:
+        measured = measured / by_server["kafka"] if "kafka" in by_server else None
+    if measured is None:
+        return f"| {name} | ≤ {number(most)} {unit} | | not measured |"
+    return (
+        f"| {name} | ≤ {number(most)} {unit} | {number(measured)} {unit} | {'yes' if measured <= most else '**no**'} |"
+    )
+
+
+def number(value: float | None) -> str:
+    """Three significant digits or so; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 3 else f"{value:.2f}"

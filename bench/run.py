@@ -1,0 +1,137 @@
+"""`python -m bench.run`: Muster and, when Java is there, a real Apache Kafka 4.3, measured in turns; writes results.md.
+
+Both run with data directories, default settings (no initial rebalance delay) and are warmed up first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from bench import measure, report
+from bench.load.frameload import FrameLoad
+from bench.scenarios import SCENARIOS, Target, commits, fetch_large, fetch_small, heartbeats, large_group, produce
+from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerProcess, kafka_available
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+RUN_VENV = REPOSITORY / ".venv-run"
+STARTS = 9
+CODEC_LINE = "JoinGroup v9 response of 1,000 members, encode"
+
+Samples = defaultdict[str, defaultdict[str, list[float]]]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each server is measured (default: 5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each load runs (default: 2)")
+    parser.add_argument(
+        "--warm-up", type=float, default=8.0, help="seconds of heartbeats before it counts (default: 8)"
+    )
+    parser.add_argument("--without-kafka", action="store_true", help="measure Muster alone")
+    return parser.parse_args()
+
+
+def executable() -> Path:
+    """The `muster` of an environment with the small lock only, as users have it (rich would slow structlog's import)."""
+    subprocess.run(["make", "-s", f"VENV={RUN_VENV.name}", "venv-run"], cwd=REPOSITORY, check=True)
+    return RUN_VENV / "bin" / "muster"
+
+
+def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
+    """From spawn to ready, and the memory taken by then, on an empty data directory."""
+    for number in range(STARTS):
+        server = MusterServer(workdir / f"start-{number}", SETTINGS, executable=muster)
+        begin = time.perf_counter()
+        server.start()
+        samples["start-up, spawn to ready, ms"]["muster"].append((time.perf_counter() - begin) * 1000)
+        samples["resident memory when ready, MB"]["muster"].append(measure.resident_mb(server.pid))
+        server.stop()
+
+
+def warm_up(target: Target, seconds: float) -> None:
+    """What a JVM needs to be judged fairly; both get it."""
+    usual, target.seconds = target.seconds, seconds
+    heartbeats(target, 100)
+    target.seconds = seconds / 2
+    commits(target)
+    fetch_small(target)
+    target.seconds = usual
+    fetch_large(target)
+    for _ in range(2):
+        produce(target)
+        large_group(target)
+
+
+def codec_figures(samples: Samples) -> str:
+    """The codec's own bench, run beside nothing else."""
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.codec"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    for line in done.stdout.splitlines():
+        if line.startswith(CODEC_LINE):
+            value = float(line[len(CODEC_LINE) :].split()[0])
+            samples["JoinGroup answer of 1,000 members, encode, us"]["muster"].append(value)
+    return done.stdout
+
+
+def run(args: argparse.Namespace, workdir: Path) -> str:
+    samples: Samples = defaultdict(lambda: defaultdict(list))
+    frameload, muster = FrameLoad(workdir), executable()
+    codec = codec_figures(samples)
+    start_up(workdir, muster, samples)
+    servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS, executable=muster)]
+    notes = []
+    if kafka_available() and not args.without_kafka:
+        servers.append(KafkaServer(workdir / "kafka", SETTINGS))
+    else:
+        notes.append("No Kafka was measured (Java and Maven are needed).")
+    targets = []
+    try:
+        for server in servers:
+            begin = time.perf_counter()
+            server.start()
+            if server.name == "kafka":
+                samples["start-up, spawn to ready, ms"]["kafka"].append((time.perf_counter() - begin) * 1000)
+                samples["resident memory when ready, MB"]["kafka"].append(measure.resident_mb(server.pid))
+            target = Target(server, frameload, args.seconds)
+            target.prepare()
+            warm_up(target, args.warm_up)
+            targets.append(target)
+        for number in range(args.rounds):
+            print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
+            for scenario in SCENARIOS:
+                for target in targets:
+                    for name, value in scenario(target).items():
+                        samples[name][target.server.name].append(value)
+        for target in targets:
+            samples["resident memory after the load, MB"][target.server.name].append(
+                measure.resident_mb(target.server.pid)
+            )
+    finally:
+        for server in servers:
+            if server.running:
+                server.stop()
+    medians = {
+        name: {server: statistics.median(values) for server, values in by_server.items()}
+        for name, by_server in samples.items()
+    }
+    return report.write(medians, args.rounds, notes, codec)
+
+
+def main() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(65536, hard), hard))
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as workdir:
+        print(run(arguments(), Path(workdir)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""What is measured on one server; each figure is in the unit that its name ends with."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from bench import measure
+from bench.load import records
+from bench.load.frameload import FrameLoad
+from bench.load.groups import Settled, settle
+from tests.support import wire
+from tests.support.servers import ServerProcess
+
+MEGABYTE, FOUR_KB = 1_000_000, 4_000
+LARGE_ANSWER = 1 << 21
+PRODUCE_ERROR_AT = 26
+"""Where a Produce v7 answer has the error code of its one partition, for a topic of four letters."""
+COMMIT_ERROR_AT = -2
+FETCH_PARTITIONS, FETCH_OFFSETS = 4, 12
+COMMIT_GROUPS, COMMIT_PARTITIONS = 100, 100
+LONG_SESSION_MS = 1_800_000
+"""Members of the heartbeat runs do not time out between rounds."""
+
+Figures = dict[str, float]
+
+
+class Target:
+    """A running server and the load that it is measured with."""
+
+    def __init__(self, server: ServerProcess, frameload: FrameLoad, seconds: float) -> None:
+        self.server, self.frameload, self.seconds = server, frameload, seconds
+        self.heartbeats: dict[int, list[bytes]] = {}
+        self.serial = itertools.count()
+
+    def load(self, frames: list[bytes], **options: Any) -> Any:
+        """`FrameLoad.run` on this server."""
+        options.setdefault("seconds", self.seconds)
+        return self.frameload.run(self.server.address[1], self.server.pid, frames, **options)
+
+    def call(self, request: wire.Request) -> wire.Reader:
+        """One exchange on a connection of its own."""
+        with socket.create_connection(self.server.address, timeout=60) as connection:
+            return wire.call(connection, request)
+
+    def settle(self, groups: list[str], members_each: int, session_timeout_ms: int = 60000) -> Settled:
+        """Let members join."""
+        pid = self.server.pid
+        joining = settle(
+            *self.server.address,
+            groups,
+            members_each,
+            lambda: measure.cpu_s(pid),
+            session_timeout_ms=session_timeout_ms,
+        )
+        with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+            return runner.run(joining)
+
+    def prepare(self) -> None:
+        """Topics, groups and records that all rounds use."""
+        for topic, partitions in (("load", COMMIT_PARTITIONS), ("mega", FETCH_PARTITIONS), ("kilo", FETCH_PARTITIONS)):
+            self.create_topic(topic, partitions)
+        with socket.create_connection(self.server.address, timeout=60) as connection:
+            for number in range(COMMIT_GROUPS):
+                while not wire.coordinator_is_ready(connection, f"commit-{number}"):
+                    pass
+        for topic, size in (("mega", MEGABYTE), ("kilo", FOUR_KB)):
+            frames = records.produce_frames(topic, FETCH_PARTITIONS, size)
+            self.load(
+                frames,
+                connections=1,
+                error_at=PRODUCE_ERROR_AT,
+                requests=FETCH_PARTITIONS * (FETCH_OFFSETS + 2),
+                seconds=60,
+            )
+        for connections in (100, 1000):
+            groups = [f"beat-{connections}-{number}" for number in range(connections // 10)]
+            self.heartbeats[connections] = self.settle(groups, 10, LONG_SESSION_MS).heartbeats
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create it, and wait until it is led."""
+        self.call(wire.create_topic(topic, partitions))
+        with socket.create_connection(self.server.address, timeout=60) as connection:
+            for partition in range(partitions):
+                while wire.read_list_offsets_error(wire.call(connection, wire.list_offsets(topic, partition))):
+                    pass
+
+
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's when it is installed: the client should not be what is measured."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop  # type: ignore[no-any-return, unused-ignore]  # uvloop may be untyped
+
+
+def heartbeats(target: Target, connections: int) -> Figures:
+    """Members' heartbeats, one under way on each connection."""
+    load = target.load(target.heartbeats[connections], connections=connections)
+    return {f"heartbeat, {connections} connections, us": load.cpu_us_per_request}
+
+
+def commits(target: Target) -> Figures:
+    """Commits of one partition each, of groups without members, from 100 connections."""
+    frames = [
+        wire.frame(wire.offset_commit(f"commit-{n % COMMIT_GROUPS}", -1, "", "load", n % COMMIT_PARTITIONS, 1000 + n))
+        for n in range(COMMIT_GROUPS * 10)
+    ]
+    load = target.load(frames, connections=100, error_at=COMMIT_ERROR_AT)
+    return {"commit, 100 connections, us": load.cpu_us_per_request}
+
+
+def produce(target: Target) -> Figures:
+    """Batches of a megabyte into a topic that is deleted afterwards."""
+    topic = f"p{next(target.serial):03}"
+    target.create_topic(topic, 4)
+    frames = records.produce_frames(topic, 4, MEGABYTE)
+    load = target.load(frames, connections=4, error_at=PRODUCE_ERROR_AT, requests=200, seconds=60)
+    target.call(wire.delete_topic(topic))
+    return {"produce, 1 MB batches, us per MB": load.cpu_us_per_request}
+
+
+def fetch_large(target: Target) -> Figures:
+    """Answers of one batch of a megabyte."""
+    frames = records.fetch_frames("mega", FETCH_PARTITIONS, FETCH_OFFSETS, MEGABYTE + 200)
+    load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
+    return {"fetch, 1 MB answers, us per MB": load.server_cpu_us / (load.received_bytes / MEGABYTE)}
+
+
+def fetch_small(target: Target) -> Figures:
+    """Answers of one batch of 4 KB, from 20 connections."""
+    frames = records.fetch_frames("kilo", FETCH_PARTITIONS, FETCH_OFFSETS, 4096)
+    load = target.load(frames, connections=20)
+    return {"fetch, 4 KB answers, us": load.cpu_us_per_request}
+
+
+def large_group(target: Target) -> Figures:
+    """One group of 1,000 members, all joining at once."""
+    settled = target.settle([f"large-{next(target.serial)}"], 1000)
+    return {
+        "1,000 members settle, CPU ms": settled.server_cpu_s * 1000,
+        "1,000 members settle, wall ms": settled.wall_s * 1000,
+    }
+
+
+SCENARIOS: list[Callable[[Target], Figures]] = [
+    lambda target: heartbeats(target, 100),
+    lambda target: heartbeats(target, 1000),
+    commits,
+    produce,
+    fetch_large,
+    fetch_small,
+    large_group,
+]
