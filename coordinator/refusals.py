@@ -41,34 +41,39 @@ _APPEND_ERRORS: Final = {
 }
 
 
+_NOT_LOOKED: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Said by a coordinator that has not looked at the group."""
+_NEEDS_GROUP_ID: Final = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest, OffsetDeleteRequest)
+"""The requests for which "" is no group id."""
+
+
 def append_error(error_code: int) -> int:
     """What a client is told when the append of its records failed so (CoordinatorOperationExceptionHelper)."""
     return _APPEND_ERRORS.get(error_code, error_code)
 
 
 def _join(request: JoinGroupRequest, code: int) -> Message:
-    code = _or_invalid_group(request.group_id, code)
-    member_id = request.member_id if code == ErrorCode.INVALID_GROUP_ID else ""
+    # no id is given by one who does not look; one who is refused for what it asks hears its own again
+    member_id = "" if code in _NOT_LOOKED else request.member_id
     return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
 
 
-def _sync(request: SyncGroupRequest, code: int) -> Message:
+def _sync(_: SyncGroupRequest, code: int) -> Message:
     # Java's consumer and aiokafka take LOAD_IN_PROGRESS here for fatal; what they were sent before 4.0 they handle
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.REBALANCE_IN_PROGRESS
-    return SyncGroupResponse(error_code=_or_invalid_group(request.group_id, code))
+    return SyncGroupResponse(error_code=code)
 
 
-def _heartbeat(request: HeartbeatRequest, code: int) -> Message:
+def _heartbeat(_: HeartbeatRequest, code: int) -> Message:
     # a member that only says that it lives need not rejoin because the coordinator has come up
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.NONE
-    return HeartbeatResponse(error_code=_or_invalid_group(request.group_id, code))
-
-
-def _or_invalid_group(group_id: str, code: int) -> int:
-    """Kafka looks at the group id before it asks whether it coordinates the group."""
-    return code if group_id else ErrorCode.INVALID_GROUP_ID
+    return HeartbeatResponse(error_code=code)
 
 
 def _commit(request: OffsetCommitRequest, code: int) -> Message:
@@ -88,10 +93,10 @@ _REFUSE: Final[dict[type, Callable[[Any, int], Message]]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
     HeartbeatRequest: _heartbeat,
-    LeaveGroupRequest: lambda r, code: LeaveGroupResponse(error_code=_or_invalid_group(r.group_id, code)),
+    LeaveGroupRequest: lambda _, code: LeaveGroupResponse(error_code=code),
     OffsetCommitRequest: _commit,
     OffsetFetchRequest: lambda r, code: OffsetFetchResponse(groups=[failed_group(group, code) for group in r.groups]),
-    OffsetDeleteRequest: lambda r, code: OffsetDeleteResponse(error_code=_or_invalid_group(r.group_id, code)),
+    OffsetDeleteRequest: lambda _, code: OffsetDeleteResponse(error_code=code),
     DescribeGroupsRequest: lambda r, code: DescribeGroupsResponse(
         groups=[DescribedGroup(error_code=code, group_id=group_id) for group_id in r.groups]
     ),
@@ -104,6 +109,9 @@ _REFUSE: Final[dict[type, Callable[[Any, int], Message]]] = {
 
 def refuse(request: Message, error_code: int) -> Message:
     """The answer to `request` that says only `error_code`. KeyError for a request that no group is asked."""
+    if error_code in _NOT_LOOKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
+        # Kafka looks at the group id before it asks whether it coordinates the group
+        error_code = ErrorCode.INVALID_GROUP_ID
     return _REFUSE[type(request)](request, error_code)
 
 

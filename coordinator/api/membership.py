@@ -42,10 +42,13 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
 def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupRequest, respond: Respond) -> None:
     """A member brings the assignment (the leader) or asks for its own (key 14). Answered when it is there."""
     unnamed = request.protocol_type is None or request.protocol_name is None
-    if unnamed and capabilities.sync_names_protocol(context.api_version) and _may_read(context, request.group_id):
+    if not _may_read(context, request.group_id):
+        respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    elif unnamed and capabilities.sync_names_protocol(context.api_version):
+        # only the version tells this from an older client; Kafka looks before it looks at the group
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-        return
-    _submit(node, context, request, respond)
+    else:
+        node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
 
 
 def handle_heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond) -> None:
@@ -60,18 +63,8 @@ def handle_heartbeat(node: Node, context: RequestContext, request: HeartbeatRequ
 
 def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest, respond: Respond) -> None:
     """Members go, by id or by instance id (key 13)."""
-    _submit(node, context, request, respond)
-
-
-def _submit(
-    node: Node,
-    context: RequestContext,
-    request: SyncGroupRequest | LeaveGroupRequest,
-    respond: Respond,
-) -> None:
-    group_id = request.group_id
-    if _may_read(context, group_id):
-        node.routing.shard(group_id).submit(Command(request, respond, context.client))
+    if _may_read(context, request.group_id):
+        node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
     else:
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
 

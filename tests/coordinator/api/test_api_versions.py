@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.api_versions import handle_api_versions
+from muster.coordinator.api.registry import SERVED
+from muster.protocol.api import api
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.api_versions import ApiVersionsRequest
+from tests.coordinator.api.harness import Answers, FakeTopics, make_context, make_node
+
+
+def answer(version: int, name: str = "librdkafka", software: str = "2.1") -> Any:
+    answers = Answers()
+    context = make_context(18, version)
+    handle_api_versions(make_node(topics=FakeTopics()), context, ApiVersionsRequest(name, software), answers)
+    response = answers.one()
+    if version >= 3 and response.error_code == 0:
+        assert (context.channel.software_name, context.channel.software_version) == (name, software)
+    # each version can say what is answered
+    api(18).encode_response(version, response)
+    return response
+
+
+def test_what_is_served_is_advertised_and_nothing_else() -> None:
+    rows = {row.api_key: (row.min_version, row.max_version) for row in answer(4).api_keys}
+    assert rows == {key: (served.min_version, served.max_version) for key, served in SERVED.items()}
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize(
+    ("name", "software"), [("", "1"), ("a", ""), ("-a", "1"), ("a", "1-"), ("a b", "1"), ("ä", "1"), ("a", "1\n")]
+)
+def test_a_client_must_have_a_decent_name_and_version(version: int, name: str, software: str) -> None:
+    response = answer(version, name, software)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    assert response.api_keys == ()
+
+
+@pytest.mark.parametrize(("name", "software"), [("a", "1"), ("apache-kafka-java", "4.3.0"), ("A.b-C", "0.1.2-rc.3")])
+def test_decent_names(name: str, software: str) -> None:
+    assert answer(4, name, software).error_code == 0
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_older_versions_have_no_name(version: int) -> None:
+    assert answer(version, "", "").error_code == 0
+
+
+def test_features_of_what_is_not_served_are_at_0() -> None:
+    response = answer(4)
+    supported = {row.name: (row.min_version, row.max_version) for row in response.supported_features}
+    assert supported["group.version"] == supported["transaction.version"] == (0, 0)
+    assert supported["metadata.version"] == (7, 30)
+    finalized = {row.name: row.max_version_level for row in response.finalized_features}
+    assert finalized == {"metadata.version": 30}
+    assert response.finalized_features_epoch == 7
+
+
+def test_features_that_start_at_0_are_kept_from_older_clients() -> None:
+    assert [row.name for row in answer(3).supported_features] == ["metadata.version"]

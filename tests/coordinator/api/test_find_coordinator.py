@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.routing import Routing
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.coordinator.api.harness import ask, make_channel, make_context, make_group_node
+
+
+def rows(keys: list[str], key_type: int = 0, **node: Any) -> list[Any]:
+    context = make_context(10, 6, channel=make_channel("here.example", 1234))
+    return list(
+        ask(make_group_node(**node), FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys), context)
+        .one()
+        .coordinators
+    )
+
+
+@pytest.mark.parametrize("key_type", [0, 1])
+def test_one_row_per_key_in_order_with_the_address_of_the_listener_asked(key_type: int) -> None:
+    found = rows(["b", "a", "b", ""], key_type, node_id=3)
+    assert [(row.key, row.node_id, row.host, row.port, row.error_code, row.error_message) for row in found] == [
+        (key, 3, "here.example", 1234, 0, "") for key in ("b", "a", "b", "")
+    ]
+
+
+def test_no_keys_no_rows() -> None:
+    assert rows([]) == []
+
+
+@pytest.mark.parametrize(("key_type", "has_message"), [(2, False), (9, True), (-1, True)])
+def test_key_types_that_are_not_served(key_type: int, has_message: bool) -> None:
+    row = rows(["g"], key_type)[0]
+    assert (row.node_id, row.host, row.port, row.error_code) == (-1, "", -1, ErrorCode.INVALID_REQUEST)
+    assert bool(row.error_message) is has_message
+
+
+def test_before_the_offsets_topic_is_there_nobody_coordinates() -> None:
+    node = make_group_node()
+    node.routing = Routing([])
+    answers = ask(node, FindCoordinatorRequest(coordinator_keys=["g"]))
+    row = answers.one().coordinators[0]
+    assert (row.node_id, row.host, row.port, row.error_code) == (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api import membership
+from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
+from muster.coordinator.clock import ManualClock
+from muster.protocol.errors import ErrorCode
+from muster.protocol.hashing import group_partition
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.coordinator.api.harness import Answers, ask, make_context, make_group_node
+
+
+def join(member_id: str = "", group: str = "g") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group, 10_000, 10_000, member_id, None, "consumer", [JoinGroupRequestProtocol("range", b"m")]
+    )
+
+
+def test_a_member_comes_stays_and_goes() -> None:
+    clock = ManualClock()
+    node = make_group_node(clock=clock)
+    asked = ask(node, join()).one()
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert asked.member_id == "test-00000000-0000-4000-8000-000000000001"
+    joined = ask(node, join(asked.member_id))
+    clock.advance(0)
+    assert (joined.one().error_code, joined.one().generation_id) == (0, 1)
+    assignment = [SyncGroupRequestAssignment(asked.member_id, b"all")]
+    synced = ask(node, SyncGroupRequest("g", 1, asked.member_id, None, "consumer", "range", assignment)).one()
+    assert (synced.error_code, synced.assignment) == (0, b"all")
+    assert ask(node, HeartbeatRequest("g", 1, asked.member_id)).one().error_code == 0
+    left = ask(node, LeaveGroupRequest("g", members=[MemberIdentity(asked.member_id)])).one()
+    assert [row.error_code for row in left.members] == [0]
+    assert ask(node, HeartbeatRequest("g", 1, asked.member_id)).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_old_clients_are_let_in_without_coming_back_with_an_id() -> None:
+    clock = ManualClock()
+    node = make_group_node(clock=clock)
+    joined = ask(node, join(), make_context(11, 3))
+    clock.advance(0)
+    assert (joined.one().error_code, joined.one().generation_id) == (0, 1)
+
+
+def test_each_group_lives_on_the_shard_of_its_partition() -> None:
+    node = make_group_node(shards=3)
+    names = ["a", "b", "c", "my-group", "grp"]
+    for group in names:
+        assert ask(node, join(group=group)).one().error_code == ErrorCode.MEMBER_ID_REQUIRED
+    held = [list(shard._core.state.groups) for shard in node.routing.shards]  # type: ignore[attr-defined]
+    assert held == [[g for g in names if group_partition(g, 3) == index] for index in range(3)]
+
+
+def test_a_sync_that_names_no_protocol_is_refused_if_its_version_can_name_one() -> None:
+    node = make_group_node()
+    for group in ("g", ""):
+        new = ask(node, SyncGroupRequest(group, 1, "m"), make_context(14, 5)).one()
+        assert new.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert ask(node, SyncGroupRequest("g", 1, "m"), make_context(14, 4)).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [join(), SyncGroupRequest("g"), HeartbeatRequest("g"), LeaveGroupRequest("g")],
+    ids=["join", "sync", "heartbeat", "leave"],
+)
+def test_without_permission_the_group_is_not_asked(request_: Message, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def refuse(context: Any, operation: int, resource: Any) -> bool:
+        asked.append((operation, tuple(resource)))
+        return False
+
+    monkeypatch.setattr(membership, "authorize", refuse)
+    answers: Answers = ask(make_group_node(), request_)
+    assert answers.one().error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert asked == [(3, (3, "g"))]
+
+
+def test_drawn_ids() -> None:
+    texts = {draw_uuid_v4_text() for _ in range(200)}
+    assert len(texts) == 200
+    for text in texts:
+        assert [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12]
+        assert text[14] == "4"
+        assert text[19] in "89ab"
+    assert {len(draw_kafka_uuid()) for _ in range(200)} == {16}
+    # urlsafe base64 of a first byte of 0xf8-0xfb begins with a dash
+    assert not any(0xF8 <= draw_kafka_uuid()[0] <= 0xFB for _ in range(2_000))

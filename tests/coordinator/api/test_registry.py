@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from muster.coordinator.api.registry import SERVED, handler
+from muster.protocol.api import api
+
+VERSIONS = Path(__file__).resolve().parents[2] / "golden" / "versions.json"
+
+
+def test_version_ranges_are_exactly_those_of_kafka() -> None:
+    kafka = {row["key"]: (row["min"], row["max"]) for row in json.loads(VERSIONS.read_text())["apis"]}
+    assert {key: (served.min_version, served.max_version) for key, served in SERVED.items()} == {
+        key: kafka[key] for key in SERVED
+    }
+
+
+def test_every_handler_is_there_and_named_for_its_api() -> None:
+    for key in SERVED:
+        name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in api(key).name)
+        assert handler(key).__name__ == f"handle{name}"
+
+
+def test_apis_stand_in_the_order_of_their_keys() -> None:
+    assert list(SERVED) == sorted(SERVED)
+
+
+def test_what_is_served_can_be_decoded() -> None:
+    for served in SERVED.values():
+        assert all(api(served.key).knows(version) for version in range(served.served_from, served.max_version + 1))
+
+
+def test_produce_is_advertised_from_0_and_served_from_3() -> None:
+    produce = SERVED[0]
+    assert [produce.serves(version) for version in (2, 3, 13, 14)] == [False, True, True, False]

@@ -1,0 +1,290 @@
+"""The whole server in this process: start, listeners, loading, bad clients on real sockets, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.api import registry
+from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.log import DirectoryLocked
+from muster.coordinator.server import Server
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.api_versions import ApiVersionsRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support.muster import Client, connected, running, until
+
+
+def join(group: str = "g", member_id: str = "", rebalance_ms: int = 60_000) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol("range", b"x")]
+    return JoinGroupRequest(group, 60_000, rebalance_ms, member_id, None, "consumer", protocols)
+
+
+def commit(
+    offset: int, group: str = "g", topic: str = "t", generation: int = -1, member: str = ""
+) -> OffsetCommitRequest:
+    row = OffsetCommitRequestPartition(0, offset)
+    return OffsetCommitRequest(group, generation, member, topics=[OffsetCommitRequestTopic(topic, partitions=[row])])
+
+
+async def enter(client: Client, group: str = "g") -> JoinGroupResponse:
+    """Join as the only member and take all of the assignment."""
+    asked: JoinGroupResponse = await client.ask(join(group))
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    joined: JoinGroupResponse = await client.ask(join(group, asked.member_id))
+    sync = SyncGroupRequest(group, joined.generation_id, joined.member_id, None, "consumer", "range",
+                            [SyncGroupRequestAssignment(joined.member_id, b"all")])  # fmt: skip
+    assert (await client.ask(sync)).assignment == b"all"
+    return joined
+
+
+class TestGroups:
+    async def test_the_life_of_a_member(self, muster_server: Server) -> None:
+        async with connected(muster_server) as client:
+            joined = await enter(client)
+            assert (joined.generation_id, joined.leader) == (1, joined.member_id)
+            alive = HeartbeatRequest("g", 1, joined.member_id)
+            assert await client.ask(alive) == HeartbeatResponse()
+            committed = await client.ask(commit(5, generation=1, member=joined.member_id), 9)
+            assert committed.topics[0].partitions[0].error_code == 0
+            fetched = await client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 9)
+            assert fetched.groups[0].topics[0].partitions[0].committed_offset == 5
+
+    async def test_state_is_there_again_after_a_restart(self, tmp_path: Path) -> None:
+        async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
+            joined = await enter(client)
+            await client.ask(commit(7, generation=1, member=joined.member_id), 9)
+        async with running(data_dir=tmp_path) as server, connected(server) as client:
+            assert await client.ask(HeartbeatRequest("g", 1, joined.member_id)) == HeartbeatResponse()
+            fetched = await client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 9)
+            assert fetched.groups[0].topics[0].partitions[0].committed_offset == 7
+            described = await client.ask(DescribeGroupsRequest(["g"]))
+            assert (described.groups[0].group_state, described.groups[0].members[0].member_assignment) == (
+                "Stable",
+                b"all",
+            )
+
+    async def test_a_second_server_on_the_same_data_is_refused(self, tmp_path: Path) -> None:
+        async with running(data_dir=tmp_path) as server:
+            with pytest.raises(DirectoryLocked):
+                async with running(data_dir=tmp_path):
+                    pass
+            async with connected(server) as client:
+                assert (await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]))).coordinators[
+                    0
+                ].error_code == 0
+
+    async def test_while_a_long_log_is_loaded_clients_are_told_to_come_again(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
+            await client.ask(commit(7), 9)
+        monkeypatch.setattr("muster.coordinator.server.LOAD_BEFORE_LISTENING_MS", -1)
+        held: list[Any] = []
+        monkeypatch.setattr(Server, "_load_on", lambda self: held.append(self))
+        async with running(data_dir=tmp_path) as server, connected(server) as client:
+            answer = await client.ask(commit(8), 9)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            monkeypatch.undo()
+            server._load_on()
+            await until(lambda: all(shard.active for shard in server.routing.shards))
+            answer = await client.ask(commit(8), 9)
+            assert answer.topics[0].partitions[0].error_code == 0
+
+
+class TestListeners:
+    async def test_answers_name_the_address_of_the_listener_asked(self) -> None:
+        properties = {
+            "listeners": "ONE://127.0.0.1:0,TWO://127.0.0.1:0",
+            "advertised.listeners": "ONE://one.example:1111,TWO://two.example:2222",
+            "listener.security.protocol.map": "ONE:PLAINTEXT,TWO:PLAINTEXT",
+        }
+        async with running(properties) as server:
+            told = []
+            for bound in list(server.bound):
+                server.bound = [bound]
+                async with connected(server) as client:
+                    row = (await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]))).coordinators[0]
+                    told.append((row.node_id, row.host, row.port))
+        assert told == [(1, "one.example", 1111), (1, "two.example", 2222)]
+
+    async def test_without_advertised_listeners_the_connection_s_own_address_is_told(
+        self, muster_server: Server
+    ) -> None:
+        async with connected(muster_server) as client:
+            row = (await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]))).coordinators[0]
+            assert (row.host, row.port) == ("127.0.0.1", muster_server.bound[0].port)
+
+    async def test_a_port_that_is_taken_is_named_and_nothing_stays_open(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(OSError, match=f"127.0.0.1:{port}"):
+                async with running({"listeners": f"PLAINTEXT://127.0.0.1:{port}"}, data_dir=tmp_path):
+                    pass
+        async with running(data_dir=tmp_path):
+            pass
+
+
+GARBAGE = [
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    struct.pack(">i", 0x7FFF_FFFF) + b"x" * 100,
+    struct.pack(">i", -5),
+    struct.pack(">i", 0),
+    struct.pack(">ihhih", 10, 999, 0, 1, -1),
+    struct.pack(">ihhih", 10, 12, 99, 1, -1),
+    struct.pack(">ihhih", 10, 12, 4, 1, 30_000),
+    b"\0" * 1_000,
+    b"\xff" * 1_000,
+]
+
+
+class TestBadClients:
+    @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
+    async def test_garbage_closes_its_connection_with_one_log_line(self, muster_server: Server, garbage: bytes) -> None:
+        async with connected(muster_server) as good, connected(muster_server) as bad:
+            peer = "{}:{}".format(*bad.writer.get_extra_info("sockname"))
+            with capture_logs() as logs:
+                bad.writer.write(garbage)
+                assert await bad.closed()
+            assert [line["peer"] for line in logs] == [peer]
+            assert logs[0]["why"]
+            assert (await good.ask(ApiVersionsRequest("a", "1"))).error_code == 0
+
+    async def test_a_frame_byte_by_byte(self, muster_server: Server) -> None:
+        async with connected(muster_server) as client:
+            client.send(HeartbeatRequest("g", 1, "m"))
+        async with connected(muster_server) as slow:
+            sent: list[bytes] = []
+            write, slow.writer.write = slow.writer.write, sent.append  # type: ignore[method-assign]
+            asked = slow.send(HeartbeatRequest("g", 1, "m"))
+            for byte in b"".join(sent):
+                write(bytes((byte,)))
+                await slow.writer.drain()
+            assert (await slow.receive(asked)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    async def test_many_requests_at_once_are_answered_in_order(self, muster_server: Server) -> None:
+        async with connected(muster_server) as client:
+            asked = [client.send(HeartbeatRequest("g", 1, "m")) for _ in range(3_000)]
+            for one in asked:
+                assert (await client.receive(one)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    async def test_a_heartbeat_behind_a_parked_join_waits_for_it(self, muster_server: Server) -> None:
+        async with connected(muster_server) as first, connected(muster_server) as second:
+            joined = await enter(first)
+            asked = await second.ask(join())
+            parked = second.send(join(member_id=asked.member_id))
+            beat = second.send(HeartbeatRequest("g", 2, asked.member_id))
+            rejoined = first.send(join(member_id=joined.member_id))
+            assert (await second.receive(parked)).generation_id == 2
+            assert (await second.receive(beat)).error_code == 0
+            assert (await first.receive(rejoined)).generation_id == 2
+
+    async def test_a_member_whose_connection_is_reset_stays_until_its_session_ends(self, muster_server: Server) -> None:
+        async with connected(muster_server) as first:
+            joined = await enter(first)
+            async with connected(muster_server) as second:
+                asked = await second.ask(join())
+                second.send(join(member_id=asked.member_id))
+                await second.writer.drain()
+                alive = HeartbeatRequest("g", 1, joined.member_id)
+                while (await first.ask(alive)).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+                    pass
+                reset = second.writer.get_extra_info("socket")
+                reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                second.writer.transport.abort()
+            rejoined = await first.ask(join(member_id=joined.member_id))
+            assert len(rejoined.members) == 2
+
+    async def test_a_client_that_never_reads_holds_up_itself_only(self, muster_server: Server) -> None:
+        async with connected(muster_server) as deaf, connected(muster_server) as good:
+            deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            request = DescribeGroupsRequest(["g" * 1_000] * 30)
+            asked = [deaf.send(request, 0) for _ in range(1_000)]
+            limits: Any = muster_server._limits
+            await until(lambda: any(not member._writing for member in limits.members))
+            assert (await good.ask(HeartbeatRequest("g", 1, "m"))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            deaf.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            for one in asked:
+                assert len((await deaf.receive(one)).groups) == 30
+
+    async def test_a_handler_s_fault_is_logged_and_costs_one_connection(
+        self, muster_server: Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: Any) -> None:
+            raise RuntimeError("a bug")
+
+        monkeypatch.setitem(registry._loaded, 12, fail)
+        async with connected(muster_server) as good, connected(muster_server) as client:
+            with capture_logs() as logs:
+                client.send(HeartbeatRequest("g", 1, "m"))
+                assert await client.closed()
+            assert (await good.ask(ApiVersionsRequest("a", "1"))).error_code == 0
+        assert "a bug" in str(logs)
+
+    async def test_a_request_can_be_held_back_on_its_way(self) -> None:
+        held: list[Any] = []
+        intercept = Intercept(request=lambda context, request, proceed: held.append(proceed))
+        async with running(intercept=intercept) as server, connected(server) as client:
+            asked = client.send(HeartbeatRequest("g", 1, "m"))
+            await until(lambda: bool(held))
+            held[0]()
+            assert (await client.receive(asked)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class TestStop:
+    async def test_parked_requests_are_answered_before_the_end(self) -> None:
+        async with running() as server, connected(server) as first, connected(server) as second:
+            await enter(first)
+            asked = await second.ask(join())
+            parked = second.send(join(member_id=asked.member_id))
+            await until(lambda: _parks(server))
+            await server.stop()
+            assert (await second.receive(parked)).error_code == ErrorCode.NOT_COORDINATOR
+            assert await first.closed()
+            assert await second.closed()
+            server.stop = _stopped  # type: ignore[method-assign]
+
+    async def test_nobody_is_let_in_any_more(self) -> None:
+        async with running() as server:
+            bound = server.bound[0]
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(bound.host, bound.port)
+
+    async def test_a_client_that_takes_nothing_cannot_hold_up_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("muster.coordinator.server.CLOSE_MS", 20)
+        async with running() as server, connected(server) as deaf:
+            deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            request = DescribeGroupsRequest(["g" * 1_000] * 30)
+            for _ in range(1_000):
+                deaf.send(request, 0)
+            limits: Any = server._limits
+            await until(lambda: any(not member._writing for member in limits.members))
+            await server.stop()
+            assert len(limits) == 0
+            server.stop = _stopped  # type: ignore[method-assign]
+            deaf.writer.transport.abort()
+
+
+def _parks(server: Server) -> bool:
+    limits: Any = server._limits
+    return any(member.waits_for_us for member in limits.members)
+
+
+async def _stopped() -> None:
+    """The test has stopped the server already."""

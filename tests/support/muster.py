@@ -1,0 +1,121 @@
+"""A server in the test's own event loop, on a free port; and a client of a few lines that speaks in messages.
+
+The fixture `muster_server` of tests/coordinator is one in memory whose groups settle at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.config import load
+from muster.coordinator.server import Server
+from muster.protocol import frames
+from muster.protocol.api import api, api_named
+from muster.protocol.message import Message
+
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "offsets.topic.num.partitions": "5",
+}
+
+
+@asynccontextmanager
+async def running(
+    properties: dict[str, str] | None = None,
+    *,
+    data_dir: Path | None = None,
+    topics: list[str] | None = None,
+    intercept: Intercept = NO_INTERCEPT,
+) -> AsyncIterator[Server]:
+    """A server that is up inside the block, and stopped in order after it."""
+    overrides = [f"{name}={value}" for name, value in {**QUICK, **(properties or {})}.items()]
+    config = load(
+        file=None,
+        environment={},
+        overrides=overrides,
+        listen=None if properties and "listeners" in properties else "127.0.0.1:0",
+        advertise=None,
+        data_dir=data_dir,
+        in_memory=data_dir is None,
+        topics=topics or [],
+    )
+    server = Server(config, intercept=intercept)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+class Client:
+    """One connection that sends requests as messages and reads the answers."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str | None) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.client_id = client_id
+        self._correlation_id = 0
+
+    def send(self, request: Message, version: int | None = None) -> tuple[int, int, int]:
+        """Send a request, in the newest version if none is said; what `receive` wants to know of it."""
+        served = api_named(type(request).__name__.removesuffix("Request"))
+        version = served.max_version if version is None else version
+        self._correlation_id += 1
+        self.writer.write(frames.request_frame(served, version, self._correlation_id, request, self.client_id))
+        return served.key, version, self._correlation_id
+
+    async def receive(self, asked: tuple[int, int, int]) -> Any:
+        """Read the next answer, which must be to what was asked."""
+        key, version, wanted = asked
+        data = await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4), "big"))
+        correlation_id, body = frames.decode_response_header(api(key), version, data, 0, len(data))
+        assert correlation_id == wanted
+        return api(key).decode_response(version, data, body)
+
+    async def ask(self, request: Message, version: int | None = None) -> Any:
+        """Send a request and read its answer."""
+        return await self.receive(self.send(request, version))
+
+    async def closed(self) -> bool:
+        """Wait until the server has closed the connection; whatever it still sends is thrown away."""
+        with suppress(ConnectionResetError):
+            while await self.reader.read(65536):
+                pass
+        return True
+
+
+@asynccontextmanager
+async def connected(server: Server, client_id: str | None = "test") -> AsyncIterator[Client]:
+    """A connection to the first listener, closed after the block."""
+    bound = server.bound[0]
+    reader, writer = await asyncio.open_connection(bound.host or "127.0.0.1", bound.port, limit=1 << 24)
+    try:
+        yield Client(reader, writer, client_id)
+    finally:
+        writer.close()
+        # the server may have reset it: that is what some tests are about
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+async def until(condition: Callable[[], bool], turns: int = 20_000) -> None:
+    """Let the event loop turn until the condition holds; fails when it never does."""
+    loop = asyncio.get_running_loop()
+    for _ in range(turns):
+        if condition():
+            return
+        turned: Awaitable[None] = _turn(loop)
+        await turned
+    raise AssertionError("it never came true")
+
+
+def _turn(loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+    turned: asyncio.Future[None] = loop.create_future()
+    loop.call_soon(turned.set_result, None)
+    return turned
