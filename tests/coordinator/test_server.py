@@ -15,6 +15,8 @@ from muster.coordinator.api import registry
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.log import DirectoryLocked
 from muster.coordinator.server import Server
+from muster.protocol import frames
+from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -167,16 +169,12 @@ class TestBadClients:
             assert (await good.ask(ApiVersionsRequest("a", "1"))).error_code == 0
 
     async def test_a_frame_byte_by_byte(self, muster_server: Server) -> None:
-        async with connected(muster_server) as client:
-            client.send(HeartbeatRequest("g", 1, "m"))
         async with connected(muster_server) as slow:
-            sent: list[bytes] = []
-            write, slow.writer.write = slow.writer.write, sent.append  # type: ignore[method-assign]
-            asked = slow.send(HeartbeatRequest("g", 1, "m"))
-            for byte in b"".join(sent):
-                write(bytes((byte,)))
+            whole = frames.request_frame(api(12), 4, 77, HeartbeatRequest("g", 1, "m"), "slow")
+            for byte in whole:
+                slow.writer.write(bytes((byte,)))
                 await slow.writer.drain()
-            assert (await slow.receive(asked)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+            assert (await slow.receive((12, 4, 77))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     async def test_many_requests_at_once_are_answered_in_order(self, muster_server: Server) -> None:
         async with connected(muster_server) as client:

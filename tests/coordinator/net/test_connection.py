@@ -377,7 +377,7 @@ class TestEnd:
             connection.data_received(frame(b"a"))
             await turn()
         assert transport.closed == "aborted"
-        assert echo is None
+        assert not hasattr(echo, "seen")
         assert transport.writes == []
         assert [line["event"] for line in logs] == ["refused a connection"]
         connection.connection_lost(None)

@@ -1,0 +1,163 @@
+"""DescribeGroups, ListGroups, DeleteGroups, OffsetDelete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api import delete_groups, describe_groups, list_groups, offset_delete
+from muster.coordinator.api.gather import Gather
+from muster.coordinator.api.node import Node
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.heartbeat import HeartbeatResponse
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+
+GROUPS = ["a", "b", "c", "d"]
+
+
+@pytest.fixture
+def node() -> Node:
+    """Four simple groups over three shards, each with two offsets."""
+    node = make_group_node(FakeTopics(t=2))
+    for group in GROUPS:
+        rows = [OffsetCommitRequestPartition(p, 1) for p in range(2)]
+        ask(
+            node,
+            OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic("t", partitions=rows)]),
+            make_context(8, 9),
+        )
+    return node
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, module: Any, *resources: tuple[int, str]) -> None:
+    monkeypatch.setattr(module, "authorize", lambda context, operation, resource: tuple(resource) not in resources)
+
+
+class TestDescribe:
+    def describe(self, node: Node, *groups: str, **request: Any) -> list[Any]:
+        return list(ask(node, DescribeGroupsRequest(list(groups), **request)).one().groups)
+
+    def test_a_row_for_each_in_the_order_asked(self, node: Node) -> None:
+        rows = self.describe(node, "d", "nobody", "a", "d")
+        assert [(row.group_id, row.group_state, row.error_code) for row in rows] == [
+            ("d", "Empty", 0),
+            ("nobody", "Dead", ErrorCode.GROUP_ID_NOT_FOUND),
+            ("a", "Empty", 0),
+            ("d", "Empty", 0),
+        ]
+        assert self.describe(node) == []
+
+    def test_operations_are_told_to_those_who_ask(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        untold = -2147483648
+        assert self.describe(node, "a")[0].authorized_operations == untold
+        known, unknown = self.describe(node, "a", "nobody", include_authorized_operations=True)
+        every = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+        assert (known.authorized_operations, unknown.authorized_operations) == (every, untold)
+        monkeypatch.setattr(describe_groups, "authorize", lambda context, operation, resource: operation == 8)
+        assert self.describe(node, "a", include_authorized_operations=True)[0].authorized_operations == 1 << 8
+
+    def test_without_permission_it_comes_last(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        forbid(monkeypatch, describe_groups, (3, "a"))
+        rows = self.describe(node, "a", "b")
+        assert [(row.group_id, row.error_code) for row in rows] == [
+            ("b", 0),
+            ("a", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        ]
+
+
+class TestList:
+    def list(self, node: Node, **request: Any) -> Any:
+        return ask(node, ListGroupsRequest(**request)).one()
+
+    def test_the_groups_of_all_shards(self, node: Node) -> None:
+        assert sorted(group.group_id for group in self.list(node).groups) == GROUPS
+        assert self.list(node, states_filter=["Stable"]).groups == []
+
+    def test_a_loading_shard_fails_the_whole(self, node: Node) -> None:
+        node.routing.shards[1].state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        response = self.list(node)
+        assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
+
+    def test_a_shard_led_elsewhere_is_passed_over(self, node: Node) -> None:
+        node.routing.shard("a").resign()
+        response = self.list(node)
+        assert response.error_code == 0
+        left = [group for group in GROUPS if node.routing.shard(group) is not node.routing.shard("a")]
+        assert sorted(group.group_id for group in response.groups) == left
+
+    def test_who_may_not_see_the_cluster_sees_the_groups_he_may(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        forbid(monkeypatch, list_groups, (4, "kafka-cluster"), (3, "b"))
+        assert sorted(group.group_id for group in self.list(node).groups) == ["a", "c", "d"]
+
+
+class TestDelete:
+    def delete(self, node: Node, *groups: str) -> list[tuple[str, int]]:
+        response = ask(node, DeleteGroupsRequest(list(groups))).one()
+        return [(row.group_id, row.error_code) for row in response.results]
+
+    def test_each_group_has_its_result_once(self, node: Node) -> None:
+        missing = ErrorCode.GROUP_ID_NOT_FOUND
+        assert self.delete(node, "b", "nobody", "b", "a") == [("b", 0), ("nobody", missing), ("a", 0)]
+        assert self.delete(node, "b") == [("b", missing)]
+        assert sorted(group.group_id for group in ask(node, ListGroupsRequest()).one().groups) == ["c", "d"]
+
+    def test_without_permission(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        forbid(monkeypatch, delete_groups, (3, "a"))
+        assert self.delete(node, "a", "b") == [("b", 0), ("a", ErrorCode.GROUP_AUTHORIZATION_FAILED)]
+
+
+class TestOffsetDelete:
+    def delete(self, node: Node, group: str, **topics: list[int]) -> tuple[int, list[Any]]:
+        asked = [
+            OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(p) for p in partitions])
+            for name, partitions in topics.items()
+        ]
+        response = ask(node, OffsetDeleteRequest(group, asked)).one()
+        rows = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in response.topics]
+        return response.error_code, rows
+
+    def test_unknown_partitions_fail_by_row(self, node: Node) -> None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert self.delete(node, "a", t=[7, 0], no=[1]) == (0, [("t", [(7, unknown), (0, 0)]), ("no", [(1, unknown)])])
+
+    def test_the_group_is_asked_even_when_nothing_is_left(self, node: Node) -> None:
+        assert self.delete(node, "nobody", no=[1]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+        assert self.delete(node, "", t=[0]) == (ErrorCode.INVALID_GROUP_ID, [])
+
+    def test_without_permission(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        forbid(monkeypatch, offset_delete, (2, "t"))
+        failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert self.delete(node, "a", t=[0, 1]) == (0, [("t", [(0, failed), (1, failed)])])
+        forbid(monkeypatch, offset_delete, (3, "a"))
+        assert self.delete(node, "a", t=[0]) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
+
+
+class TestGather:
+    def test_parts_in_their_places_whatever_their_order(self) -> None:
+        done: list[Any] = []
+        gather = Gather(3, done.append)
+        for index in (2, 0, 1):
+            assert done == []
+            gather.part(index)(HeartbeatResponse(error_code=index))
+        assert [[part.error_code for part in parts] for parts in done] == [[0, 1, 2]]
+
+    def test_nothing_to_wait_for(self) -> None:
+        done: list[Any] = []
+        Gather(0, done.append)
+        assert done == [[]]

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api import offset_commit
+from muster.coordinator.api.node import Node
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+
+T1, T2 = (1).to_bytes(16, "big"), (2).to_bytes(16, "big")
+
+
+@pytest.fixture
+def node() -> Node:
+    return make_group_node(FakeTopics(t1=3, t2=1))
+
+
+def topic(name: str, *partitions: int, topic_id: bytes = ZERO_UUID) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(name, topic_id, [OffsetCommitRequestPartition(p, 100 + p) for p in partitions])
+
+
+def commit(node: Node, *topics: OffsetCommitRequestTopic, version: int = 9, **request: Any) -> list[Any]:
+    asked = OffsetCommitRequest("g", topics=list(topics), **request)
+    response = ask(node, asked, make_context(8, version)).one()
+    return [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in response.topics]
+
+
+def records(node: Node) -> list[Any]:
+    return [record for shard in node.routing.shards for record in shard._log.rows]
+
+
+def test_what_exists_is_committed_with_the_id_of_its_topic(node: Node) -> None:
+    assert commit(node, topic("t1", 0, 2), topic("t2", 0)) == [("t1", [(0, 0), (2, 0)]), ("t2", [(0, 0)])]
+    written = [(r.key.topic, r.key.partition, r.value.offset, r.value.topic_id) for r in records(node)]
+    assert written == [("t1", 0, 100, T1), ("t1", 2, 102, T1), ("t2", 0, 100, T2)]
+
+
+def test_unknown_topics_and_partitions_fail_by_row_and_the_rest_is_committed(node: Node) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(node, topic("t1", 3, 0, -1), topic("no", 0), topic("t2", 0)) == [
+        ("t1", [(3, unknown), (-1, unknown), (0, 0)]),
+        ("no", [(0, unknown)]),
+        ("t2", [(0, 0)]),
+    ]
+    assert [(r.key.topic, r.key.partition) for r in records(node)] == [("t1", 0), ("t2", 0)]
+
+
+def test_when_nothing_is_left_the_group_is_not_asked(node: Node) -> None:
+    stranger: dict[str, Any] = {"generation_id_or_member_epoch": 5, "member_id": "ghost"}
+    assert commit(node, topic("no", 0), **stranger) == [("no", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)])]
+    assert commit(node, topic("t1", 0), **stranger) == [("t1", [(0, ErrorCode.GROUP_ID_NOT_FOUND)])]
+
+
+def test_no_topics_are_asked_of_the_group(node: Node) -> None:
+    assert commit(node) == []
+
+
+def test_topics_by_id(node: Node) -> None:
+    rows = commit(node, topic("", 1, topic_id=T1), topic("", 0, topic_id=b"?" * 16), topic("", 0), version=10)
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert rows == [("", [(0, unknown)]), ("", [(0, unknown)]), ("t1", [(1, 0)])]
+
+
+def test_without_permission(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    forbidden: set[tuple[int, str]] = {(2, "t2")}
+    monkeypatch.setattr(
+        offset_commit, "authorize", lambda context, operation, resource: tuple(resource) not in forbidden
+    )
+    assert commit(node, topic("t1", 0), topic("t2", 0)) == [
+        ("t2", [(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]),
+        ("t1", [(0, 0)]),
+    ]
+    forbidden.add((3, "g"))
+    assert commit(node, topic("t1", 0), topic("no", 1)) == [
+        ("t1", [(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)]),
+        ("no", [(1, ErrorCode.GROUP_AUTHORIZATION_FAILED)]),
+    ]

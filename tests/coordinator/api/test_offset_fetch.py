@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api import offset_fetch
+from muster.coordinator.api.node import Node
+from muster.coordinator.groups.image import TopicsImage
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+
+T1, T2 = (1).to_bytes(16, "big"), (2).to_bytes(16, "big")
+
+
+@pytest.fixture
+def node() -> Node:
+    """Groups g and h have committed 10 and 20 for each partition of t1 and t2."""
+    node = make_group_node(FakeTopics(t1=2, t2=1))
+    for group, offset in (("g", 10), ("h", 20)):
+        topics = [
+            OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(p, offset) for p in range(count)])
+            for name, count in (("t1", 2), ("t2", 1))
+        ]
+        ask(node, OffsetCommitRequest(group, topics=topics), make_context(8, 9)).one()
+    return node
+
+
+def topic(name: str, *partitions: int, topic_id: bytes = ZERO_UUID) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(name, topic_id, list(partitions))
+
+
+def fetch(node: Node, *groups: OffsetFetchRequestGroup, version: int = 9) -> list[Any]:
+    response = ask(node, OffsetFetchRequest(groups=list(groups)), make_context(9, version)).one()
+    return [
+        (
+            group.group_id,
+            group.error_code,
+            [
+                (t.name, [(p.partition_index, p.committed_offset, p.error_code) for p in t.partitions])
+                for t in group.topics
+            ],
+        )
+        for group in response.groups
+    ]
+
+
+def test_several_groups_in_the_order_asked_repeated_ones_too(node: Node) -> None:
+    asked = [OffsetFetchRequestGroup(group, topics=[topic("t1", 1)]) for group in ("h", "nobody", "g", "h")]
+    assert fetch(node, *asked) == [
+        ("h", 0, [("t1", [(1, 20, 0)])]),
+        ("nobody", 0, [("t1", [(1, -1, 0)])]),
+        ("g", 0, [("t1", [(1, 10, 0)])]),
+        ("h", 0, [("t1", [(1, 20, 0)])]),
+    ]
+
+
+def test_no_groups(node: Node) -> None:
+    assert fetch(node) == []
+
+
+def test_all_of_a_group_and_nothing_of_it(node: Node) -> None:
+    every = [("t1", [(0, 10, 0), (1, 10, 0)]), ("t2", [(0, 10, 0)])]
+    assert fetch(node, OffsetFetchRequestGroup("g", topics=None)) == [("g", 0, every)]
+    assert fetch(node, OffsetFetchRequestGroup("g", topics=[])) == [("g", 0, [])]
+
+
+def test_a_topic_that_is_not_there_has_no_offset_and_no_error(node: Node) -> None:
+    assert fetch(node, OffsetFetchRequestGroup("g", topics=[topic("no", 0), topic("t1", 9)])) == [
+        ("g", 0, [("no", [(0, -1, 0)]), ("t1", [(9, -1, 0)])])
+    ]
+
+
+def test_topics_by_id(node: Node) -> None:
+    asked = [topic("", 0, topic_id=b"?" * 16), topic("", 1, topic_id=T1), topic("", 0)]
+    response = ask(node, OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=asked)])).one()
+    rows = [
+        (t.topic_id, t.partitions[0].committed_offset, t.partitions[0].error_code) for t in response.groups[0].topics
+    ]
+    unknown = ErrorCode.UNKNOWN_TOPIC_ID
+    assert rows == [(T1, 10, 0), (b"?" * 16, -1, unknown), (ZERO_UUID, -1, unknown)]
+
+
+def test_all_by_id_leaves_out_topics_that_are_no_more(node: Node) -> None:
+    node.topics.image = TopicsImage({"t2": node.topics.image.by_name["t2"]}, 8)
+    response = ask(node, OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)])).one()
+    assert [t.topic_id for t in response.groups[0].topics] == [T2]
+    assert [name for _, _, topics in fetch(node, OffsetFetchRequestGroup("g", topics=None)) for name, _ in topics] == [
+        "t1",
+        "t2",
+    ]
+
+
+def test_without_permission(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    forbidden = {(3, "h"), (2, "t2")}
+    monkeypatch.setattr(
+        offset_fetch, "authorize", lambda context, operation, resource: tuple(resource) not in forbidden
+    )
+    named = OffsetFetchRequestGroup("g", topics=[topic("t2", 0), topic("t1", 0)])
+    refused = OffsetFetchRequestGroup("h", topics=[topic("t1", 0)])
+    group_failed, topic_failed = ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert fetch(node, named, refused, OffsetFetchRequestGroup("g", topics=None)) == [
+        ("g", 0, [("t1", [(0, 10, 0)]), ("t2", [(0, -1, topic_failed)])]),
+        ("h", group_failed, [("t1", [(0, -1, group_failed)])]),
+        ("g", 0, [("t1", [(0, 10, 0), (1, 10, 0)])]),
+    ]
+
+
+def test_a_shard_out_of_office_fails_its_own_groups(node: Node) -> None:
+    node.routing.shard("h").resign()
+    asked = [OffsetFetchRequestGroup(group, topics=[topic("t1", 1)]) for group in ("h", "g")]
+    if node.routing.shard("g") is node.routing.shard("h"):
+        raise AssertionError("choose other names")
+    rows = fetch(node, *asked)
+    assert [(group, code) for group, code, _ in rows] == [("h", ErrorCode.NOT_COORDINATOR), ("g", 0)]
