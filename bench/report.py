@@ -31,18 +31,20 @@ def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[s
     lines = [
         "# What the server costs",
         "",
-        f"Written by `make bench`: {platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores,",
-        f"load average {os.getloadavg()[0]:.1f} at the end, medians of {rounds} rounds in which the servers took turns.",
-        "CPU is the server's own, user and system, from /proc; wall times on a shared machine are no more than a hint.",
+        f"Written by `make bench`: {platform.python_implementation()} {platform.python_version()}, "
+        f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end;",
+        f"medians of {rounds} rounds in which the servers took turns. CPU time is the server's own, user and system,",
+        "from /proc; wall times on a shared machine are no more than a hint. Bare: a server that answers every frame",
+        "with the same bytes, on the same event loop: the floor.",
         *notes,
         "",
-        "| figure | Muster | Kafka | Muster / Kafka |",
-        "|---|---:|---:|---:|",
+        "| figure | Muster | Kafka | Muster / Kafka | bare |",
+        "|---|---:|---:|---:|---:|",
     ]
     for name, by_server in medians.items():
         ours, theirs = by_server.get("muster"), by_server.get("kafka")
         ratio = f"{ours / theirs:.2f}" if ours is not None and theirs else ""
-        lines.append(f"| {name} | {number(ours)} | {number(theirs)} | {ratio} |")
+        lines.append(f"| {name} | {number(ours)} | {number(theirs)} | {ratio} | {number(by_server.get('bare'))} |")
     lines += ["", "## Figures to reach", "", "| figure | to reach | measured | |", "|---|---:|---:|---|"]
     lines += [verdict(name, share, medians, "x Kafka") for name, share in RATIOS.items()]
     lines += [verdict(name, limit, medians, "") for name, limit in LIMITS.items()]

@@ -40,7 +40,7 @@ def arguments() -> argparse.Namespace:
 
 
 def executable() -> Path:
-    """The `muster` of an environment with the small lock only, as users have it (rich would slow structlog's import)."""
+    """The `muster` of an environment with the small lock only, as users have it (rich slows structlog's import)."""
     subprocess.run(["make", "-s", f"VENV={RUN_VENV.name}", "venv-run"], cwd=REPOSITORY, check=True)
     return RUN_VENV / "bin" / "muster"
 
@@ -54,6 +54,29 @@ def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
         samples["start-up, spawn to ready, ms"]["muster"].append((time.perf_counter() - begin) * 1000)
         samples["resident memory when ready, MB"]["muster"].append(measure.resident_mb(server.pid))
         server.stop()
+
+
+class BareServer(ServerProcess):
+    """bench/load/bare.py: the floor under every Python server here."""
+
+    name = "bare"
+    cwd = REPOSITORY
+
+    def command(self) -> list[str | Path]:
+        """The interpreter that the server under test runs on."""
+        return [RUN_VENV / "bin" / "python", "-m", "bench.load.bare"]
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
+        """Read the address it prints."""
+        assert process.stdout is not None
+        return process.stdout.readline().decode().strip()
+
+
+def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> None:
+    """The same heartbeats, answered without a look at them."""
+    for connections in (100, 1000):
+        load = target.load(heartbeats_of.heartbeats[connections], connections=connections)
+        samples[f"heartbeat, {connections} connections, us"]["bare"].append(load.cpu_us_per_request)
 
 
 def warm_up(target: Target, seconds: float) -> None:
@@ -94,7 +117,9 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     else:
         notes.append("No Kafka was measured (Java and Maven are needed).")
     targets = []
+    bare = BareServer(workdir / "bare")
     try:
+        bare.start()
         for server in servers:
             begin = time.perf_counter()
             server.start()
@@ -107,6 +132,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
             targets.append(target)
         for number in range(args.rounds):
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
+            bare_figures(Target(bare, frameload, args.seconds), targets[0], samples)
             for scenario in SCENARIOS:
                 for target in targets:
                     for name, value in scenario(target).items():
@@ -116,7 +142,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
                 measure.resident_mb(target.server.pid)
             )
     finally:
-        for server in servers:
+        for server in [*servers, bare]:
             if server.running:
                 server.stop()
     medians = {

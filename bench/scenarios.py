@@ -10,7 +10,7 @@ from typing import Any
 
 from bench import measure
 from bench.load import records
-from bench.load.frameload import FrameLoad
+from bench.load.frameload import FrameLoad, Load
 from bench.load.groups import Settled, settle
 from tests.support import wire
 from tests.support.servers import ServerProcess
@@ -36,7 +36,7 @@ class Target:
         self.heartbeats: dict[int, list[bytes]] = {}
         self.serial = itertools.count()
 
-    def load(self, frames: list[bytes], **options: Any) -> Any:
+    def load(self, frames: list[bytes], **options: Any) -> Load:
         """`FrameLoad.run` on this server."""
         options.setdefault("seconds", self.seconds)
         return self.frameload.run(self.server.address[1], self.server.pid, frames, **options)
@@ -128,6 +128,7 @@ def fetch_large(target: Target) -> Figures:
     """Answers of one batch of a megabyte."""
     frames = records.fetch_frames("mega", FETCH_PARTITIONS, FETCH_OFFSETS, MEGABYTE + 200)
     load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
+    must_carry(load, MEGABYTE)
     return {"fetch, 1 MB answers, us per MB": load.server_cpu_us / (load.received_bytes / MEGABYTE)}
 
 
@@ -135,7 +136,14 @@ def fetch_small(target: Target) -> Figures:
     """Answers of one batch of 4 KB, from 20 connections."""
     frames = records.fetch_frames("kilo", FETCH_PARTITIONS, FETCH_OFFSETS, 4096)
     load = target.load(frames, connections=20)
+    must_carry(load, FOUR_KB)
     return {"fetch, 4 KB answers, us": load.cpu_us_per_request}
+
+
+def must_carry(load: Load, record_bytes: int) -> None:
+    """Refuse a run whose answers were not full: an error of a partition does not show as an error of the answer."""
+    if load.received_bytes < load.requests * record_bytes:
+        raise RuntimeError(f"{load.requests} answers of {record_bytes} bytes came to {load.received_bytes} bytes only")
 
 
 def large_group(target: Target) -> Figures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -12,7 +13,7 @@ MAX_BATCH_BYTES = 1 << 21
 
 
 def batch(value_bytes: int, seed: int = 1) -> bytes:
-    """A record batch of one record with a value that does not compress."""
+    """A record batch of one record of now (else retention would take it), with a value that does not compress."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -22,7 +23,9 @@ def batch(value_bytes: int, seed: int = 1) -> bytes:
         base_sequence=-1,
         batch_size=MAX_BATCH_BYTES,
     )
-    builder.append(0, timestamp=1000, key=None, value=random.Random(seed).randbytes(value_bytes), headers=[])
+    builder.append(
+        0, timestamp=time.time_ns() // 1_000_000, key=None, value=random.Random(seed).randbytes(value_bytes), headers=[]
+    )
     return bytes(builder.build())
 
 

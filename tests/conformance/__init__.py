@@ -1,4 +1,5 @@
-"""Unmodified Java 4.3 clients and tools against a running server: `make conformance-clients` (Java 17+ and Maven needed).
+"""Unmodified Java 4.3 clients and tools against a running server: `make conformance-clients` (needs Java 17+ and Maven).
 
-Not part of `make test`: collected only when this folder is named. `MUSTER_TEST_SERVER=kafka` runs the same on Apache Kafka.
+Not part of `make test`: collected only when this folder is named. `MUSTER_TEST_SERVER=kafka` runs the same tests on
+Apache Kafka.
 """

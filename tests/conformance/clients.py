@@ -1,7 +1,8 @@
-"""The Java program Clients.java from Python: start, stop and watch producers and consumers of Kafka's own client library."""
+"""The Java program Clients.java from Python: start, stop and watch producers and consumers of Kafka's own library."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 from collections import defaultdict
@@ -101,10 +102,8 @@ class JavaClients:
     def close(self) -> None:
         """End the program; its consumers close."""
         if self._process.stdin is not None and not self._process.stdin.closed:
-            try:
+            with contextlib.suppress(BrokenPipeError):  # it was killed
                 self._process.stdin.close()
-            except BrokenPipeError:
-                pass  # it was killed
             try:
                 self._process.wait(60)
             except subprocess.TimeoutExpired:

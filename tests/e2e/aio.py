@@ -77,7 +77,7 @@ async def read(consumer: AIOKafkaConsumer, count: int) -> list[Any]:
 
 
 class Member:
-    """A group member: processes records, notes them in a ledger, commits what it processed before it gives partitions up.
+    """A group member: processes records, notes them in a ledger, commits them before it gives partitions up.
 
     aiokafka's getmany returns no record while partitions are being reassigned, so a record is processed either before
     the commit in `revoked` or under the next assignment.

@@ -1,7 +1,8 @@
 """Every story over TCP, on servers with the settings that the stories' `broker` lines ask for.
 
-The stories of one server are played at the same time, as each has groups and actors of its own. A story measures waits in
-real time; one that differs is played once more with nothing beside it and all times doubled, so that a busy machine is no failure.
+The stories of one server are played at the same time, as each has groups and actors of its own. A story measures waits
+in real time; one that differs is played once more with nothing beside it and all times doubled, so that a busy machine
+is no failure.
 """
 
 from __future__ import annotations

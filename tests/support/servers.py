@@ -43,6 +43,8 @@ class ServerProcess:
     start_timeout_s = 30.0
     stop_timeout_s = 30.0
     expected_exit_status = 0
+    cwd: Path | None = None
+    """Where it runs; None: in `workdir`."""
 
     def __init__(self, workdir: Path, properties: Mapping[str, str] | None = None) -> None:
         self.workdir = workdir
@@ -84,7 +86,9 @@ class ServerProcess:
         """
         assert self._process is None, "the server runs already"
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.workdir)
+            self._process = subprocess.Popen(
+                self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.cwd or self.workdir
+            )
         try:
             self.bootstrap = self.wait_until_ready(self._process)
         except BaseException:

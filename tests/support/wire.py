@@ -125,6 +125,11 @@ def create_topic(topic: str, partitions: int) -> Request:
     )
 
 
+def delete_topic(topic: str) -> Request:
+    """DeleteTopics v1 of one topic."""
+    return Request(20, 1, array([string(topic)]) + struct.pack(">i", 10000))
+
+
 def find_coordinator(group: str) -> Request:
     """FindCoordinator v1 of a group."""
     return Request(10, 1, string(group) + b"\0")
