@@ -52,13 +52,13 @@ def _sort_out(
             refused.append(_refuse(topic, topic.partitions, found))
             continue
         assert isinstance(found, TopicImage)
-        good = [row for row in topic.partitions if 0 <= row.partition_index < found.partitions]
         topic.name, topic.topic_id = found.name, found.topic_id
-        if len(good) < len(topic.partitions):
-            bad = [row for row in topic.partitions if not 0 <= row.partition_index < found.partitions]
-            refused.append(_refuse(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = good
-        if good:
+        count = found.partitions
+        for row in topic.partitions:
+            if not 0 <= row.partition_index < count:
+                refused.append(_take_out(topic, count))
+                break
+        if topic.partitions:
             known.append(topic)
     return known, refused
 
@@ -77,6 +77,13 @@ def _find(context: RequestContext, image: TopicsImage, topic: OffsetCommitReques
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID
         found = by_name
     return found if authorize(context, Operation.READ, Resource(TOPIC, name)) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def _take_out(topic: OffsetCommitRequestTopic, count: int) -> OffsetCommitResponseTopic:
+    """Leave a topic the partitions that it has, and refuse the others."""
+    bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
+    topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
+    return _refuse(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _refuse(

@@ -113,7 +113,9 @@ class Connection(asyncio.Protocol):
             self._enter()
             self._pump()
         elif not self._limits.wait(self):
-            log.warning("refused a connection", peer=self.channel.peer, why=refusal)
+            refused = self._limits.count_refused()
+            if refused:
+                log.warning("refused connections", count=refused, peer=self.channel.peer, why=refusal)
             self._abort()
 
     def data_received(self, data: bytes) -> None:

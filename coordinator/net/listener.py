@@ -15,6 +15,8 @@ from muster.coordinator.net.settings import NetSettings
 
 WILDCARDS: Final = ("", "0.0.0.0", "::", "[::]")
 _SYSTEM_CHOICE: Final = (-1, 102_400)
+_DEFAULT_BACKLOG: Final = 50
+_BACKLOG: Final = 1_024
 
 
 class ListenerAddress(NamedTuple):
@@ -50,7 +52,8 @@ class Listener:
         bound = _bind(self.address.host, self.address.port)
         self.port = bound.getsockname()[1]
         loop = asyncio.get_running_loop()
-        backlog = self._settings.socket_listen_backlog_size
+        wanted = self._settings.socket_listen_backlog_size
+        backlog = _BACKLOG if wanted == _DEFAULT_BACKLOG else wanted
         self._server = await loop.create_server(self._connection, sock=bound, backlog=backlog)
 
     def close(self) -> None:
