@@ -1,1 +1,4 @@
-"""Assignment strategies: pure functions from members with subscriptions to assignments; may import only `muster.protocol`."""
+"""Assignment strategies: pure functions from members with subscriptions to assignments.
+
+May import only `muster.protocol`.
+"""
