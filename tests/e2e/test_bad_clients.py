@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import resource
 import socket
 import struct
 import threading
@@ -203,6 +204,34 @@ async def test_hundreds_of_connections(server: ServerProcess) -> None:
 
     barrier = asyncio.Barrier(500)
     assert sum(await asyncio.gather(*[one() for _ in range(500)])) == 1500
+
+
+@pytest.fixture
+def many_files() -> Iterator[int]:
+    """How many connections this process may open, up to ten thousand; the limit is what it was afterwards."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield min(10_000, hard - 1000)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.skipif(SERVER == "kafka", reason="a small Kafka node stops serving its group meanwhile")
+async def test_ten_thousand_connections_hurt_nobody_else(
+    server: ServerProcess, new_topic: NewTopic, group: str, many_files: int
+) -> None:
+    """They are opened and say nothing; a group works on, and one of them may be used after all."""
+    topic, ledger = new_topic(PARTITIONS), Ledger()
+    pair = [Member(name, ledger, server.bootstrap, [topic], group) for name in ("a", "b")]
+    with contextlib.ExitStack() as crowd:
+        async with members(*pair):
+            await shared_out(pair, PARTITIONS)
+            for _ in range(many_files):
+                connection = crowd.enter_context(socket.create_connection(server.address, timeout=30))
+            await send_numbered(server.bootstrap, topic, PARTITIONS, 80)
+            await eventually(lambda: len(ledger) == 80, "80 records")
+            answer = await asyncio.to_thread(wire.call, connection, wire.api_versions())
+            assert answer.number("h") == 0
+    assert not ledger.twice
 
 
 def test_a_client_that_does_not_read_its_answers_is_held_up_alone(server: ServerProcess) -> None:
