@@ -1,8 +1,9 @@
 """From a frame to its handler, and from the handler's answer to a frame.
 
-header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. The way for one (API,
-version, client id) is looked up once per connection and kept as a `Route`, so that a heartbeat makes a message, an
-`Exchange` and nothing else. Knows no socket: it is given a `Sink`.
+header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. What is known of one
+(API, version, client id) is a `Route`, shared by all connections: thousands of them touch the same few lines of memory.
+A connection keeps the route and the context of its last request, so that a heartbeat makes a message, an `Exchange`
+and nothing else. Knows no socket: it is given a `Sink`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from muster.protocol.wire import REFUSALS
 
 log = structlog.get_logger("muster.api")
 
-_MAX_ROUTES: Final = 256
-"""A connection that changes its client id with each request is not remembered for ever."""
+_MAX_WAYS: Final = 256
+"""How many kinds of requests one connection remembers."""
+_MAX_ROUTES: Final = 10_000
+"""Clients that change their id with each request or connection are not remembered for ever."""
 
 _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
@@ -48,16 +51,17 @@ class Sink(Protocol):
 
 
 class Route:
-    """All that is known of one kind of request on one connection before its body is read."""
+    """All that is known of one kind of request, whichever connection it comes on, before its body is read."""
 
     __slots__ = (
         "api",
         "client_bytes",
-        "context",
+        "client_id",
         "decode",
         "encode",
         "flexible",
         "handler",
+        "head",
         "head_size",
         "header_size",
         "lowers",
@@ -66,12 +70,15 @@ class Route:
         "version",
     )
 
-    def __init__(self, served: Api, version: int, client_bytes: bytes, context: RequestContext, run: Handler) -> None:
-        """`client_bytes`: the client id as it stands in the header, its length included."""
+    def __init__(
+        self, served: Api, version: int, head: bytes, client_bytes: bytes, client_id: str, run: Handler
+    ) -> None:
+        """`head`: API key and version as in the header; `client_bytes`: so the client id, with its length."""
         self.api = served
         self.version = version
+        self.head = head
         self.client_bytes = client_bytes
-        self.context = context
+        self.client_id = client_id
         self.handler = run
         self.header_size = 8 + len(client_bytes)
         self.flexible = served.request_header_version(version) >= 2
@@ -83,7 +90,7 @@ class Route:
 
     def facts(self) -> dict[str, object]:
         """For log lines."""
-        return {"api": self.api.name, "version": self.version, "client_id": self.context.client.client_id}
+        return {"api": self.api.name, "version": self.version, "client_id": self.client_id}
 
 
 class Exchange:
@@ -105,7 +112,7 @@ class Exchange:
         elif requests.before_encode is None:
             self.send(response)
         else:
-            requests.before_encode(self._route.context, response, self.send)
+            requests.before_encode(requests.context, response, self.send)
 
     def send(self, response: Message | None) -> None:
         """Encode the answer and hand it to the connection."""
@@ -141,11 +148,28 @@ class Exchange:
 
 
 class ConnectionRequests:
-    """The requests of one connection, one at a time."""
+    """The requests of one connection, one at a time. `context` is that of the request at hand, or of the last one."""
 
-    __slots__ = ("_before_handler", "_channel", "_node", "_routes", "before_encode", "current", "gone", "sink")
+    __slots__ = (
+        "_before_handler",
+        "_channel",
+        "_node",
+        "_route",
+        "_routes",
+        "_ways",
+        "before_encode",
+        "context",
+        "current",
+        "gone",
+        "sink",
+    )
 
-    def __init__(self, node: Node, channel: Channel, sink: Sink, intercept: Intercept = NO_INTERCEPT) -> None:
+    context: RequestContext
+
+    def __init__(
+        self, node: Node, routes: dict[bytes, Route], channel: Channel, sink: Sink, intercept: Intercept = NO_INTERCEPT
+    ) -> None:
+        """`routes`: those of all connections, by API key, version and client id as in the header; it grows."""
         self.current: Exchange | None = None
         self.gone = False
         self.before_encode = intercept.response
@@ -153,16 +177,21 @@ class ConnectionRequests:
         self._before_handler = intercept.request
         self._node = node
         self._channel = channel
-        self._routes: dict[bytes, Route] = {}
+        self._routes = routes
+        self._route: Route | None = None
+        self._ways: dict[bytes, tuple[Route, RequestContext]] = {}
 
     def handle(self, data: bytes, start: int, end: int) -> None:
         """Take on the request in data[start:end]. Raises `Refused` when it is none that can be answered."""
-        route = self._routes.get(data[start : start + 4])
-        if route is None or not data.startswith(route.client_bytes, start + 8):
-            found = self._find_route(data, start, end)
-            if found is None:
+        route = self._route
+        if (
+            route is None
+            or not data.startswith(route.head, start)
+            or not data.startswith(route.client_bytes, start + 8)
+        ):
+            route = self._turn_to(data, start, end)
+            if route is None:
                 return
-            route = found
         body = start + route.header_size
         if route.flexible:
             body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
@@ -176,10 +205,10 @@ class ConnectionRequests:
         if route.raises:
             request = shapes.raise_request(route.api.key, route.version, request)
         if self._before_handler is not None:
-            self._before_handler(route.context, request, lambda: self._run(route, request, exchange))
+            self._before_handler(self.context, request, lambda: self._run(route, request, exchange))
             return
         try:
-            route.handler(self._node, route.context, request, exchange)
+            route.handler(self._node, self.context, request, exchange)
         except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
             self._fault(route, error)
 
@@ -198,7 +227,7 @@ class ConnectionRequests:
 
     def _run(self, route: Route, request: Any, respond: Respond) -> None:
         try:
-            route.handler(self._node, route.context, request, respond)
+            route.handler(self._node, self.context, request, respond)
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self._fault(route, error)
 
@@ -208,11 +237,27 @@ class ConnectionRequests:
         self.current = None
         self.sink.fail(Refused("its request met a fault in the server", **route.facts()))
 
-    def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
-        """The way of a kind of request seen for the first time.
+    def _turn_to(self, data: bytes, start: int, end: int) -> Route | None:
+        """The route of a request of another kind than the last one; sets `context`.
 
         None: it was answered here (ApiVersions of an unknown version).
         """
+        head = data[start : start + 4]
+        way = self._ways.get(head)
+        if way is None or not data.startswith(way[0].client_bytes, start + 8):
+            route = self._find_route(data, start, end)
+            if route is None:
+                return None
+            client = Client(route.client_id, self._channel.host)
+            way = route, RequestContext(self._channel, client, route.api.key, route.version)
+            if len(self._ways) >= _MAX_WAYS:
+                self._ways.clear()
+            self._ways[head] = way
+        self._route, self.context = way
+        return self._route
+
+    def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
+        """The route of a kind of request that is new to this connection; None: see `_turn_to`."""
         try:
             header, _ = frames.decode_request_header(data, start, end)
         except frames.UnknownRequest as error:
@@ -233,11 +278,13 @@ class ConnectionRequests:
             )
         client_size = int.from_bytes(data[start + 8 : start + 10], "big", signed=True)
         client_bytes = data[start + 8 : start + 10 + max(client_size, 0)]
-        context = RequestContext(self._channel, Client(header.client_id or "", self._channel.host), key, version)
-        route = Route(api(key), version, client_bytes, context, handler(key))
-        if len(self._routes) >= _MAX_ROUTES:
-            self._routes.clear()
-        self._routes[data[start : start + 4]] = route
+        head = data[start : start + 4]
+        route = self._routes.get(head + client_bytes)
+        if route is None:
+            route = Route(api(key), version, head, client_bytes, header.client_id or "", handler(key))
+            if len(self._routes) >= _MAX_ROUTES:
+                self._routes.clear()
+            self._routes[head + client_bytes] = route
         return route
 
     def _answer_unknown_version(self, correlation: bytes) -> None:
@@ -266,10 +313,11 @@ class Dispatcher:
     def __init__(self, node: Node, intercept: Intercept = NO_INTERCEPT) -> None:
         self._node = node
         self._intercept = intercept
+        self._routes: dict[bytes, Route] = {}
 
     def open(self, channel: Channel, sink: Sink) -> ConnectionRequests:
         """The requests of a connection that was just made."""
-        return ConnectionRequests(self._node, channel, sink, self._intercept)
+        return ConnectionRequests(self._node, self._routes, channel, sink, self._intercept)
 
 
 OpenRequests = Callable[[Channel, Any], ConnectionRequests]

@@ -49,6 +49,33 @@ class Requests(Protocol):
 class Connection(asyncio.Protocol):
     """See the module. `open_requests(channel, connection)` makes the other side when the connection is made."""
 
+    __slots__ = (
+        "_busy",
+        "_call_soon",
+        "_calm",
+        "_closing",
+        "_frames",
+        "_frames_bytes",
+        "_granted",
+        "_limits",
+        "_on_made",
+        "_open",
+        "_open_channel",
+        "_open_requests",
+        "_out",
+        "_out_bytes",
+        "_pumping",
+        "_reading",
+        "_requests",
+        "_splitter",
+        "_starved",
+        "_transport",
+        "_writing",
+        "alive",
+        "channel",
+        "host",
+    )
+
     def __init__(
         self,
         limits: Limits,
@@ -102,6 +129,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         if self._on_made is not None:
             self._on_made(self._transport)
+        self.channel.ended_by(self.fail)
         self._requests = self._open_requests(self.channel, self)
         self._calm = True
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.api import registry
+from muster.coordinator.api import dispatch, registry
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
@@ -30,13 +30,12 @@ HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 class Connection:
     """A sink that keeps what it is given, and the requests it belongs to."""
 
-    def __init__(self, intercept: Intercept = NO_INTERCEPT) -> None:
+    def __init__(self, intercept: Intercept = NO_INTERCEPT, dispatcher: Dispatcher | None = None) -> None:
         self.channel = make_channel()
         self.answers: list[Any] = []
         self.failed: list[Refused] = []
-        self.requests: ConnectionRequests = Dispatcher(make_node(topics=FakeTopics()), intercept).open(
-            self.channel, self
-        )
+        self.dispatcher = dispatcher or Dispatcher(make_node(topics=FakeTopics()), intercept)
+        self.requests: ConnectionRequests = self.dispatcher.open(self.channel, self)
 
     def answer(self, answer: Any) -> None:
         self.answers.append(answer)
@@ -120,13 +119,29 @@ class TestTheWayIn:
             seen[-1][2](HeartbeatResponse())
         assert [request.group_id for _, request, _ in seen] == ["g", "g", "g"]
 
-    def test_a_connection_with_ever_new_client_ids_stays_small(self, seen: Seen) -> None:
+    def test_ever_new_client_ids_are_forgotten(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dispatch, "_MAX_ROUTES", 100)
+        monkeypatch.setattr(dispatch, "_MAX_WAYS", 2)
         connection = Connection()
         for key, version in ((HEARTBEAT, 0), (HEARTBEAT, 4), (LEAVE, 0)):
             for number in range(300):
                 connection.ask(key, version, HeartbeatRequest("g") if key == HEARTBEAT else LeaveGroupRequest("g"),
                                client=str(number))  # fmt: skip
-        assert len(connection.requests._routes) <= 256
+        assert len(connection.requests._routes) <= 100
+        assert len(connection.requests._ways) <= 2
+        assert len(seen) == 900
+        assert {context.client.client_id for context, _, _ in seen} == {str(number) for number in range(300)}
+
+    def test_connections_share_what_is_known_of_a_kind_of_request(self, seen: Seen) -> None:
+        first = Connection()
+        second = Connection(dispatcher=first.dispatcher)
+        for connection in (first, second, first):
+            connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"), client="c")
+        assert first.requests._routes is second.requests._routes
+        assert len(first.requests._routes) == 1
+        (one, _, _), (other, _, _), (again, _, _) = seen
+        assert one is again
+        assert one.channel is not other.channel
 
 
 class TestRefusals:
