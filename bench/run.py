@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import socket
 import statistics
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from bench import measure, report
 from bench.load.frameload import FrameLoad
 from bench.scenarios import SCENARIOS, Target, commits, fetch_large, fetch_small, heartbeats, large_group, produce
+from tests.support import wire
 from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerProcess, kafka_available
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -79,6 +81,17 @@ def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> Non
         samples[f"heartbeat, {connections} connections, us"]["bare"].append(load.cpu_us_per_request)
 
 
+def first_group(target: Target, samples: Samples) -> None:
+    """A thousand members on a server that has served nobody yet: what a test or a deployment meets after a start."""
+    with socket.create_connection(target.server.address, timeout=60) as connection:
+        while not wire.coordinator_is_ready(connection, "first"):
+            time.sleep(0.05)
+    figures = large_group(target)
+    samples["1,000 members settle on a fresh server, CPU ms"][target.server.name].append(
+        figures["1,000 members settle, CPU ms"]
+    )
+
+
 def warm_up(target: Target, seconds: float) -> None:
     """What a JVM needs to be judged fairly; both get it."""
     usual, target.seconds = target.seconds, seconds
@@ -127,6 +140,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
                 samples["start-up, spawn to ready, ms"]["kafka"].append((time.perf_counter() - begin) * 1000)
                 samples["resident memory when ready, MB"]["kafka"].append(measure.resident_mb(server.pid))
             target = Target(server, frameload, args.seconds)
+            first_group(target, samples)
             target.prepare()
             warm_up(target, args.warm_up)
             targets.append(target)
