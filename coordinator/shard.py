@@ -216,7 +216,8 @@ class Shard:
                 self._failed("an append failed", error)
                 return
             self._failures = 0
-        if output.replies:
+        if output.replies or output.records:
+            # records without a reply are parked as well: what they changed is not shown before they are durable
             position = self._log.end_offset
             if self._log.durable_offset >= position and not self._parked:
                 for token, response in output.replies:

@@ -49,6 +49,7 @@ class FakeCore:
         self.deadline: int | None = None
         self.advanced: list[int] = []
         self.after_load: Output = Output()
+        self.records_at_deadline: list[Record] = []
 
     def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
         if isinstance(command, TopicsChanged):
@@ -78,7 +79,8 @@ class FakeCore:
             return Output()
         self.deadline = None
         parked, self.parked = self.parked, []
-        return Output([(c.token, JoinGroupResponse(generation_id=1)) for c in parked])
+        records, self.records_at_deadline = self.records_at_deadline, []
+        return Output([(c.token, JoinGroupResponse(generation_id=1)) for c in parked], records)
 
     def next_deadline_ms(self) -> int | None:
         return self.deadline
@@ -176,6 +178,18 @@ class TestSubmit:
         assert second.all == alive.all == []
         bench.log.synced()
         assert code_of(second) == 0
+        assert alive.one() == HeartbeatResponse()
+
+    def test_a_reply_waits_for_records_that_nobody_asked_for(self, bench: Bench) -> None:
+        # an expiry writes, and answers nobody; what it changed must not be shown before it is durable
+        bench.log.sync = True
+        bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.core.records_at_deadline = [Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1), 4)]
+        bench.core.parked.clear()
+        bench.clock.advance(50)
+        alive = bench.submit(HeartbeatRequest("g"))
+        assert alive.all == []
+        bench.log.synced()
         assert alive.one() == HeartbeatResponse()
 
     def test_events_are_told_once_the_records_are_written(self, bench: Bench) -> None:
