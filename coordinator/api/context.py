@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from muster.coordinator.api.refused import Refused
 from muster.coordinator.groups.interface import Client
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -61,6 +62,7 @@ class Channel:
     """
 
     __slots__ = (
+        "_end",
         "_on_close",
         "closed",
         "endpoint",
@@ -84,6 +86,18 @@ class Channel:
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []
+        self._end: Callable[[Refused], object] = _nothing_to_end
+
+    def ended_by(self, end: Callable[[Refused], object]) -> None:
+        """What ends the connection: said once, by the connection itself."""
+        self._end = end
+
+    def end(self, refused: Refused) -> None:
+        """End the connection, for a handler whose request leaves no other way to say no (Produce with acks=0).
+
+        Earlier answers are still sent; harmless when it has ended already. The handler calls `respond` all the same.
+        """
+        self._end(refused)
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back when the connection has ended (at once if it has); what is returned takes the wish back."""
@@ -101,12 +115,17 @@ class Channel:
     def close(self) -> None:
         """The connection has ended: called once, by the connection itself."""
         self.closed = True
+        self._end = _nothing_to_end
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             callback()
 
 
 def _nothing() -> None:
+    pass
+
+
+def _nothing_to_end(refused: Refused) -> None:
     pass
 
 

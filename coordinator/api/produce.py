@@ -1,7 +1,8 @@
 """Produce: batches of clients appended to partitions, answered when they are as safe as `acks` asks (KIP-98, KIP-467).
 
 A batch is refused or appended by the partition; here rows are found, refusals told, and the answer held until the logs
-are durable.
+are durable. Without an answer (acks=0) a refusal can only end the connection, which makes the client ask for metadata
+anew.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from muster.coordinator.api.capabilities import produce_allows_zstd, produce_by_topic_id
 from muster.coordinator.api.context import TOPIC, TRANSACTIONAL_ID, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.refused import Refused as ConnectionRefused
 from muster.coordinator.log import LogError, LogOffline
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.topics import Topic
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -113,8 +115,32 @@ class _Produce:
     def one_done(self) -> None:
         """One thing less to wait for; the answer leaves after the last."""
         self._pending -= 1
-        if not self._pending:
-            self._respond(None if self._acks == ACKS_NONE else ProduceResponse(self._topics))
+        if self._pending:
+            return
+        if self._acks == ACKS_NONE:
+            self._end_connection_on_error()
+            self._respond(None)
+        else:
+            self._respond(ProduceResponse(self._topics))
+
+    def _end_connection_on_error(self) -> None:
+        """As KafkaApis.sendResponseCallback of Produce: nobody listens to an answer, so one refused row costs all."""
+        failed = [(topic, row) for topic in self._topics for row in topic.partition_responses if row.error_code]
+        if failed:
+            topic, row = failed[0]
+            refused = ConnectionRefused(
+                "a Produce request with acks=0 was refused",
+                topic=topic.name or self._name(topic.topic_id),
+                partition=row.index,
+                error=error_name(row.error_code),
+                refused_partitions=len(failed),
+                client_id=self._context.client.client_id,
+            )
+            self._context.channel.end(refused)
+
+    def _name(self, topic_id: bytes) -> str:
+        topic = self._node.topics.by_id.get(topic_id)
+        return topic_id.hex() if topic is None else topic.name
 
 
 def _refused(index: int, error: Refused | LogError) -> PartitionProduceResponse:

@@ -29,6 +29,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.support.muster import Client, connected, running, until
 
@@ -167,6 +168,19 @@ class TestBadClients:
             assert [line["peer"] for line in logs] == [peer]
             assert logs[0]["why"]
             assert (await good.ask(ApiVersionsRequest("a", "1"))).error_code == 0
+
+    async def test_a_refused_produce_without_acks_ends_its_connection(self, muster_server: Server) -> None:
+        data = [TopicProduceData("nowhere", partition_data=[PartitionProduceData(3, b"rubbish")])]
+        async with connected(muster_server) as client:
+            with capture_logs() as logs:
+                before = client.send(HeartbeatRequest("g", 1, "m"))
+                client.send(ProduceRequest(acks=0, topic_data=data), 12)
+                client.send(HeartbeatRequest("g", 1, "m"))
+                assert (await client.receive(before)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+                assert await client.reader.read() == b""
+            assert [(line["why"], line["topic"], line["error"]) for line in logs] == [
+                ("a Produce request with acks=0 was refused", "nowhere", "UNKNOWN_TOPIC_OR_PARTITION")
+            ]
 
     async def test_a_frame_byte_by_byte(self, muster_server: Server) -> None:
         async with connected(muster_server) as slow:

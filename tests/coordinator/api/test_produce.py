@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.refused import Refused
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.api.data_plane import ask_one, data_node, send, topic_id
+from tests.coordinator.api.harness import make_context
 from tests.coordinator.topics.support import add_topic, batch
 
 
@@ -53,6 +55,35 @@ def test_nothing_is_owed_without_acks(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None
     assert partition.log.end_offset == 1
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_refusal_without_acks_ends_the_connection(node: Node, acks: int) -> None:
+    context = make_context(0, 13)
+    ended: list[Refused] = []
+    context.channel.ended_by(ended.append)
+    wanted = request(node, (0, batch()), (7, batch()), (1, b"rubbish"), acks=acks)
+    answer = send(node, wanted, context=context).one()
+    partition = node.topics.partition("t", 0)
+    assert partition is not None
+    assert partition.log.end_offset == 1
+    if acks:
+        assert answer is not None
+        assert ended == []
+    else:
+        assert answer is None
+        facts = {"topic": "t", "partition": 7, "error": "UNKNOWN_TOPIC_OR_PARTITION", "refused_partitions": 2}
+        assert [refused.facts for refused in ended] == [{**facts, "client_id": "test"}]
+
+
+def test_a_topic_id_that_nobody_has_is_told_as_it_came(node: Node) -> None:
+    context = make_context(0, 13)
+    ended: list[Refused] = []
+    context.channel.ended_by(ended.append)
+    wanted = request(node, (0, batch()), acks=0)
+    wanted.topic_data[0].topic_id = b"?" * 16
+    send(node, wanted, context=context)
+    assert [refused.facts["topic"] for refused in ended] == [(b"?" * 16).hex()]
 
 
 def test_other_acks_are_refused(node: Node) -> None:
