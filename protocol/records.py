@@ -9,6 +9,7 @@ Types this codec does not know are told by `UnknownRecord`, so that callers can 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from itertools import pairwise
 from struct import Struct
@@ -37,17 +38,19 @@ class UnknownRecord(ProtocolError):
 
 
 class _Codec:
-    """Decoders and encoders of one message, by version."""
+    """Decoders and encoders of one message, by version; what is encoded stands behind the prefix of its version."""
 
-    __slots__ = ("decoders", "encoders", "layout", "name")
+    __slots__ = ("decoders", "encoders", "layout", "name", "newest")
 
-    def __init__(self, module: str, name: str) -> None:
+    def __init__(self, module: str, name: str, prefix: Callable[[int], bytes]) -> None:
         loaded = import_module(f"muster.protocol.messages.{module}")
         self.name = name
         self.layout: str = loaded.LAYOUTS[name]
         constant = _constant(name)
         self.decoders: dict[int, Any] = getattr(loaded, f"DECODE_{constant}")
-        self.encoders: dict[int, Any] = getattr(loaded, f"ENCODE_{constant}")
+        encoders: dict[int, Any] = getattr(loaded, f"ENCODE_{constant}")
+        self.encoders = {version: (prefix(version), encode) for version, encode in encoders.items()}
+        self.newest = max(encoders)
 
     def decode(self, version: int, data: bytes, start: int) -> Any:
         """Read data[start:] as this version."""
@@ -57,12 +60,13 @@ class _Codec:
             raise explain(self.layout, version, data, start, len(data), error) from None
 
     def encode(self, version: int, message: Message) -> bytes:
-        """Write a message in this version."""
-        encode = self.encoders.get(version)
-        if encode is None:
+        """Write a message in this version, behind its prefix."""
+        row = self.encoders.get(version)
+        if row is None:
             raise UnrepresentableField(self.name, f"has no version {version}")
+        prefix, encode = row
         try:
-            return encode(message)  # type: ignore[no-any-return]  # encoders of records return bytes
+            return prefix + encode(message)  # type: ignore[no-any-return]  # encoders of records return bytes
         except UnrepresentableField as error:
             error.version = version
             raise
@@ -86,6 +90,8 @@ class KeyedRecords:
         self._table = table
         self._keys: dict[int, _Codec] = {}
         self._values: dict[int, _Codec] = {}
+        self._key_codecs: dict[type[Message], _Codec] = {}
+        self._value_codecs: dict[type[Message], _Codec] = {}
         self._types: dict[str, int] = {}
         for record_type, (name, _, _, _) in table.items():
             self._types[f"{name}Key"] = self._types[f"{name}Value"] = record_type
@@ -95,13 +101,13 @@ class KeyedRecords:
         if len(data) < 2:
             raise MalformedMessage("record key", f"truncated: 2 bytes needed, {len(data)} left")
         record_type: int = _prefix.unpack_from(data)[0]
-        codec = self._keys.get(record_type) or self._load(record_type, self._keys, "Key")
+        codec = self._keys.get(record_type) or self._load_key(record_type)
         # The key's version is the record type; its layout has one version only.
-        return record_type, codec.decode(next(iter(codec.decoders)), data, 2)
+        return record_type, codec.decode(codec.newest, data, 2)
 
     def decode_value(self, record_type: int, data: bytes) -> tuple[int, Any]:
         """Read a value of a record type: (version, value message). Raises UnknownRecord and MalformedMessage."""
-        codec = self._values.get(record_type) or self._load(record_type, self._values, "Value")
+        codec = self._values.get(record_type) or self._load_value(record_type)
         if len(data) < 2:
             raise MalformedMessage(codec.name, f"truncated: 2 bytes needed, {len(data)} left")
         version: int = _prefix.unpack_from(data)[0]
@@ -111,15 +117,21 @@ class KeyedRecords:
 
     def encode_key(self, message: Message) -> bytes:
         """Write a key with its record type. Raises UnrepresentableField."""
-        record_type = self._type_of(message)
-        codec = self._keys.get(record_type) or self._load(record_type, self._keys, "Key")
-        return _prefix.pack(record_type) + codec.encode(next(iter(codec.encoders)), message)
+        codec = self._key_codecs.get(type(message))
+        if codec is None:
+            record_type = self._type_of(message)
+            codec = self._keys.get(record_type) or self._load_key(record_type)
+            self._key_codecs[type(message)] = codec
+        return codec.encode(codec.newest, message)
 
     def encode_value(self, message: Message, version: int) -> bytes:
         """Write a value in a version. Raises UnrepresentableField."""
-        record_type = self._type_of(message)
-        codec = self._values.get(record_type) or self._load(record_type, self._values, "Value")
-        return _prefix.pack(version) + codec.encode(version, message)
+        codec = self._value_codecs.get(type(message))
+        if codec is None:
+            record_type = self._type_of(message)
+            codec = self._values.get(record_type) or self._load_value(record_type)
+            self._value_codecs[type(message)] = codec
+        return codec.encode(version, message)
 
     def type_name(self, record_type: int) -> str | None:
         """The name of a record type ("OffsetCommit"), None when unknown."""
@@ -132,12 +144,21 @@ class KeyedRecords:
         except KeyError:
             raise UnrepresentableField(type(message).__name__, f"is no record of {self._log}") from None
 
-    def _load(self, record_type: int, into: dict[int, _Codec], part: str) -> _Codec:
+    def _load_key(self, record_type: int) -> _Codec:
+        module, name = self._place(record_type)
+        codec = self._keys[record_type] = _Codec(module, f"{name}Key", lambda _version: _prefix.pack(record_type))
+        return codec
+
+    def _load_value(self, record_type: int) -> _Codec:
+        module, name = self._place(record_type)
+        codec = self._values[record_type] = _Codec(module, f"{name}Value", _prefix.pack)
+        return codec
+
+    def _place(self, record_type: int) -> tuple[str, str]:
         row = self._table.get(record_type)
         if row is None:
             raise UnknownRecord(self._log, record_type, None)
-        codec = into[record_type] = _Codec(row[1], row[0] + part)
-        return codec
+        return row[1], row[0]
 
 
 OFFSETS: Final = KeyedRecords("__consumer_offsets", records_table.GROUP)
@@ -152,7 +173,9 @@ def _metadata_codec(record_type: int) -> _Codec:
     codec = _metadata.get(record_type)
     if codec is None:
         name, module, _, _ = records_table.METADATA[record_type]
-        codec = _metadata[record_type] = _Codec(module, name)
+        codec = _metadata[record_type] = _Codec(
+            module, name, lambda version: b"".join((uv(METADATA_FRAME), uv(record_type), uv(version)))
+        )
     return codec
 
 
@@ -182,5 +205,5 @@ def encode_metadata(message: Message, version: int | None = None) -> bytes:
     record_type = _metadata_types[name]
     codec = _metadata_codec(record_type)
     if version is None:
-        version = max(codec.encoders)
-    return b"".join((uv(METADATA_FRAME), uv(record_type), uv(version), codec.encode(version, message)))
+        version = codec.newest
+    return codec.encode(version, message)

@@ -19,13 +19,13 @@ from muster.protocol.wire import (
     uv,
     uvarint,
     uvs,
-    write_tags,
 )
 
 _get_uh = Struct(">16sh").unpack_from
 _put_uh = Struct(">16sh").pack
 _get_zbz = Struct(">?b?").unpack_from
 _put_zbzB = Struct(">?b?B").pack
+_put_BBBh = Struct(">BBBh").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
 _get_hh = Struct(">hh").unpack_from
@@ -623,10 +623,6 @@ def encode_create_topics_response_v2(m: CreateTopicsResponse) -> bytes:
     return b"".join(out)
 
 
-def _put_CreatableTopicResult_topic_config_error_code(x: int) -> bytes:
-    return _put_h(x)
-
-
 def encode_create_topics_response_v5(m: CreateTopicsResponse) -> bytes:
     out: list[bytes] = []
     a1 = m.topics
@@ -670,10 +666,7 @@ def encode_create_topics_response_v5(m: CreateTopicsResponse) -> bytes:
                     _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0),
                 )
         if x2.topic_config_error_code != 0:
-            t14 = []
-            if x2.topic_config_error_code != 0:
-                t14.append((0, _put_CreatableTopicResult_topic_config_error_code(x2.topic_config_error_code)))
-            g13 = write_tags(t14)
+            g13 = _put_BBBh(1, 0, 2, x2.topic_config_error_code)
         else:
             g13 = b"\0"
         out.append(g13)
@@ -724,10 +717,7 @@ def encode_create_topics_response_v7(m: CreateTopicsResponse) -> bytes:
                     _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0),
                 )
         if x2.topic_config_error_code != 0:
-            t14 = []
-            if x2.topic_config_error_code != 0:
-                t14.append((0, _put_CreatableTopicResult_topic_config_error_code(x2.topic_config_error_code)))
-            g13 = write_tags(t14)
+            g13 = _put_BBBh(1, 0, 2, x2.topic_config_error_code)
         else:
             g13 = b"\0"
         out.append(g13)

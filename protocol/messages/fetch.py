@@ -27,6 +27,7 @@ from muster.protocol.wire import (
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
+_put_BBBu = Struct(">BBB16s").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
 _get_i = Struct(">i").unpack_from
@@ -1364,10 +1365,6 @@ def encode_fetch_request_v15(m: FetchRequest) -> bytes:
     return b"".join(out)
 
 
-def _put_FetchPartition_replica_directory_id(x: bytes) -> bytes:
-    return _put_u(x)
-
-
 def encode_fetch_request_v17(m: FetchRequest) -> bytes:
     out: list[bytes] = []
     if m.replica_id != -1:
@@ -1382,10 +1379,7 @@ def encode_fetch_request_v17(m: FetchRequest) -> bytes:
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
         for x4 in a3:
             if x4.replica_directory_id != ZERO_UUID:
-                t6 = []
-                if x4.replica_directory_id != ZERO_UUID:
-                    t6.append((0, _put_FetchPartition_replica_directory_id(x4.replica_directory_id)))
-                g5 = write_tags(t6)
+                g5 = _put_BBBu(1, 0, 16, x4.replica_directory_id)
             else:
                 g5 = b"\0"
             out += (
@@ -1400,23 +1394,27 @@ def encode_fetch_request_v17(m: FetchRequest) -> bytes:
                 g5,
             )
         out.append(b"\0")
-    a7 = m.forgotten_topics_data
-    out.append(uv(len(a7) + 1))
-    for x8 in a7:
-        a9 = x8.partitions
-        out += (_put_u(x8.topic_id), uv(len(a9) + 1), put_many("i", len(a9))(*a9), b"\0")
-    e10 = m.rack_id.encode()
+    a6 = m.forgotten_topics_data
+    out.append(uv(len(a6) + 1))
+    for x7 in a6:
+        a8 = x7.partitions
+        out += (_put_u(x7.topic_id), uv(len(a8) + 1), put_many("i", len(a8))(*a8), b"\0")
+    e9 = m.rack_id.encode()
     if m.cluster_id is not None or (m.replica_state is not None and m.replica_state != ReplicaState()):
-        t12 = []
+        t11 = []
         if m.cluster_id is not None:
-            t12.append((0, _put_FetchRequest_cluster_id(m.cluster_id)))
+            t11.append((0, _put_FetchRequest_cluster_id(m.cluster_id)))
         if m.replica_state is not None and m.replica_state != ReplicaState():
-            t12.append((1, _put_FetchRequest_replica_state(m.replica_state)))
-        g11 = write_tags(t12)
+            t11.append((1, _put_FetchRequest_replica_state(m.replica_state)))
+        g10 = write_tags(t11)
     else:
-        g11 = b"\0"
-    out += (UVARINTS[len(e10) + 1] if len(e10) < 1000 else uvs(len(e10) + 1), e10, g11)
+        g10 = b"\0"
+    out += (UVARINTS[len(e9) + 1] if len(e9) < 1000 else uvs(len(e9) + 1), e9, g10)
     return b"".join(out)
+
+
+def _put_FetchPartition_replica_directory_id(x: bytes) -> bytes:
+    return _put_u(x)
 
 
 def _put_FetchPartition_high_watermark(x: int) -> bytes:

@@ -200,14 +200,20 @@ class Encoder(Source):
         self._tags(struct, tagged, x)
 
     def _tags(self, struct: Struct, tagged: list[Field], x: str) -> None:
-        g, t = self.fresh("g"), self.fresh("t")
+        g = self.fresh("g")
         self(f"if {either(tagged, x)}:")
-        self(f"    {t} = []")
-        for f in tagged:
-            value = f"({f.tag}, {self._tag_writer(struct, f)}({x}.{f.name}))"
-            self(f"    if {either([f], x)}:")
-            self(f"        {t}.append({value})")
-        self(f"    {g} = write_tags({t})")
+        code = None if tagged[0].array else tagged[0].code
+        if len(tagged) == 1 and code:
+            # alone and of a fixed size, as in most messages that have any: count, tag, size and value in one pack
+            put = self._packers.use(["B", "B", "B", code], "put")
+            self(f"    {g} = {put}(1, {tagged[0].tag}, {SIZES[code]}, {x}.{tagged[0].name})")
+        else:
+            t = self.fresh("t")
+            self(f"    {t} = []")
+            for f in tagged:
+                self(f"    if {either([f], x)}:")
+                self(f"        {t}.append(({f.tag}, {self._tag_writer(struct, f)}({x}.{f.name})))")
+            self(f"    {g} = write_tags({t})")
         self("else:")
         self(f'    {g} = b"\\0"')
         self._part(g)

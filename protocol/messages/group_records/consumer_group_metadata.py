@@ -6,14 +6,14 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import read_tags, refuse, write_tags
+from muster.protocol.wire import read_tags, refuse
 
+_put_BBBq = Struct(">BBBq").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
 _get_i = Struct(">i").unpack_from
 _put_i = Struct(">i").pack
 _get_q = Struct(">q").unpack_from
-_put_q = Struct(">q").pack
 
 
 class ConsumerGroupMetadataKey(Message):
@@ -85,16 +85,9 @@ def decode_consumer_group_metadata_value_v0(b: bytes, p: int, end: int) -> Consu
     return ConsumerGroupMetadataValue(v1, g3)
 
 
-def _put_ConsumerGroupMetadataValue_metadata_hash(x: int) -> bytes:
-    return _put_q(x)
-
-
 def encode_consumer_group_metadata_value_v0(m: ConsumerGroupMetadataValue) -> bytes:
     if m.metadata_hash != 0:
-        t2 = []
-        if m.metadata_hash != 0:
-            t2.append((0, _put_ConsumerGroupMetadataValue_metadata_hash(m.metadata_hash)))
-        g1 = write_tags(t2)
+        g1 = _put_BBBq(1, 0, 8, m.metadata_hash)
     else:
         g1 = b"\0"
     return b"".join((_put_i(m.epoch), g1))

@@ -6,10 +6,10 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, read_tags, refuse, uvs, write_tags
+from muster.protocol.wire import UVARINTS, long_string, read_tags, refuse, uvs
 
 _get_u = Struct(">16s").unpack_from
-_put_u = Struct(">16s").pack
+_put_BBBu = Struct(">BBB16s").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
 _get_i = Struct(">i").unpack_from
@@ -192,17 +192,10 @@ def encode_offset_commit_value_v3(m: OffsetCommitValue) -> bytes:
     return b"".join((_put_qih(m.offset, m.leader_epoch, len(e1)), e1, _put_q(m.commit_timestamp)))
 
 
-def _put_OffsetCommitValue_topic_id(x: bytes) -> bytes:
-    return _put_u(x)
-
-
 def encode_offset_commit_value_v4(m: OffsetCommitValue) -> bytes:
     e1 = m.metadata.encode()
     if m.topic_id != ZERO_UUID:
-        t3 = []
-        if m.topic_id != ZERO_UUID:
-            t3.append((0, _put_OffsetCommitValue_topic_id(m.topic_id)))
-        g2 = write_tags(t3)
+        g2 = _put_BBBu(1, 0, 16, m.topic_id)
     else:
         g2 = b"\0"
     return b"".join(

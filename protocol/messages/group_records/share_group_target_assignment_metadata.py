@@ -6,14 +6,14 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import read_tags, refuse, write_tags
+from muster.protocol.wire import read_tags, refuse
 
+_put_BBBq = Struct(">BBBq").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
 _get_i = Struct(">i").unpack_from
 _put_i = Struct(">i").pack
 _get_q = Struct(">q").unpack_from
-_put_q = Struct(">q").pack
 
 
 class ShareGroupTargetAssignmentMetadataKey(Message):
@@ -89,16 +89,9 @@ def decode_share_group_target_assignment_metadata_value_v0(
     return ShareGroupTargetAssignmentMetadataValue(v1, g3)
 
 
-def _put_ShareGroupTargetAssignmentMetadataValue_assignment_timestamp(x: int) -> bytes:
-    return _put_q(x)
-
-
 def encode_share_group_target_assignment_metadata_value_v0(m: ShareGroupTargetAssignmentMetadataValue) -> bytes:
     if m.assignment_timestamp != 0:
-        t2 = []
-        if m.assignment_timestamp != 0:
-            t2.append((0, _put_ShareGroupTargetAssignmentMetadataValue_assignment_timestamp(m.assignment_timestamp)))
-        g1 = write_tags(t2)
+        g1 = _put_BBBq(1, 0, 8, m.assignment_timestamp)
     else:
         g1 = b"\0"
     return b"".join((_put_i(m.assignment_epoch), g1))

@@ -11,6 +11,7 @@ from muster.protocol.wire import not_in_version, read_tags, refuse, uv, uvarint,
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
+_put_BBBb = Struct(">BBBb").pack
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
 _get_iq = Struct(">iq").unpack_from
@@ -196,10 +197,6 @@ def decode_broker_registration_change_record_v3(b: bytes, p: int, end: int) -> B
     return BrokerRegistrationChangeRecord(v1, v2, g4, g5, g6, g7)
 
 
-def _put_BrokerRegistrationChangeRecord_fenced(x: int) -> bytes:
-    return _put_b(x)
-
-
 def encode_broker_registration_change_record_v0(m: BrokerRegistrationChangeRecord) -> bytes:
     if m.in_controlled_shutdown != 0:
         not_in_version("BrokerRegistrationChangeRecord.in_controlled_shutdown")
@@ -208,13 +205,14 @@ def encode_broker_registration_change_record_v0(m: BrokerRegistrationChangeRecor
     if m.cordoned_log_dirs is not None:
         not_in_version("BrokerRegistrationChangeRecord.cordoned_log_dirs")
     if m.fenced != 0:
-        t2 = []
-        if m.fenced != 0:
-            t2.append((0, _put_BrokerRegistrationChangeRecord_fenced(m.fenced)))
-        g1 = write_tags(t2)
+        g1 = _put_BBBb(1, 0, 1, m.fenced)
     else:
         g1 = b"\0"
     return b"".join((_put_iq(m.broker_id, m.broker_epoch), g1))
+
+
+def _put_BrokerRegistrationChangeRecord_fenced(x: int) -> bytes:
+    return _put_b(x)
 
 
 def _put_BrokerRegistrationChangeRecord_in_controlled_shutdown(x: int) -> bytes:

@@ -11,6 +11,7 @@ from muster.protocol.wire import get_many, not_in_version, put_many, read_tags, 
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
+_put_BBBb = Struct(">BBBb").pack
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
 _get_iu = Struct(">i16s").unpack_from
@@ -337,10 +338,6 @@ def decode_partition_record_v2(b: bytes, p: int, end: int) -> PartitionRecord:
     return PartitionRecord(v1, v2, a4, a6, a8, a10, v11, g18, v12, v13, a15, g19, g20)
 
 
-def _put_PartitionRecord_leader_recovery_state(x: int) -> bytes:
-    return _put_b(x)
-
-
 def encode_partition_record_v0(m: PartitionRecord) -> bytes:
     if len(m.directories) > 0:
         not_in_version("PartitionRecord.directories")
@@ -353,10 +350,7 @@ def encode_partition_record_v0(m: PartitionRecord) -> bytes:
     a3 = m.removing_replicas
     a4 = m.adding_replicas
     if m.leader_recovery_state != 0:
-        t6 = []
-        if m.leader_recovery_state != 0:
-            t6.append((0, _put_PartitionRecord_leader_recovery_state(m.leader_recovery_state)))
-        g5 = write_tags(t6)
+        g5 = _put_BBBb(1, 0, 1, m.leader_recovery_state)
     else:
         g5 = b"\0"
     return b"".join(
@@ -403,14 +397,15 @@ def encode_partition_record_v1(m: PartitionRecord) -> bytes:
     for x6 in a5:
         out.append(_put_u(x6))
     if m.leader_recovery_state != 0:
-        t8 = []
-        if m.leader_recovery_state != 0:
-            t8.append((0, _put_PartitionRecord_leader_recovery_state(m.leader_recovery_state)))
-        g7 = write_tags(t8)
+        g7 = _put_BBBb(1, 0, 1, m.leader_recovery_state)
     else:
         g7 = b"\0"
     out.append(g7)
     return b"".join(out)
+
+
+def _put_PartitionRecord_leader_recovery_state(x: int) -> bytes:
+    return _put_b(x)
 
 
 def _put_PartitionRecord_eligible_leader_replicas(x: Sequence[int] | None) -> bytes:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import read_tags, refuse, skip_tags, uv, uvarint, write_tags
+from muster.protocol.wire import read_tags, refuse, skip_tags, uv, uvarint
 
 _get_ui = Struct(">16si").unpack_from
 _put_ui = Struct(">16si").pack
+_put_BBBi = Struct(">BBBi").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
 _get_i = Struct(">i").unpack_from
-_put_i = Struct(">i").pack
 _get_iiiqqq = Struct(">iiiqqq").unpack_from
 _put_iiiqqq = Struct(">iiiqqq").pack
 _get_qqbh = Struct(">qqbh").unpack_from
@@ -154,10 +154,6 @@ def decode_share_snapshot_value_v0(b: bytes, p: int, end: int) -> ShareSnapshotV
     return ShareSnapshotValue(v1, v2, v3, v4, g14, v5, v6, a8)
 
 
-def _put_ShareSnapshotValue_delivery_complete_count(x: int) -> bytes:
-    return _put_i(x)
-
-
 def encode_share_snapshot_value_v0(m: ShareSnapshotValue) -> bytes:
     out: list[bytes] = []
     a1 = m.state_batches
@@ -175,10 +171,7 @@ def encode_share_snapshot_value_v0(m: ShareSnapshotValue) -> bytes:
     for x2 in a1:
         out.append(_put_qqbhB(x2.first_offset, x2.last_offset, x2.delivery_state, x2.delivery_count, 0))
     if m.delivery_complete_count != -1:
-        t4 = []
-        if m.delivery_complete_count != -1:
-            t4.append((0, _put_ShareSnapshotValue_delivery_complete_count(m.delivery_complete_count)))
-        g3 = write_tags(t4)
+        g3 = _put_BBBi(1, 0, 4, m.delivery_complete_count)
     else:
         g3 = b"\0"
     out.append(g3)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import read_tags, refuse, skip_tags, uv, uvarint, write_tags
+from muster.protocol.wire import read_tags, refuse, skip_tags, uv, uvarint
 
 _get_ui = Struct(">16si").unpack_from
 _put_ui = Struct(">16si").pack
+_put_BBBi = Struct(">BBBi").pack
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
 _get_i = Struct(">i").unpack_from
-_put_i = Struct(">i").pack
 _get_iiq = Struct(">iiq").unpack_from
 _put_iiq = Struct(">iiq").pack
 _get_qqbh = Struct(">qqbh").unpack_from
@@ -139,10 +139,6 @@ def decode_share_update_value_v0(b: bytes, p: int, end: int) -> ShareUpdateValue
     return ShareUpdateValue(v1, v2, v3, g11, a5)
 
 
-def _put_ShareUpdateValue_delivery_complete_count(x: int) -> bytes:
-    return _put_i(x)
-
-
 def encode_share_update_value_v0(m: ShareUpdateValue) -> bytes:
     out: list[bytes] = []
     a1 = m.state_batches
@@ -150,10 +146,7 @@ def encode_share_update_value_v0(m: ShareUpdateValue) -> bytes:
     for x2 in a1:
         out.append(_put_qqbhB(x2.first_offset, x2.last_offset, x2.delivery_state, x2.delivery_count, 0))
     if m.delivery_complete_count != -1:
-        t4 = []
-        if m.delivery_complete_count != -1:
-            t4.append((0, _put_ShareUpdateValue_delivery_complete_count(m.delivery_complete_count)))
-        g3 = write_tags(t4)
+        g3 = _put_BBBi(1, 0, 4, m.delivery_complete_count)
     else:
         g3 = b"\0"
     out.append(g3)
