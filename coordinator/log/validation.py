@@ -12,7 +12,6 @@ from muster.coordinator.log.errors import (
     UnsupportedCompression,
 )
 from muster.coordinator.log.headers import (
-    HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
     MIN_LENGTH,
@@ -26,12 +25,12 @@ ZSTD = 4
 _MAGIC_POSITION = 16
 _LEGACY_OVERHEAD = 14
 """The least size of a message of magic 0."""
-_INT32_MAX = 2**31 - 1
 
 
 def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool = True) -> BatchHeader:
     """The header of the one batch of a partition in Produce v3+, once it has passed every check that needs no records.
 
+    Fewer bytes than a batch after it are none of it, as to Kafka: `header.size` says what to append.
     `max_message_bytes`: the topic's `max.message.bytes`. `allow_zstd`: Produce v7+. Raises a BatchError, whose
     `error_code` is what Kafka answers.
     """
@@ -53,25 +52,35 @@ def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool =
 
 
 def _one_batch(data: Buffer) -> BatchHeader:
-    # the magic byte first: an old message set has its own layout, so nothing else of it would make sense
-    if len(data) > _MAGIC_POSITION and data[_MAGIC_POSITION] != MAGIC:
-        # as Kafka: bytes that no message set of any magic could be are damage, a real one of an old magic is refused
-        if data[_MAGIC_POSITION] > MAGIC or not _LEGACY_OVERHEAD <= int.from_bytes(data[8:12], "big") <= _INT32_MAX:
-            raise CorruptBatch("the records are no batch of any version")
+    """The header of the first batch, when no second one follows it (ByteBufferLogInputStream.nextBatchSize)."""
+    if _size_of_batch(data, 0) is None:
+        raise InvalidRecords("a partition of a Produce request must have one record batch, its bytes end before that")
+    if data[_MAGIC_POSITION] != MAGIC:
         raise InvalidRecords(f"Produce version 3 and later take batches of magic {MAGIC} only, not {data[16]}")
+    if int.from_bytes(data[8:12], "big") < MIN_LENGTH:
+        raise CorruptBatch(f"the batch has a length below the minimum {MIN_LENGTH}")
     header = read_header(data)
-    if header.length < MIN_LENGTH:
-        raise CorruptBatch(f"the batch has length {header.length}, below the minimum {MIN_LENGTH}")
-    if header.size > len(data):
-        raise CorruptBatch(f"the batch says that it has {header.size} bytes, {len(data)} were sent")
-    if header.size < len(data):
-        left = len(data) - header.size
-        if left < HEADER_SIZE or left < LENGTH_OVERHEAD + int.from_bytes(
-            data[header.size + 8 : header.size + 12], "big"
-        ):
-            raise CorruptBatch(f"{left} bytes follow the batch and are no batch")
+    if header.size < len(data) and _size_of_batch(data, header.size) is not None:
         raise InvalidRecords("a partition of a Produce request must have exactly one record batch")
     return header
+
+
+def _size_of_batch(data: Buffer, position: int) -> int | None:
+    """The size of the batch at `position`, of any magic; None when the bytes end before it does, which to Kafka is no
+    batch. Raises CorruptBatch for bytes that no batch could be.
+    """
+    left = len(data) - position
+    if left < LENGTH_OVERHEAD:
+        return None
+    length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+    if length < _LEGACY_OVERHEAD:
+        raise CorruptBatch(f"a batch with length {length}, below the minimum {_LEGACY_OVERHEAD}")
+    if left <= _MAGIC_POSITION:
+        return None
+    magic = data[position + _MAGIC_POSITION]
+    if magic > MAGIC:
+        raise CorruptBatch(f"a batch with magic {magic}, there is none above {MAGIC}")
+    return length + LENGTH_OVERHEAD if length + LENGTH_OVERHEAD <= left else None
 
 
 def _check_fields(header: BatchHeader) -> None:

@@ -78,6 +78,9 @@ class Partition:
         log = self.log
         config = log.config
         header = validate_produce(batch, max_message_bytes=config.max_message_bytes, allow_zstd=allow_zstd)
+        if header.size < len(batch):
+            # as Kafka: part of another batch behind the one is dropped
+            batch = memoryview(batch)[: header.size]
         check_batch(batch, header, config, now, f"{self.topic}-{self.index}")
         if header.producer_id >= 0:
             if header.is_transactional:

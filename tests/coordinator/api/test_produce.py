@@ -40,7 +40,7 @@ def rows(response: Any) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_each_partition_gets_its_offset_or_its_error(node: Node, acks: int) -> None:
     assert rows(ask_one(node, request(node, (0, batch(b"a", b"b")), (1, batch()), acks=acks))) == [(0, 0, 0), (1, 0, 0)]
-    answer = ask_one(node, request(node, (0, batch()), (1, b"rubbish"), (7, batch()), (1, None), acks=acks))
+    answer = ask_one(node, request(node, (0, batch()), (1, b"rubbish" * 10), (7, batch()), (1, None), acks=acks))
     assert [(index, code) for index, code, _ in rows(answer)] == [
         (0, 0),
         (1, ErrorCode.CORRUPT_MESSAGE),

@@ -37,14 +37,20 @@ def test_any_buffer_will_do(kind: type) -> None:
 
 CASES: list[tuple[str, bytes | bytearray, type[BatchError], int, str]] = [
     ("nothing", b"", InvalidRecords, 87, "it has none"),
-    ("half a header", batch(b"a")[:40], CorruptBatch, 2, "61 bytes"),
-    ("cut off", batch(b"a")[:-1], CorruptBatch, 2, "were sent"),
-    ("garbage behind", batch(b"a") + b"xyz", CorruptBatch, 2, "3 bytes follow"),
+    ("half a header", batch(b"a")[:40], InvalidRecords, 87, "end before"),
+    ("cut off", batch(b"a")[:-1], InvalidRecords, 87, "end before"),
+    ("garbage", b"rubbish" * 10, CorruptBatch, 2, "magic 98"),
+    ("zeros", bytes(70), CorruptBatch, 2, "length 0"),
+    ("no batch behind", batch(b"a") + b"x" * 17, CorruptBatch, 2, "magic 120"),
+    ("zeros behind", batch(b"a") + bytes(12), CorruptBatch, 2, "length 0"),
     ("two batches", batch(b"a") + batch(b"b"), InvalidRecords, 87, "exactly one"),
     ("old magic", changed(16, "b", 1), InvalidRecords, 87, "magic 2 only, not 1"),
+    ("old magic, cut off", changed(16, "b", 1)[:-1], InvalidRecords, 87, "end before"),
+    ("new magic, cut off", changed(16, "b", 3)[:-1], CorruptBatch, 2, "magic 3"),
     ("short length", changed(8, "i", 10), CorruptBatch, 2, "length 10"),
+    ("length of a message", changed(8, "i", 48), CorruptBatch, 2, "below the minimum 49"),
     ("negative length", changed(8, "i", -5), CorruptBatch, 2, "length -5"),
-    ("giant length", changed(8, "i", 2**31 - 1), CorruptBatch, 2, "were sent"),
+    ("giant length", changed(8, "i", 2**31 - 1), InvalidRecords, 87, "end before"),
     ("offset given", changed(0, "q", 5), InvalidRecords, 87, "base offset"),
     ("wrong crc", changed(17, "I", 1), CorruptBatch, 2, "CRC"),
     ("control", changed(21, "h", 0x20), InvalidRecords, 87, "control"),
@@ -83,7 +89,16 @@ def test_zstd_only_when_allowed() -> None:
 
 
 def test_every_cut_is_refused() -> None:
+    # as by Kafka 4.3: what is cut off is no batch, and none was sent
     data = bytes(batch(b"abc", b"def"))
     for cut in range(len(data)):
-        with pytest.raises(BatchError):
+        with pytest.raises(InvalidRecords):
             validate_produce(data[:cut], max_message_bytes=1000)
+
+
+def test_part_of_a_batch_behind_the_batch_is_no_part_of_it() -> None:
+    # Kafka 4.3 trims it
+    data = bytes(batch(b"abc", b"def"))
+    for cut in range(len(data)):
+        assert validate_produce(data + data[:cut], max_message_bytes=len(data)).size == len(data)
+    assert validate_produce(data + b"xyz", max_message_bytes=len(data)).size == len(data)

@@ -48,6 +48,14 @@ def test_bad_batches_get_kafkas_codes() -> None:
     assert code_of(partition(max_message_bytes="100"), batch(b"a" * 200)) == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.parametrize("compression", ["producer", "gzip"])
+def test_part_of_a_batch_behind_the_batch_is_not_stored(compression: str) -> None:
+    target = partition(compression_type=compression)
+    whole = batch(b"a", b"b")
+    assert target.append(whole + whole[:-1], NOW)[:2] == (0, 2)
+    assert values(target) == [b"a", b"b"]
+
+
 def test_a_compacted_topic_needs_keys() -> None:
     target = partition(cleanup_policy="compact")
     with pytest.raises(RecordsRefused) as caught:
