@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.image import TopicImage, TopicsImage
 from muster.coordinator.groups.interface import Command
@@ -27,7 +27,7 @@ from muster.protocol.messages.offset_commit import (
 
 def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
     """Write the positions to the log of the group's shard, then answer; each partition has its own error."""
-    if not authorize(context, Operation.READ, Resource(GROUP, request.group_id)):
+    if not authorize(context, Operation.READ, (GROUP, request.group_id)):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     known, refused = _sort_out(context, node.topics.image, request.topics)
@@ -48,10 +48,9 @@ def _sort_out(
     refused: list[OffsetCommitResponseTopic] = []
     for topic in topics:
         found = _find(context, image, topic)
-        if type(found) is int:
+        if isinstance(found, int):
             refused.append(_refuse(topic, topic.partitions, found))
             continue
-        assert isinstance(found, TopicImage)
         topic.name, topic.topic_id = found.name, found.topic_id
         count = found.partitions
         for row in topic.partitions:
@@ -76,7 +75,7 @@ def _find(context: RequestContext, image: TopicsImage, topic: OffsetCommitReques
         if by_name is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID
         found = by_name
-    return found if authorize(context, Operation.READ, Resource(TOPIC, name)) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return found if authorize(context, Operation.READ, (TOPIC, name)) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _take_out(topic: OffsetCommitRequestTopic, count: int) -> OffsetCommitResponseTopic:

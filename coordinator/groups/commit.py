@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.coordinator.groups import records
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.group import Group
@@ -20,6 +22,9 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+_WITH_SESSIONS: Final = (STABLE, PREPARING)
+"""States in which a commit counts as a heartbeat."""
+
 
 def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
     """Answer an OffsetCommit: a row for each partition, in their order. Unknown topics and partitions are not among
@@ -30,7 +35,8 @@ def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
     if error:
         turn.reply(command.token, refusal(request, error))
         return
-    _restart_session(turn, group, request.member_id)
+    if group is not None:
+        _restart_session(turn, group, request.member_id)
     expires_ms = -1 if request.retention_time_ms < 0 else turn.now.wall_ms + request.retention_time_ms
     topics = [
         _commit_topic(turn, request.group_id, topic, _topic_id(turn.state.image, topic), expires_ms)
@@ -60,8 +66,8 @@ def _refusal(group: Group | None, request: OffsetCommitRequest) -> int:
     return group.validate_commit(request.member_id, request.group_instance_id, epoch)
 
 
-def _restart_session(turn: Turn, group: Group | None, member_id: str) -> None:
-    if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
+def _restart_session(turn: Turn, group: Group, member_id: str) -> None:
+    if group.state in _WITH_SESSIONS and isinstance(group, ClassicGroup):
         restart_session(turn, group.members[member_id])  # with members, only they may commit
 
 
@@ -79,7 +85,7 @@ def _commit_topic(
     rows: list[OffsetCommitResponsePartition] = []
     for one in topic.partitions:
         metadata = one.committed_metadata or ""
-        if _is_longer(metadata, max_metadata):
+        if len(metadata) * 2 > max_metadata and _is_longer(metadata, max_metadata):
             rows.append(OffsetCommitResponsePartition(one.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
         turn.record(
@@ -100,7 +106,5 @@ def _commit_topic(
 
 
 def _is_longer(text: str, units: int) -> bool:
-    """Longer than so many UTF-16 units, by which Java counts characters."""
-    if len(text) * 2 <= units:
-        return False
+    """Longer than so many UTF-16 units, by which Java counts characters: one or two for each of Python's."""
     return len(text) > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2

@@ -24,7 +24,10 @@ class Offsets:
 
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         """A commit replaces what was there."""
-        self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
+        try:
+            self._groups[group_id][topic][partition] = value
+        except KeyError:  # the first one of the group, or of the topic
+            self._groups.setdefault(group_id, {})[topic] = {partition: value}
 
     def discard(self, group_id: str, topic: str, partition: int) -> None:
         """A tombstone; harmless when nothing was there."""

@@ -5,7 +5,6 @@ Decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any, Final
 
 from muster.coordinator.groups.classic import ClassicGroup
@@ -129,6 +128,8 @@ def _remove(state: State, group: ClassicGroup) -> None:
         state.deadlines.cancel(member.session)
 
 
-_EVOLVE: Final[MappingProxyType[type[Message], Callable[[State, Any, Any], None]]] = MappingProxyType(
-    {OffsetCommitKey: _offset, LegacyOffsetCommitKey: _legacy_offset, GroupMetadataKey: _group}
-)
+_EVOLVE: Final[dict[type[Message], Callable[[State, Any, Any], None]]] = {
+    OffsetCommitKey: _offset,
+    LegacyOffsetCommitKey: _legacy_offset,
+    GroupMetadataKey: _group,
+}

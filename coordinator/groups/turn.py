@@ -7,18 +7,23 @@ from muster.coordinator.groups.state import State
 from muster.protocol.message import Message
 
 
-class Turn:
+class Turn(Output):
     """The state, the time, and the output so far."""
 
-    __slots__ = ("effects", "events", "now", "records", "replies", "state")
+    __slots__ = ("now", "state")
+
+    replies: list[Reply]
+    records: list[Record]
+    events: list[Event]
+    effects: list[Effect]
 
     def __init__(self, state: State, now: Now) -> None:
         self.state = state
         self.now = now
-        self.replies: list[Reply] = []
-        self.records: list[Record] = []
-        self.events: list[Event] = []
-        self.effects: list[Effect] = []
+        self.replies = []
+        self.records = []
+        self.events = []
+        self.effects = []
 
     def reply(self, token: object, response: Message) -> None:
         """Answer a request."""
@@ -35,4 +40,4 @@ class Turn:
 
     def output(self) -> Output:
         """All of it."""
-        return Output(self.replies, self.records, self.events, self.effects)
+        return self

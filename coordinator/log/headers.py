@@ -47,6 +47,8 @@ _MAX_TIMESTAMP_POSITION = 35
 _SEQUENCES = 1 << 31
 unpack_header = _HEADER.unpack_from
 """The bare fields at a position, for the few places where a NamedTuple costs too much."""
+unpack_essence = struct.Struct(">8xi4xb6xi8xq").unpack_from
+"""Length, magic, last offset delta and max timestamp of the header at a position: what an append looks at."""
 
 
 class BatchHeader(NamedTuple):

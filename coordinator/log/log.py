@@ -22,11 +22,12 @@ from muster.coordinator.log.headers import (
     iterate,
     set_log_append_time,
     stamp,
-    unpack_header,
+    unpack_essence,
 )
 from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.segment import MAX_RELATIVE_OFFSET, Segment
 
+_tuple = tuple.__new__
 _COPY_LIMIT = 32 * 1024
 """Batches above it are written in two pieces rather than copied."""
 
@@ -43,11 +44,12 @@ class Log(DurableLog):
         The batches are otherwise stored as they came; a bytearray may be changed in place. Their CRC is not checked:
         see `validation.validate_produce`. Raises FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
         """
-        self._raise_if_offline()
+        if self.failure is not None:
+            self._raise_if_offline()
         size = len(batch)
         if size < HEADER_SIZE:
             raise TruncatedBatch(f"{size} bytes are no batch")
-        _, length, _, magic, _, _, delta, _, max_timestamp, _, _, _, _ = unpack_header(batch)
+        length, magic, delta, max_timestamp = unpack_essence(batch)
         if length + LENGTH_OVERHEAD != size:
             return self._append_each(leader_epoch, batch, wall_ms)
         if magic != MAGIC or delta < 0:
@@ -73,7 +75,8 @@ class Log(DurableLog):
                 raise self._failed(segment.file.path, error) from error
         segment.note(size, last_offset, max_timestamp)
         self._advance(last_offset + 1)
-        return AppendResult(base_offset, last_offset, wall_ms if stamps else -1, self.start_offset)
+        # what AppendResult(…) does, without the call of its own: this runs once per commit
+        return _tuple(AppendResult, (base_offset, last_offset, wall_ms if stamps else -1, self.start_offset))
 
     def _append_each(self, leader_epoch: int, data: Buffer, wall_ms: int) -> AppendResult:
         found = list(iterate(data))
@@ -118,31 +121,27 @@ class Log(DurableLog):
 
     def _segment_for(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> Segment:
         """The segment that takes a batch: the active one, or a new one when that is full, too old or too far away."""
-        segment = self._active
-        if segment.size == 0:
-            segment.created_ms = wall_ms
-        limit = self._config.segment_bytes
+        segment, config = self._active, self._config
+        limit, used = config.segment_bytes, segment.size
         if size > limit:
             raise RecordListTooLarge(f"a batch of {size} bytes does not fit into a segment of {limit} bytes")
+        if used == 0:
+            segment.created_ms = wall_ms
+            waited_ms = 0
+        elif segment.first_timestamp >= 0 and max_timestamp >= 0:
+            # by the records' own time where they have one, as on Kafka: replayed old data rolls as it did when new
+            waited_ms = max_timestamp - segment.first_timestamp
+        else:
+            waited_ms = wall_ms - segment.created_ms
         if (
-            segment.size + size > limit
+            used + size > limit
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
             or segment.has_full_index
-            or (
-                segment.size
-                and self._waited_ms(segment, max_timestamp, wall_ms) > self._config.segment_ms - self._jitter()
-            )
+            or waited_ms > config.segment_ms - (self._jitter() if config.segment_jitter_ms else 0)
         ):
             self.roll(wall_ms)
             return self._active
         return segment
-
-    @staticmethod
-    def _waited_ms(segment: Segment, max_timestamp: int, wall_ms: int) -> int:
-        # by the records' own time where they have one, as on Kafka: replayed old data rolls as it did when it was new
-        if segment.first_timestamp >= 0 and max_timestamp >= 0:
-            return max_timestamp - segment.first_timestamp
-        return wall_ms - segment.created_ms
 
     def _jitter(self) -> int:
         jitter = min(self._config.segment_jitter_ms, self._config.segment_ms)
