@@ -59,11 +59,6 @@ def long_string(b: bytes, p: int, end: int) -> tuple[str, int]:
     return b[p:e].decode(), e
 
 
-def long_string_or_none(b: bytes, p: int, end: int) -> tuple[str | None, int]:
-    """As long_string; a length of 0 is null."""
-    return (None, p + 1) if b[p] == 0 else long_string(b, p, end)
-
-
 def long_bytes(b: bytes, p: int, end: int) -> tuple[bytes, int]:
     """Read compact bytes whose length does not lie in 1..127."""
     n, p = uvarint(b, p)
@@ -71,11 +66,6 @@ def long_bytes(b: bytes, p: int, end: int) -> tuple[bytes, int]:
         refuse()
     e = p + n - 1
     return b[p:e], e
-
-
-def long_bytes_or_none(b: bytes, p: int, end: int) -> tuple[bytes | None, int]:
-    """As long_bytes; a length of 0 is null."""
-    return (None, p + 1) if b[p] == 0 else long_bytes(b, p, end)
 
 
 Reader = Callable[[bytes, int, int], Any]

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -79,8 +69,11 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     v3, v4, v5 = _get_iiu(b, p)
     p += 24
     n6 = b[p]
@@ -129,8 +122,11 @@ def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoter
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     v3, v4, v5 = _get_iiu(b, p)
     p += 24
     n6 = b[p]
@@ -245,8 +241,11 @@ def decode_add_raft_voter_response_v0(b: bytes, p: int, end: int) -> AddRaftVote
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:

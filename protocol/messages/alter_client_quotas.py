@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -195,8 +195,11 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                         q = p + 1
                         p += n7
                         s8: str | None = b[q:p].decode()
+                    elif n7 == 0:
+                        s8 = None
+                        p += 1
                     else:
-                        s8, p = long_string_or_none(b, p, end)
+                        s8, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -379,8 +382,11 @@ def decode_alter_client_quotas_response_v1(b: bytes, p: int, end: int) -> AlterC
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             n7 = b[p]
             p += 1
             if n7 > 127:
@@ -403,8 +409,11 @@ def decode_alter_client_quotas_response_v1(b: bytes, p: int, end: int) -> AlterC
                         q = p + 1
                         p += n11
                         s12: str | None = b[q:p].decode()
+                    elif n11 == 0:
+                        s12 = None
+                        p += 1
                     else:
-                        s12, p = long_string_or_none(b, p, end)
+                        s12, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -182,8 +182,11 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
                         q = p + 1
                         p += n10
                         s11: str | None = b[q:p].decode()
+                    elif n10 == 0:
+                        s11 = None
+                        p += 1
                     else:
-                        s11, p = long_string_or_none(b, p, end)
+                        s11, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -319,8 +322,11 @@ def decode_alter_configs_response_v2(b: bytes, p: int, end: int) -> AlterConfigs
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             (v7,) = _get_b(b, p)
             p += 1
             n8 = b[p]

@@ -11,7 +11,6 @@ from muster.protocol.wire import (
     UVARINTS,
     get_many,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -298,8 +297,11 @@ def decode_alter_partition_reassignments_response_v0(b: bytes, p: int, end: int)
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:
@@ -334,8 +336,11 @@ def decode_alter_partition_reassignments_response_v0(b: bytes, p: int, end: int)
                         q = p + 1
                         p += n13
                         s14: str | None = b[q:p].decode()
+                    elif n13 == 0:
+                        s14 = None
+                        p += 1
                     else:
-                        s14, p = long_string_or_none(b, p, end)
+                        s14, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -363,8 +368,11 @@ def decode_alter_partition_reassignments_response_v1(b: bytes, p: int, end: int)
         q = p + 1
         p += n4
         s5: str | None = b[q:p].decode()
+    elif n4 == 0:
+        s5 = None
+        p += 1
     else:
-        s5, p = long_string_or_none(b, p, end)
+        s5, p = long_string(b, p, end)
     n6 = b[p]
     p += 1
     if n6 > 127:
@@ -399,8 +407,11 @@ def decode_alter_partition_reassignments_response_v1(b: bytes, p: int, end: int)
                         q = p + 1
                         p += n14
                         s15: str | None = b[q:p].decode()
+                    elif n14 == 0:
+                        s15 = None
+                        p += 1
                     else:
-                        s15, p = long_string_or_none(b, p, end)
+                        s15, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -180,8 +180,11 @@ def decode_alter_share_group_offsets_response_v0(b: bytes, p: int, end: int) -> 
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:
@@ -218,8 +221,11 @@ def decode_alter_share_group_offsets_response_v0(b: bytes, p: int, end: int) -> 
                         q = p + 1
                         p += n14
                         s15: str | None = b[q:p].decode()
+                    elif n14 == 0:
+                        s15 = None
+                        p += 1
                     else:
-                        s15, p = long_string_or_none(b, p, end)
+                        s15, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

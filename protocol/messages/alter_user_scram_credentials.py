@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_bytes,
-    long_string,
-    long_string_or_none,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_bytes, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_bB = Struct(">bB").pack
@@ -228,8 +218,11 @@ def decode_alter_user_scram_credentials_response_v0(b: bytes, p: int, end: int) 
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -232,8 +221,11 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
                 q = p + 1
@@ -279,15 +271,21 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
                         q = p + 1
                         p += n19
                         s20: str | None = b[q:p].decode()
+                    elif n19 == 0:
+                        s20 = None
+                        p += 1
                     else:
-                        s20, p = long_string_or_none(b, p, end)
+                        s20, p = long_string(b, p, end)
                     n21 = b[p]
                     if 0 < n21 < 128:
                         q = p + 1
                         p += n21
                         s22: str | None = b[q:p].decode()
+                    elif n21 == 0:
+                        s22 = None
+                        p += 1
                     else:
-                        s22, p = long_string_or_none(b, p, end)
+                        s22, p = long_string(b, p, end)
                     (v23,) = _get_i(b, p)
                     p += 4
                     n24 = b[p]
@@ -327,8 +325,11 @@ def decode_consumer_group_describe_response_v0(b: bytes, p: int, end: int) -> Co
                         q = p + 1
                         p += n32
                         s33: str | None = b[q:p].decode()
+                    elif n32 == 0:
+                        s33 = None
+                        p += 1
                     else:
-                        s33, p = long_string_or_none(b, p, end)
+                        s33, p = long_string(b, p, end)
                     n34 = b[p]
                     p += 1
                     if n34 > 127:
@@ -448,8 +449,11 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
                 q = p + 1
@@ -495,15 +499,21 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
                         q = p + 1
                         p += n19
                         s20: str | None = b[q:p].decode()
+                    elif n19 == 0:
+                        s20 = None
+                        p += 1
                     else:
-                        s20, p = long_string_or_none(b, p, end)
+                        s20, p = long_string(b, p, end)
                     n21 = b[p]
                     if 0 < n21 < 128:
                         q = p + 1
                         p += n21
                         s22: str | None = b[q:p].decode()
+                    elif n21 == 0:
+                        s22 = None
+                        p += 1
                     else:
-                        s22, p = long_string_or_none(b, p, end)
+                        s22, p = long_string(b, p, end)
                     (v23,) = _get_i(b, p)
                     p += 4
                     n24 = b[p]
@@ -543,8 +553,11 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
                         q = p + 1
                         p += n32
                         s33: str | None = b[q:p].decode()
+                    elif n32 == 0:
+                        s33 = None
+                        p += 1
                     else:
-                        s33, p = long_string_or_none(b, p, end)
+                        s33, p = long_string(b, p, end)
                     n34 = b[p]
                     p += 1
                     if n34 > 127:

@@ -11,7 +11,6 @@ from muster.protocol.wire import (
     UVARINTS,
     get_many,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -156,15 +155,21 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
         q = p + 1
         p += n8
         s9: str | None = b[q:p].decode()
+    elif n8 == 0:
+        s9 = None
+        p += 1
     else:
-        s9, p = long_string_or_none(b, p, end)
+        s9, p = long_string(b, p, end)
     (v10,) = _get_i(b, p)
     p += 4
     n11 = b[p]
@@ -194,8 +199,11 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         q = p + 1
         p += n16
         s17: str | None = b[q:p].decode()
+    elif n16 == 0:
+        s17 = None
+        p += 1
     else:
-        s17, p = long_string_or_none(b, p, end)
+        s17, p = long_string(b, p, end)
     n18 = b[p]
     p += 1
     if n18 > 127:
@@ -259,15 +267,21 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
         q = p + 1
         p += n8
         s9: str | None = b[q:p].decode()
+    elif n8 == 0:
+        s9 = None
+        p += 1
     else:
-        s9, p = long_string_or_none(b, p, end)
+        s9, p = long_string(b, p, end)
     (v10,) = _get_i(b, p)
     p += 4
     n11 = b[p]
@@ -297,15 +311,21 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         q = p + 1
         p += n16
         s17: str | None = b[q:p].decode()
+    elif n16 == 0:
+        s17 = None
+        p += 1
     else:
-        s17, p = long_string_or_none(b, p, end)
+        s17, p = long_string(b, p, end)
     n18 = b[p]
     if 0 < n18 < 128:
         q = p + 1
         p += n18
         s19: str | None = b[q:p].decode()
+    elif n18 == 0:
+        s19 = None
+        p += 1
     else:
-        s19, p = long_string_or_none(b, p, end)
+        s19, p = long_string(b, p, end)
     n20 = b[p]
     p += 1
     if n20 > 127:
@@ -490,15 +510,21 @@ def decode_consumer_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> C
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
         q = p + 1
         p += n5
         s6: str | None = b[q:p].decode()
+    elif n5 == 0:
+        s6 = None
+        p += 1
     else:
-        s6, p = long_string_or_none(b, p, end)
+        s6, p = long_string(b, p, end)
     v7, v8, v10 = _get_iib(b, p)
     p += 9
     o9: Assignment | None = None

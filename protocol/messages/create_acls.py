@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -278,8 +278,11 @@ def decode_create_acls_response_v2(b: bytes, p: int, end: int) -> CreateAclsResp
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

@@ -11,7 +11,6 @@ from muster.protocol.wire import (
     UVARINTS,
     get_many,
     long_string,
-    long_string_or_none,
     put_many,
     read_tags,
     refuse,
@@ -300,8 +299,11 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                         q = p + 1
                         p += n16
                         s17: str | None = b[q:p].decode()
+                    elif n16 == 0:
+                        s17 = None
+                        p += 1
                     else:
-                        s17, p = long_string_or_none(b, p, end)
+                        s17, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -469,8 +471,11 @@ def decode_create_topics_response_v5(b: bytes, p: int, end: int) -> CreateTopics
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             v9, v10 = _get_ih(b, p)
             p += 6
             n11 = b[p]
@@ -499,8 +504,11 @@ def decode_create_topics_response_v5(b: bytes, p: int, end: int) -> CreateTopics
                         q = p + 1
                         p += n16
                         s17: str | None = b[q:p].decode()
+                    elif n16 == 0:
+                        s17 = None
+                        p += 1
                     else:
-                        s17, p = long_string_or_none(b, p, end)
+                        s17, p = long_string(b, p, end)
                     v18, v19, v20 = _get_zbz(b, p)
                     p += 3
                     if b[p]:
@@ -551,8 +559,11 @@ def decode_create_topics_response_v7(b: bytes, p: int, end: int) -> CreateTopics
                 q = p + 1
                 p += n8
                 s9: str | None = b[q:p].decode()
+            elif n8 == 0:
+                s9 = None
+                p += 1
             else:
-                s9, p = long_string_or_none(b, p, end)
+                s9, p = long_string(b, p, end)
             v10, v11 = _get_ih(b, p)
             p += 6
             n12 = b[p]
@@ -581,8 +592,11 @@ def decode_create_topics_response_v7(b: bytes, p: int, end: int) -> CreateTopics
                         q = p + 1
                         p += n17
                         s18: str | None = b[q:p].decode()
+                    elif n17 == 0:
+                        s18 = None
+                        p += 1
                     else:
-                        s18, p = long_string_or_none(b, p, end)
+                        s18, p = long_string(b, p, end)
                     v19, v20, v21 = _get_zbz(b, p)
                     p += 3
                     if b[p]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -195,8 +195,11 @@ def decode_delete_acls_request_v2(b: bytes, p: int, end: int) -> DeleteAclsReque
                 q = p + 1
                 p += n4
                 s5: str | None = b[q:p].decode()
+            elif n4 == 0:
+                s5 = None
+                p += 1
             else:
-                s5, p = long_string_or_none(b, p, end)
+                s5, p = long_string(b, p, end)
             (v6,) = _get_b(b, p)
             p += 1
             n7 = b[p]
@@ -204,15 +207,21 @@ def decode_delete_acls_request_v2(b: bytes, p: int, end: int) -> DeleteAclsReque
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
                 q = p + 1
                 p += n9
                 s10: str | None = b[q:p].decode()
+            elif n9 == 0:
+                s10 = None
+                p += 1
             else:
-                s10, p = long_string_or_none(b, p, end)
+                s10, p = long_string(b, p, end)
             v11, v12 = _get_bb(b, p)
             p += 2
             if b[p]:
@@ -408,8 +417,11 @@ def decode_delete_acls_response_v2(b: bytes, p: int, end: int) -> DeleteAclsResp
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             n7 = b[p]
             p += 1
             if n7 > 127:
@@ -427,8 +439,11 @@ def decode_delete_acls_response_v2(b: bytes, p: int, end: int) -> DeleteAclsResp
                         q = p + 1
                         p += n10
                         s11: str | None = b[q:p].decode()
+                    elif n10 == 0:
+                        s11 = None
+                        p += 1
                     else:
-                        s11, p = long_string_or_none(b, p, end)
+                        s11, p = long_string(b, p, end)
                     (v12,) = _get_b(b, p)
                     p += 1
                     n13 = b[p]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_uh = Struct(">16sh").unpack_from
 _put_uh = Struct(">16sh").pack
@@ -137,8 +137,11 @@ def decode_delete_share_group_offsets_response_v0(b: bytes, p: int, end: int) ->
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:
@@ -163,8 +166,11 @@ def decode_delete_share_group_offsets_response_v0(b: bytes, p: int, end: int) ->
                 q = p + 1
                 p += n11
                 s12: str | None = b[q:p].decode()
+            elif n11 == 0:
+                s12 = None
+                p += 1
             else:
-                s12, p = long_string_or_none(b, p, end)
+                s12, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    is_none,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, is_none, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_uB = Struct(">16sB").pack
@@ -158,8 +147,11 @@ def decode_delete_topics_request_v6(b: bytes, p: int, end: int) -> DeleteTopicsR
                 q = p + 1
                 p += n3
                 s4: str | None = b[q:p].decode()
+            elif n3 == 0:
+                s4 = None
+                p += 1
             else:
-                s4, p = long_string_or_none(b, p, end)
+                s4, p = long_string(b, p, end)
             (v5,) = _get_u(b, p)
             p += 16
             if b[p]:
@@ -326,8 +318,11 @@ def decode_delete_topics_response_v5(b: bytes, p: int, end: int) -> DeleteTopics
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -360,8 +355,11 @@ def decode_delete_topics_response_v6(b: bytes, p: int, end: int) -> DeleteTopics
                 q = p + 1
                 p += n4
                 s5: str | None = b[q:p].decode()
+            elif n4 == 0:
+                s5 = None
+                p += 1
             else:
-                s5, p = long_string_or_none(b, p, end)
+                s5, p = long_string(b, p, end)
             v6, v7 = _get_uh(b, p)
             p += 18
             n8 = b[p]
@@ -369,8 +367,11 @@ def decode_delete_topics_response_v6(b: bytes, p: int, end: int) -> DeleteTopics
                 q = p + 1
                 p += n8
                 s9: str | None = b[q:p].decode()
+            elif n8 == 0:
+                s9 = None
+                p += 1
             else:
-                s9, p = long_string_or_none(b, p, end)
+                s9, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

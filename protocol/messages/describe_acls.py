@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -154,8 +154,11 @@ def decode_describe_acls_request_v2(b: bytes, p: int, end: int) -> DescribeAclsR
         q = p + 1
         p += n2
         s3: str | None = b[q:p].decode()
+    elif n2 == 0:
+        s3 = None
+        p += 1
     else:
-        s3, p = long_string_or_none(b, p, end)
+        s3, p = long_string(b, p, end)
     (v4,) = _get_b(b, p)
     p += 1
     n5 = b[p]
@@ -163,15 +166,21 @@ def decode_describe_acls_request_v2(b: bytes, p: int, end: int) -> DescribeAclsR
         q = p + 1
         p += n5
         s6: str | None = b[q:p].decode()
+    elif n5 == 0:
+        s6 = None
+        p += 1
     else:
-        s6, p = long_string_or_none(b, p, end)
+        s6, p = long_string(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
         q = p + 1
         p += n7
         s8: str | None = b[q:p].decode()
+    elif n7 == 0:
+        s8 = None
+        p += 1
     else:
-        s8, p = long_string_or_none(b, p, end)
+        s8, p = long_string(b, p, end)
     v9, v10 = _get_bb(b, p)
     p += 2
     if b[p]:
@@ -333,8 +342,11 @@ def decode_describe_acls_response_v2(b: bytes, p: int, end: int) -> DescribeAcls
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -157,8 +157,11 @@ def decode_describe_client_quotas_request_v1(b: bytes, p: int, end: int) -> Desc
                 q = p + 1
                 p += n6
                 s7: str | None = b[q:p].decode()
+            elif n6 == 0:
+                s7 = None
+                p += 1
             else:
-                s7, p = long_string_or_none(b, p, end)
+                s7, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -301,8 +304,11 @@ def decode_describe_client_quotas_response_v1(b: bytes, p: int, end: int) -> Des
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:
@@ -339,8 +345,11 @@ def decode_describe_client_quotas_response_v1(b: bytes, p: int, end: int) -> Des
                         q = p + 1
                         p += n12
                         s13: str | None = b[q:p].decode()
+                    elif n12 == 0:
+                        s13 = None
+                        p += 1
                     else:
-                        s13, p = long_string_or_none(b, p, end)
+                        s13, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -179,8 +169,11 @@ def decode_describe_cluster_response_v0(b: bytes, p: int, end: int) -> DescribeC
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
         q = p + 1
@@ -216,8 +209,11 @@ def decode_describe_cluster_response_v0(b: bytes, p: int, end: int) -> DescribeC
                 q = p + 1
                 p += n14
                 s15: str | None = b[q:p].decode()
+            elif n14 == 0:
+                s15 = None
+                p += 1
             else:
-                s15, p = long_string_or_none(b, p, end)
+                s15, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -242,8 +238,11 @@ def decode_describe_cluster_response_v1(b: bytes, p: int, end: int) -> DescribeC
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     (v5,) = _get_b(b, p)
     p += 1
     n6 = b[p]
@@ -281,8 +280,11 @@ def decode_describe_cluster_response_v1(b: bytes, p: int, end: int) -> DescribeC
                 q = p + 1
                 p += n15
                 s16: str | None = b[q:p].decode()
+            elif n15 == 0:
+                s16 = None
+                p += 1
             else:
-                s16, p = long_string_or_none(b, p, end)
+                s16, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -307,8 +309,11 @@ def decode_describe_cluster_response_v2(b: bytes, p: int, end: int) -> DescribeC
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     (v5,) = _get_b(b, p)
     p += 1
     n6 = b[p]
@@ -346,8 +351,11 @@ def decode_describe_cluster_response_v2(b: bytes, p: int, end: int) -> DescribeC
                 q = p + 1
                 p += n15
                 s16: str | None = b[q:p].decode()
+            elif n15 == 0:
+                s16 = None
+                p += 1
             else:
-                s16, p = long_string_or_none(b, p, end)
+                s16, p = long_string(b, p, end)
             (v17,) = _get_z(b, p)
             p += 1
             if b[p]:

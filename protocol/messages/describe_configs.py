@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -573,8 +563,11 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             (v7,) = _get_b(b, p)
             p += 1
             n8 = b[p]
@@ -606,8 +599,11 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
                         q = p + 1
                         p += n14
                         s15: str | None = b[q:p].decode()
+                    elif n14 == 0:
+                        s15 = None
+                        p += 1
                     else:
-                        s15, p = long_string_or_none(b, p, end)
+                        s15, p = long_string(b, p, end)
                     v16, v17, v18 = _get_zbz(b, p)
                     p += 3
                     n19 = b[p]
@@ -632,8 +628,11 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
                                 q = p + 1
                                 p += n23
                                 s24: str | None = b[q:p].decode()
+                            elif n23 == 0:
+                                s24 = None
+                                p += 1
                             else:
-                                s24, p = long_string_or_none(b, p, end)
+                                s24, p = long_string(b, p, end)
                             (v25,) = _get_b(b, p)
                             p += 1
                             if b[p]:
@@ -648,8 +647,11 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
                         q = p + 1
                         p += n27
                         s28: str | None = b[q:p].decode()
+                    elif n27 == 0:
+                        s28 = None
+                        p += 1
                     else:
-                        s28, p = long_string_or_none(b, p, end)
+                        s28, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_bytes,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_bytes, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -696,8 +685,11 @@ def decode_describe_groups_response_v5(b: bytes, p: int, end: int) -> DescribeGr
                         q = p + 1
                         p += n17
                         s18: str | None = b[q:p].decode()
+                    elif n17 == 0:
+                        s18 = None
+                        p += 1
                     else:
-                        s18, p = long_string_or_none(b, p, end)
+                        s18, p = long_string(b, p, end)
                     n19 = b[p]
                     if 0 < n19 < 128:
                         q = p + 1
@@ -767,8 +759,11 @@ def decode_describe_groups_response_v6(b: bytes, p: int, end: int) -> DescribeGr
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
                 q = p + 1
@@ -819,8 +814,11 @@ def decode_describe_groups_response_v6(b: bytes, p: int, end: int) -> DescribeGr
                         q = p + 1
                         p += n19
                         s20: str | None = b[q:p].decode()
+                    elif n19 == 0:
+                        s20 = None
+                        p += 1
                     else:
-                        s20, p = long_string_or_none(b, p, end)
+                        s20, p = long_string(b, p, end)
                     n21 = b[p]
                     if 0 < n21 < 128:
                         q = p + 1

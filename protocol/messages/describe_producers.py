@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_i = Struct(">i").unpack_from
 _put_i = Struct(">i").pack
@@ -220,8 +209,11 @@ def decode_describe_producers_response_v0(b: bytes, p: int, end: int) -> Describ
                         q = p + 1
                         p += n10
                         s11: str | None = b[q:p].decode()
+                    elif n10 == 0:
+                        s11 = None
+                        p += 1
                     else:
-                        s11, p = long_string_or_none(b, p, end)
+                        s11, p = long_string(b, p, end)
                     n12 = b[p]
                     p += 1
                     if n12 > 127:

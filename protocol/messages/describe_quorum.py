@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_H = Struct(">H").unpack_from
 _put_HB = Struct(">HB").pack
@@ -432,8 +422,11 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
         q = p + 1
         p += n2
         s3: str | None = b[q:p].decode()
+    elif n2 == 0:
+        s3 = None
+        p += 1
     else:
-        s3, p = long_string_or_none(b, p, end)
+        s3, p = long_string(b, p, end)
     n4 = b[p]
     p += 1
     if n4 > 127:
@@ -468,8 +461,11 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
                         q = p + 1
                         p += n12
                         s13: str | None = b[q:p].decode()
+                    elif n12 == 0:
+                        s13 = None
+                        p += 1
                     else:
-                        s13, p = long_string_or_none(b, p, end)
+                        s13, p = long_string(b, p, end)
                     v14, v15, v16 = _get_iiq(b, p)
                     p += 16
                     n17 = b[p]

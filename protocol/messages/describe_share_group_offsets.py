@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -293,8 +282,11 @@ def decode_describe_share_group_offsets_response_v0(b: bytes, p: int, end: int) 
                                 q = p + 1
                                 p += n17
                                 s18: str | None = b[q:p].decode()
+                            elif n17 == 0:
+                                s18 = None
+                                p += 1
                             else:
-                                s18, p = long_string_or_none(b, p, end)
+                                s18, p = long_string(b, p, end)
                             if b[p]:
                                 p = skip_tags(b, p, end)
                             else:
@@ -312,8 +304,11 @@ def decode_describe_share_group_offsets_response_v0(b: bytes, p: int, end: int) 
                 q = p + 1
                 p += n20
                 s21: str | None = b[q:p].decode()
+            elif n20 == 0:
+                s21 = None
+                p += 1
             else:
-                s21, p = long_string_or_none(b, p, end)
+                s21, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -384,8 +379,11 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
                                 q = p + 1
                                 p += n18
                                 s19: str | None = b[q:p].decode()
+                            elif n18 == 0:
+                                s19 = None
+                                p += 1
                             else:
-                                s19, p = long_string_or_none(b, p, end)
+                                s19, p = long_string(b, p, end)
                             if b[p]:
                                 p = skip_tags(b, p, end)
                             else:
@@ -403,8 +401,11 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
                 q = p + 1
                 p += n21
                 s22: str | None = b[q:p].decode()
+            elif n21 == 0:
+                s22 = None
+                p += 1
             else:
-                s22, p = long_string_or_none(b, p, end)
+                s22, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

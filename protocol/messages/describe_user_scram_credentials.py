@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_bi = Struct(">bi").unpack_from
 _put_biB = Struct(">biB").pack
@@ -151,8 +151,11 @@ def decode_describe_user_scram_credentials_response_v0(
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:
@@ -177,8 +180,11 @@ def decode_describe_user_scram_credentials_response_v0(
                 q = p + 1
                 p += n10
                 s11: str | None = b[q:p].decode()
+            elif n10 == 0:
+                s11 = None
+                p += 1
             else:
-                s11, p = long_string_or_none(b, p, end)
+                s11, p = long_string(b, p, end)
             n12 = b[p]
             p += 1
             if n12 > 127:

@@ -11,7 +11,6 @@ from muster.protocol.wire import (
     UVARINTS,
     get_many,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -409,8 +408,11 @@ def decode_elect_leaders_response_v2(b: bytes, p: int, end: int) -> ElectLeaders
                         q = p + 1
                         p += n11
                         s12: str | None = b[q:p].decode()
+                    elif n11 == 0:
+                        s12 = None
+                        p += 1
                     else:
-                        s12, p = long_string_or_none(b, p, end)
+                        s12, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

@@ -11,9 +11,8 @@ from muster.protocol.wire import (
     Parts,
     UVARINTS,
     get_many,
-    long_bytes_or_none,
+    long_bytes,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     read_tags,
@@ -559,8 +558,11 @@ def _get_FetchRequest_cluster_id(b: bytes, p: int, end: int) -> str | None:
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     value: str | None = s2
     if p != end:
         refuse()
@@ -1825,8 +1827,11 @@ def decode_fetch_response_v12(b: bytes, p: int, end: int) -> FetchResponse:
                         q = p + 1
                         p += n21
                         s22: bytes | None = b[q:p]
+                    elif n21 == 0:
+                        s22 = None
+                        p += 1
                     else:
-                        s22, p = long_bytes_or_none(b, p, end)
+                        s22, p = long_bytes(b, p, end)
                     if b[p]:
                         t23, p = read_tags(
                             b,
@@ -1916,8 +1921,11 @@ def decode_fetch_response_v13(b: bytes, p: int, end: int) -> FetchResponse:
                         q = p + 1
                         p += n20
                         s21: bytes | None = b[q:p]
+                    elif n20 == 0:
+                        s21 = None
+                        p += 1
                     else:
-                        s21, p = long_bytes_or_none(b, p, end)
+                        s21, p = long_bytes(b, p, end)
                     if b[p]:
                         t22, p = read_tags(
                             b,
@@ -1979,8 +1987,11 @@ def _get_FetchResponse_node_endpoints(b: bytes, p: int, end: int) -> Sequence[No
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -2047,8 +2058,11 @@ def decode_fetch_response_v16(b: bytes, p: int, end: int) -> FetchResponse:
                         q = p + 1
                         p += n20
                         s21: bytes | None = b[q:p]
+                    elif n20 == 0:
+                        s21 = None
+                        p += 1
                     else:
-                        s21, p = long_bytes_or_none(b, p, end)
+                        s21, p = long_bytes(b, p, end)
                     if b[p]:
                         t22, p = read_tags(
                             b,

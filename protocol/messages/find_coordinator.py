@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -277,8 +267,11 @@ def decode_find_coordinator_response_v3(b: bytes, p: int, end: int) -> FindCoord
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
@@ -335,8 +328,11 @@ def decode_find_coordinator_response_v4(b: bytes, p: int, end: int) -> FindCoord
                 q = p + 1
                 p += n11
                 s12: str | None = b[q:p].decode()
+            elif n11 == 0:
+                s12 = None
+                p += 1
             else:
-                s12, p = long_string_or_none(b, p, end)
+                s12, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

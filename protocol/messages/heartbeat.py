@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, not_in_version, refuse, skip_tags, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -121,8 +121,11 @@ def decode_heartbeat_request_v4(b: bytes, p: int, end: int) -> HeartbeatRequest:
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -185,8 +185,11 @@ def decode_incremental_alter_configs_request_v1(b: bytes, p: int, end: int) -> I
                         q = p + 1
                         p += n11
                         s12: str | None = b[q:p].decode()
+                    elif n11 == 0:
+                        s12 = None
+                        p += 1
                     else:
-                        s12, p = long_string_or_none(b, p, end)
+                        s12, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -327,8 +330,11 @@ def decode_incremental_alter_configs_response_v1(b: bytes, p: int, end: int) -> 
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             (v7,) = _get_b(b, p)
             p += 1
             n8 = b[p]

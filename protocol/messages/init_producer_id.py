@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import long_string_or_none, not_in_version, refuse, skip_tags, uvs
+from muster.protocol.wire import long_string, not_in_version, refuse, skip_tags, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -106,8 +106,11 @@ def decode_init_producer_id_request_v2(b: bytes, p: int, end: int) -> InitProduc
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     (v3,) = _get_i(b, p)
     p += 4
     if b[p]:
@@ -125,8 +128,11 @@ def decode_init_producer_id_request_v3(b: bytes, p: int, end: int) -> InitProduc
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     v3, v4, v5 = _get_iqh(b, p)
     p += 14
     if b[p]:
@@ -144,8 +150,11 @@ def decode_init_producer_id_request_v6(b: bytes, p: int, end: int) -> InitProduc
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     v3, v4, v5, v6, v7 = _get_iqhzz(b, p)
     p += 16
     if b[p]:

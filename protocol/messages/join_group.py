@@ -12,7 +12,6 @@ from muster.protocol.wire import (
     is_none,
     long_bytes,
     long_string,
-    long_string_or_none,
     not_in_version,
     refuse,
     skip_tags,
@@ -329,8 +328,11 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
         q = p + 1
         p += n7
         s8: str | None = b[q:p].decode()
+    elif n7 == 0:
+        s8 = None
+        p += 1
     else:
-        s8, p = long_string_or_none(b, p, end)
+        s8, p = long_string(b, p, end)
     n9 = b[p]
     if 0 < n9 < 128:
         q = p + 1
@@ -398,8 +400,11 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
         q = p + 1
         p += n7
         s8: str | None = b[q:p].decode()
+    elif n7 == 0:
+        s8 = None
+        p += 1
     else:
-        s8, p = long_string_or_none(b, p, end)
+        s8, p = long_string(b, p, end)
     n9 = b[p]
     if 0 < n9 < 128:
         q = p + 1
@@ -441,8 +446,11 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
         q = p + 1
         p += n17
         s18: str | None = b[q:p].decode()
+    elif n17 == 0:
+        s18 = None
+        p += 1
     else:
-        s18, p = long_string_or_none(b, p, end)
+        s18, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:
@@ -852,8 +860,11 @@ def decode_join_group_response_v6(b: bytes, p: int, end: int) -> JoinGroupRespon
                 q = p + 1
                 p += n14
                 s15: str | None = b[q:p].decode()
+            elif n14 == 0:
+                s15 = None
+                p += 1
             else:
-                s15, p = long_string_or_none(b, p, end)
+                s15, p = long_string(b, p, end)
             n16 = b[p]
             if 0 < n16 < 128:
                 q = p + 1
@@ -883,15 +894,21 @@ def decode_join_group_response_v7(b: bytes, p: int, end: int) -> JoinGroupRespon
         q = p + 1
         p += n4
         s5: str | None = b[q:p].decode()
+    elif n4 == 0:
+        s5 = None
+        p += 1
     else:
-        s5, p = long_string_or_none(b, p, end)
+        s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
         q = p + 1
@@ -928,8 +945,11 @@ def decode_join_group_response_v7(b: bytes, p: int, end: int) -> JoinGroupRespon
                 q = p + 1
                 p += n16
                 s17: str | None = b[q:p].decode()
+            elif n16 == 0:
+                s17 = None
+                p += 1
             else:
-                s17, p = long_string_or_none(b, p, end)
+                s17, p = long_string(b, p, end)
             n18 = b[p]
             if 0 < n18 < 128:
                 q = p + 1
@@ -959,15 +979,21 @@ def decode_join_group_response_v9(b: bytes, p: int, end: int) -> JoinGroupRespon
         q = p + 1
         p += n4
         s5: str | None = b[q:p].decode()
+    elif n4 == 0:
+        s5 = None
+        p += 1
     else:
-        s5, p = long_string_or_none(b, p, end)
+        s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
         q = p + 1
@@ -1006,8 +1032,11 @@ def decode_join_group_response_v9(b: bytes, p: int, end: int) -> JoinGroupRespon
                 q = p + 1
                 p += n17
                 s18: str | None = b[q:p].decode()
+            elif n17 == 0:
+                s18 = None
+                p += 1
             else:
-                s18, p = long_string_or_none(b, p, end)
+                s18, p = long_string(b, p, end)
             n19 = b[p]
             if 0 < n19 < 128:
                 q = p + 1

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -166,8 +156,11 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -212,15 +205,21 @@ def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupReque
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             n9 = b[p]
             if 0 < n9 < 128:
                 q = p + 1
                 p += n9
                 s10: str | None = b[q:p].decode()
+            elif n9 == 0:
+                s10 = None
+                p += 1
             else:
-                s10, p = long_string_or_none(b, p, end)
+                s10, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -405,8 +404,11 @@ def decode_leave_group_response_v4(b: bytes, p: int, end: int) -> LeaveGroupResp
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             (v9,) = _get_h(b, p)
             p += 2
             if b[p]:

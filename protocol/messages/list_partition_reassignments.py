@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_i = Struct(">i").unpack_from
 _put_i = Struct(">i").pack
@@ -183,8 +172,11 @@ def decode_list_partition_reassignments_response_v0(b: bytes, p: int, end: int) 
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:

@@ -11,7 +11,6 @@ from muster.protocol.wire import (
     UVARINTS,
     get_many,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -192,8 +191,11 @@ def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTrans
         q = p + 1
         p += n8
         s9: str | None = b[q:p].decode()
+    elif n8 == 0:
+        s9 = None
+        p += 1
     else:
-        s9, p = long_string_or_none(b, p, end)
+        s9, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:

@@ -12,7 +12,6 @@ from muster.protocol.wire import (
     get_many,
     is_none,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -348,8 +347,11 @@ def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -388,8 +390,11 @@ def decode_metadata_request_v11(b: bytes, p: int, end: int) -> MetadataRequest:
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -1203,8 +1208,11 @@ def decode_metadata_response_v9(b: bytes, p: int, end: int) -> MetadataResponse:
                 q = p + 1
                 p += n8
                 s9: str | None = b[q:p].decode()
+            elif n8 == 0:
+                s9 = None
+                p += 1
             else:
-                s9, p = long_string_or_none(b, p, end)
+                s9, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -1215,8 +1223,11 @@ def decode_metadata_response_v9(b: bytes, p: int, end: int) -> MetadataResponse:
         q = p + 1
         p += n10
         s11: str | None = b[q:p].decode()
+    elif n10 == 0:
+        s11 = None
+        p += 1
     else:
-        s11, p = long_string_or_none(b, p, end)
+        s11, p = long_string(b, p, end)
     (v12,) = _get_i(b, p)
     p += 4
     n13 = b[p]
@@ -1337,8 +1348,11 @@ def decode_metadata_response_v10(b: bytes, p: int, end: int) -> MetadataResponse
                 q = p + 1
                 p += n8
                 s9: str | None = b[q:p].decode()
+            elif n8 == 0:
+                s9 = None
+                p += 1
             else:
-                s9, p = long_string_or_none(b, p, end)
+                s9, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -1349,8 +1363,11 @@ def decode_metadata_response_v10(b: bytes, p: int, end: int) -> MetadataResponse
         q = p + 1
         p += n10
         s11: str | None = b[q:p].decode()
+    elif n10 == 0:
+        s11 = None
+        p += 1
     else:
-        s11, p = long_string_or_none(b, p, end)
+        s11, p = long_string(b, p, end)
     (v12,) = _get_i(b, p)
     p += 4
     n13 = b[p]
@@ -1471,8 +1488,11 @@ def decode_metadata_response_v11(b: bytes, p: int, end: int) -> MetadataResponse
                 q = p + 1
                 p += n8
                 s9: str | None = b[q:p].decode()
+            elif n8 == 0:
+                s9 = None
+                p += 1
             else:
-                s9, p = long_string_or_none(b, p, end)
+                s9, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -1483,8 +1503,11 @@ def decode_metadata_response_v11(b: bytes, p: int, end: int) -> MetadataResponse
         q = p + 1
         p += n10
         s11: str | None = b[q:p].decode()
+    elif n10 == 0:
+        s11 = None
+        p += 1
     else:
-        s11, p = long_string_or_none(b, p, end)
+        s11, p = long_string(b, p, end)
     (v12,) = _get_i(b, p)
     p += 4
     n13 = b[p]
@@ -1603,8 +1626,11 @@ def decode_metadata_response_v12(b: bytes, p: int, end: int) -> MetadataResponse
                 q = p + 1
                 p += n8
                 s9: str | None = b[q:p].decode()
+            elif n8 == 0:
+                s9 = None
+                p += 1
             else:
-                s9, p = long_string_or_none(b, p, end)
+                s9, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -1615,8 +1641,11 @@ def decode_metadata_response_v12(b: bytes, p: int, end: int) -> MetadataResponse
         q = p + 1
         p += n10
         s11: str | None = b[q:p].decode()
+    elif n10 == 0:
+        s11 = None
+        p += 1
     else:
-        s11, p = long_string_or_none(b, p, end)
+        s11, p = long_string(b, p, end)
     (v12,) = _get_i(b, p)
     p += 4
     n13 = b[p]
@@ -1636,8 +1665,11 @@ def decode_metadata_response_v12(b: bytes, p: int, end: int) -> MetadataResponse
                 q = p + 1
                 p += n16
                 s17: str | None = b[q:p].decode()
+            elif n16 == 0:
+                s17 = None
+                p += 1
             else:
-                s17, p = long_string_or_none(b, p, end)
+                s17, p = long_string(b, p, end)
             v18, v19 = _get_uz(b, p)
             p += 17
             n20 = b[p]
@@ -1735,8 +1767,11 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
                 q = p + 1
                 p += n8
                 s9: str | None = b[q:p].decode()
+            elif n8 == 0:
+                s9 = None
+                p += 1
             else:
-                s9, p = long_string_or_none(b, p, end)
+                s9, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -1747,8 +1782,11 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
         q = p + 1
         p += n10
         s11: str | None = b[q:p].decode()
+    elif n10 == 0:
+        s11 = None
+        p += 1
     else:
-        s11, p = long_string_or_none(b, p, end)
+        s11, p = long_string(b, p, end)
     (v12,) = _get_i(b, p)
     p += 4
     n13 = b[p]
@@ -1768,8 +1806,11 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
                 q = p + 1
                 p += n16
                 s17: str | None = b[q:p].decode()
+            elif n16 == 0:
+                s17 = None
+                p += 1
             else:
-                s17, p = long_string_or_none(b, p, end)
+                s17, p = long_string(b, p, end)
             v18, v19 = _get_uz(b, p)
             p += 17
             n20 = b[p]

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -395,8 +385,11 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     p += 1
     if n8 > 127:
@@ -431,8 +424,11 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
                         q = p + 1
                         p += n17
                         s18: str | None = b[q:p].decode()
+                    elif n17 == 0:
+                        s18 = None
+                        p += 1
                     else:
-                        s18, p = long_string_or_none(b, p, end)
+                        s18, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -474,8 +470,11 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     p += 1
     if n8 > 127:
@@ -505,8 +504,11 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
                         q = p + 1
                         p += n16
                         s17: str | None = b[q:p].decode()
+                    elif n16 == 0:
+                        s17 = None
+                        p += 1
                     else:
-                        s17, p = long_string_or_none(b, p, end)
+                        s17, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

@@ -12,7 +12,6 @@ from muster.protocol.wire import (
     get_many,
     is_none,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -482,8 +481,11 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             (v7,) = _get_i(b, p)
             p += 4
             n8 = b[p]
@@ -562,8 +564,11 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             (v7,) = _get_i(b, p)
             p += 4
             n8 = b[p]
@@ -1041,8 +1046,11 @@ def decode_offset_fetch_response_v6(b: bytes, p: int, end: int) -> OffsetFetchRe
                         q = p + 1
                         p += n11
                         s12: str | None = b[q:p].decode()
+                    elif n11 == 0:
+                        s12 = None
+                        p += 1
                     else:
-                        s12, p = long_string_or_none(b, p, end)
+                        s12, p = long_string(b, p, end)
                     (v13,) = _get_h(b, p)
                     p += 2
                     if b[p]:
@@ -1120,8 +1128,11 @@ def decode_offset_fetch_response_v8(b: bytes, p: int, end: int) -> OffsetFetchRe
                                 q = p + 1
                                 p += n15
                                 s16: str | None = b[q:p].decode()
+                            elif n15 == 0:
+                                s16 = None
+                                p += 1
                             else:
-                                s16, p = long_string_or_none(b, p, end)
+                                s16, p = long_string(b, p, end)
                             (v17,) = _get_h(b, p)
                             p += 2
                             if b[p]:
@@ -1199,8 +1210,11 @@ def decode_offset_fetch_response_v10(b: bytes, p: int, end: int) -> OffsetFetchR
                                 q = p + 1
                                 p += n14
                                 s15: str | None = b[q:p].decode()
+                            elif n14 == 0:
+                                s15 = None
+                                p += 1
                             else:
-                                s15, p = long_string_or_none(b, p, end)
+                                s15, p = long_string(b, p, end)
                             (v16,) = _get_h(b, p)
                             p += 2
                             if b[p]:

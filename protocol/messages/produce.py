@@ -10,9 +10,8 @@ from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
     Parts,
     UVARINTS,
-    long_bytes_or_none,
+    long_bytes,
     long_string,
-    long_string_or_none,
     not_in_version,
     read_tags,
     refuse,
@@ -246,8 +245,11 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     v3, v4 = _get_hi(b, p)
     p += 6
     n5 = b[p]
@@ -284,8 +286,11 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
                         q = p + 1
                         p += n12
                         s13: bytes | None = b[q:p]
+                    elif n12 == 0:
+                        s13 = None
+                        p += 1
                     else:
-                        s13, p = long_bytes_or_none(b, p, end)
+                        s13, p = long_bytes(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -311,8 +316,11 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     v3, v4 = _get_hi(b, p)
     p += 6
     n5 = b[p]
@@ -344,8 +352,11 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
                         q = p + 1
                         p += n11
                         s12: bytes | None = b[q:p]
+                    elif n11 == 0:
+                        s12 = None
+                        p += 1
                     else:
-                        s12, p = long_bytes_or_none(b, p, end)
+                        s12, p = long_bytes(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -652,8 +663,11 @@ def decode_produce_response_v9(b: bytes, p: int, end: int) -> ProduceResponse:
                                 q = p + 1
                                 p += n15
                                 s16: str | None = b[q:p].decode()
+                            elif n15 == 0:
+                                s16 = None
+                                p += 1
                             else:
-                                s16, p = long_string_or_none(b, p, end)
+                                s16, p = long_string(b, p, end)
                             if b[p]:
                                 p = skip_tags(b, p, end)
                             else:
@@ -664,8 +678,11 @@ def decode_produce_response_v9(b: bytes, p: int, end: int) -> ProduceResponse:
                         q = p + 1
                         p += n17
                         s18: str | None = b[q:p].decode()
+                    elif n17 == 0:
+                        s18 = None
+                        p += 1
                     else:
-                        s18, p = long_string_or_none(b, p, end)
+                        s18, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:
@@ -727,8 +744,11 @@ def _get_ProduceResponse_node_endpoints(b: bytes, p: int, end: int) -> Sequence[
                 q = p + 1
                 p += n7
                 s8: str | None = b[q:p].decode()
+            elif n7 == 0:
+                s8 = None
+                p += 1
             else:
-                s8, p = long_string_or_none(b, p, end)
+                s8, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -787,8 +807,11 @@ def decode_produce_response_v10(b: bytes, p: int, end: int) -> ProduceResponse:
                                 q = p + 1
                                 p += n15
                                 s16: str | None = b[q:p].decode()
+                            elif n15 == 0:
+                                s16 = None
+                                p += 1
                             else:
-                                s16, p = long_string_or_none(b, p, end)
+                                s16, p = long_string(b, p, end)
                             if b[p]:
                                 p = skip_tags(b, p, end)
                             else:
@@ -799,8 +822,11 @@ def decode_produce_response_v10(b: bytes, p: int, end: int) -> ProduceResponse:
                         q = p + 1
                         p += n17
                         s18: str | None = b[q:p].decode()
+                    elif n17 == 0:
+                        s18 = None
+                        p += 1
                     else:
-                        s18, p = long_string_or_none(b, p, end)
+                        s18, p = long_string(b, p, end)
                     if b[p]:
                         t19, p = read_tags(b, p, end, {0: _get_PartitionProduceResponse_current_leader})
                         g20: LeaderIdAndEpoch | None = t19.get(0, None)
@@ -868,8 +894,11 @@ def decode_produce_response_v13(b: bytes, p: int, end: int) -> ProduceResponse:
                                 q = p + 1
                                 p += n14
                                 s15: str | None = b[q:p].decode()
+                            elif n14 == 0:
+                                s15 = None
+                                p += 1
                             else:
-                                s15, p = long_string_or_none(b, p, end)
+                                s15, p = long_string(b, p, end)
                             if b[p]:
                                 p = skip_tags(b, p, end)
                             else:
@@ -880,8 +909,11 @@ def decode_produce_response_v13(b: bytes, p: int, end: int) -> ProduceResponse:
                         q = p + 1
                         p += n16
                         s17: str | None = b[q:p].decode()
+                    elif n16 == 0:
+                        s17 = None
+                        p += 1
                     else:
-                        s17, p = long_string_or_none(b, p, end)
+                        s17, p = long_string(b, p, end)
                     if b[p]:
                         t18, p = read_tags(b, p, end, {0: _get_PartitionProduceResponse_current_leader})
                         g19: LeaderIdAndEpoch | None = t18.get(0, None)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import long_string_or_none, refuse, skip_tags, uvs
+from muster.protocol.wire import long_string, refuse, skip_tags, uvs
 
 _get_iu = Struct(">i16s").unpack_from
 _put_iuB = Struct(">i16sB").pack
@@ -42,8 +42,11 @@ def decode_remove_raft_voter_request_v0(b: bytes, p: int, end: int) -> RemoveRaf
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     v3, v4 = _get_iu(b, p)
     p += 20
     if b[p]:
@@ -82,8 +85,11 @@ def decode_remove_raft_voter_response_v0(b: bytes, p: int, end: int) -> RemoveRa
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:

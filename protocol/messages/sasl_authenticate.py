@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_bytes, long_string_or_none, refuse, skip_tags, uv, uvs
+from muster.protocol.wire import UVARINTS, long_bytes, long_string, refuse, skip_tags, uv, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -157,8 +157,11 @@ def decode_sasl_authenticate_response_v2(b: bytes, p: int, end: int) -> SaslAuth
         q = p + 1
         p += n2
         s3: str | None = b[q:p].decode()
+    elif n2 == 0:
+        s3 = None
+        p += 1
     else:
-        s3, p = long_string_or_none(b, p, end)
+        s3, p = long_string(b, p, end)
     n4 = b[p]
     if 0 < n4 < 128:
         q = p + 1

@@ -11,7 +11,6 @@ from muster.protocol.wire import (
     UVARINTS,
     get_many,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -173,15 +172,21 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
@@ -261,15 +266,21 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     v5, v6 = _get_iz(b, p)
     p += 5
     n7 = b[p]
@@ -439,8 +450,11 @@ def decode_share_acknowledge_response_v1(b: bytes, p: int, end: int) -> ShareAck
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:
@@ -470,8 +484,11 @@ def decode_share_acknowledge_response_v1(b: bytes, p: int, end: int) -> ShareAck
                         q = p + 1
                         p += n12
                         s13: str | None = b[q:p].decode()
+                    elif n12 == 0:
+                        s13 = None
+                        p += 1
                     else:
-                        s13, p = long_string_or_none(b, p, end)
+                        s13, p = long_string(b, p, end)
                     v14, v15 = _get_ii(b, p)
                     p += 8
                     if b[p]:
@@ -514,8 +531,11 @@ def decode_share_acknowledge_response_v1(b: bytes, p: int, end: int) -> ShareAck
                 q = p + 1
                 p += n22
                 s23: str | None = b[q:p].decode()
+            elif n22 == 0:
+                s23 = None
+                p += 1
             else:
-                s23, p = long_string_or_none(b, p, end)
+                s23, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -538,8 +558,11 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
@@ -571,8 +594,11 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
                         q = p + 1
                         p += n13
                         s14: str | None = b[q:p].decode()
+                    elif n13 == 0:
+                        s14 = None
+                        p += 1
                     else:
-                        s14, p = long_string_or_none(b, p, end)
+                        s14, p = long_string(b, p, end)
                     v15, v16 = _get_ii(b, p)
                     p += 8
                     if b[p]:
@@ -615,8 +641,11 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
                 q = p + 1
                 p += n23
                 s24: str | None = b[q:p].decode()
+            elif n23 == 0:
+                s24 = None
+                p += 1
             else:
-                s24, p = long_string_or_none(b, p, end)
+                s24, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

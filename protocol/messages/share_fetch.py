@@ -14,7 +14,6 @@ from muster.protocol.wire import (
     is_none,
     long_bytes,
     long_string,
-    long_string_or_none,
     not_in_version,
     put_many,
     refuse,
@@ -253,15 +252,21 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     v5, v6, v7, v8, v9, v10 = _get_iiiiii(b, p)
     p += 24
     n11 = b[p]
@@ -369,15 +374,21 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     v5, v6, v7, v8, v9, v10, v11, v12 = _get_iiiiiibz(b, p)
     p += 26
     n13 = b[p]
@@ -612,8 +623,11 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     (v5,) = _get_i(b, p)
     p += 4
     n6 = b[p]
@@ -645,8 +659,11 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
                         q = p + 1
                         p += n13
                         s14: str | None = b[q:p].decode()
+                    elif n13 == 0:
+                        s14 = None
+                        p += 1
                     else:
-                        s14, p = long_string_or_none(b, p, end)
+                        s14, p = long_string(b, p, end)
                     (v15,) = _get_h(b, p)
                     p += 2
                     n16 = b[p]
@@ -654,8 +671,11 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
                         q = p + 1
                         p += n16
                         s17: str | None = b[q:p].decode()
+                    elif n16 == 0:
+                        s17 = None
+                        p += 1
                     else:
-                        s17, p = long_string_or_none(b, p, end)
+                        s17, p = long_string(b, p, end)
                     v18, v19 = _get_ii(b, p)
                     p += 8
                     if b[p]:
@@ -722,8 +742,11 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
                 q = p + 1
                 p += n33
                 s34: str | None = b[q:p].decode()
+            elif n33 == 0:
+                s34 = None
+                p += 1
             else:
-                s34, p = long_string_or_none(b, p, end)
+                s34, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:

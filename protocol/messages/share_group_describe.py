@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -214,8 +203,11 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
                 q = p + 1
@@ -261,8 +253,11 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
                         q = p + 1
                         p += n19
                         s20: str | None = b[q:p].decode()
+                    elif n19 == 0:
+                        s20 = None
+                        p += 1
                     else:
-                        s20, p = long_string_or_none(b, p, end)
+                        s20, p = long_string(b, p, end)
                     (v21,) = _get_i(b, p)
                     p += 4
                     n22 = b[p]

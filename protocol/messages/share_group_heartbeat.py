@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -124,8 +113,11 @@ def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Share
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     p += 1
     if n8 > 127:
@@ -205,15 +197,21 @@ def decode_share_group_heartbeat_response_v1(b: bytes, p: int, end: int) -> Shar
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
         q = p + 1
         p += n5
         s6: str | None = b[q:p].decode()
+    elif n5 == 0:
+        s6 = None
+        p += 1
     else:
-        s6, p = long_string_or_none(b, p, end)
+        s6, p = long_string(b, p, end)
     v7, v8, v10 = _get_iib(b, p)
     p += 9
     o9: Assignment | None = None

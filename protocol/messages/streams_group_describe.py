@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -339,8 +328,11 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                 q = p + 1
                 p += n5
                 s6: str | None = b[q:p].decode()
+            elif n5 == 0:
+                s6 = None
+                p += 1
             else:
-                s6, p = long_string_or_none(b, p, end)
+                s6, p = long_string(b, p, end)
             n7 = b[p]
             if 0 < n7 < 128:
                 q = p + 1
@@ -558,15 +550,21 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
                         q = p + 1
                         p += n58
                         s59: str | None = b[q:p].decode()
+                    elif n58 == 0:
+                        s59 = None
+                        p += 1
                     else:
-                        s59, p = long_string_or_none(b, p, end)
+                        s59, p = long_string(b, p, end)
                     n60 = b[p]
                     if 0 < n60 < 128:
                         q = p + 1
                         p += n60
                         s61: str | None = b[q:p].decode()
+                    elif n60 == 0:
+                        s61 = None
+                        p += 1
                     else:
-                        s61, p = long_string_or_none(b, p, end)
+                        s61, p = long_string(b, p, end)
                     n62 = b[p]
                     if 0 < n62 < 128:
                         q = p + 1

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    get_many,
-    long_string,
-    long_string_or_none,
-    put_many,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -352,15 +341,21 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         q = p + 1
         p += n7
         s8: str | None = b[q:p].decode()
+    elif n7 == 0:
+        s8 = None
+        p += 1
     else:
-        s8, p = long_string_or_none(b, p, end)
+        s8, p = long_string(b, p, end)
     n9 = b[p]
     if 0 < n9 < 128:
         q = p + 1
         p += n9
         s10: str | None = b[q:p].decode()
+    elif n9 == 0:
+        s10 = None
+        p += 1
     else:
-        s10, p = long_string_or_none(b, p, end)
+        s10, p = long_string(b, p, end)
     v11, v13 = _get_ib(b, p)
     p += 5
     o12: Topology | None = None
@@ -718,8 +713,11 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         q = p + 1
         p += n84
         s85: str | None = b[q:p].decode()
+    elif n84 == 0:
+        s85 = None
+        p += 1
     else:
-        s85, p = long_string_or_none(b, p, end)
+        s85, p = long_string(b, p, end)
     (v87,) = _get_b(b, p)
     p += 1
     o86: StreamsGroupHeartbeatRequestEndpoint | None = None
@@ -1088,8 +1086,11 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
         q = p + 1

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_bytes,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_bytes, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -218,8 +207,11 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     p += 1
     if n8 > 127:
@@ -280,22 +272,31 @@ def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     n8 = b[p]
     if 0 < n8 < 128:
         q = p + 1
         p += n8
         s9: str | None = b[q:p].decode()
+    elif n8 == 0:
+        s9 = None
+        p += 1
     else:
-        s9, p = long_string_or_none(b, p, end)
+        s9, p = long_string(b, p, end)
     n10 = b[p]
     if 0 < n10 < 128:
         q = p + 1
         p += n10
         s11: str | None = b[q:p].decode()
+    elif n10 == 0:
+        s11 = None
+        p += 1
     else:
-        s11, p = long_string_or_none(b, p, end)
+        s11, p = long_string(b, p, end)
     n12 = b[p]
     p += 1
     if n12 > 127:
@@ -532,15 +533,21 @@ def decode_sync_group_response_v5(b: bytes, p: int, end: int) -> SyncGroupRespon
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
         q = p + 1
         p += n5
         s6: str | None = b[q:p].decode()
+    elif n5 == 0:
+        s6 = None
+        p += 1
     else:
-        s6, p = long_string_or_none(b, p, end)
+        s6, p = long_string(b, p, end)
     n7 = b[p]
     if 0 < n7 < 128:
         q = p + 1

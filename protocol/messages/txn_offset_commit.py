@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -272,8 +262,11 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
         q = p + 1
         p += n10
         s11: str | None = b[q:p].decode()
+    elif n10 == 0:
+        s11 = None
+        p += 1
     else:
-        s11, p = long_string_or_none(b, p, end)
+        s11, p = long_string(b, p, end)
     n12 = b[p]
     p += 1
     if n12 > 127:
@@ -308,8 +301,11 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
                         q = p + 1
                         p += n21
                         s22: str | None = b[q:p].decode()
+                    elif n21 == 0:
+                        s22 = None
+                        p += 1
                     else:
-                        s22, p = long_string_or_none(b, p, end)
+                        s22, p = long_string(b, p, end)
                     if b[p]:
                         p = skip_tags(b, p, end)
                     else:

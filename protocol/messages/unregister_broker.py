@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import long_string_or_none, refuse, skip_tags, uvs
+from muster.protocol.wire import long_string, refuse, skip_tags, uvs
 
 _get_i = Struct(">i").unpack_from
 _put_iB = Struct(">iB").pack
@@ -66,8 +66,11 @@ def decode_unregister_broker_response_v0(b: bytes, p: int, end: int) -> Unregist
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:

@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_string,
-    long_string_or_none,
-    not_in_version,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -226,8 +216,11 @@ def decode_update_features_response_v0(b: bytes, p: int, end: int) -> UpdateFeat
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     p += 1
     if n5 > 127:
@@ -252,8 +245,11 @@ def decode_update_features_response_v0(b: bytes, p: int, end: int) -> UpdateFeat
                 q = p + 1
                 p += n10
                 s11: str | None = b[q:p].decode()
+            elif n10 == 0:
+                s11 = None
+                p += 1
             else:
-                s11, p = long_string_or_none(b, p, end)
+                s11, p = long_string(b, p, end)
             if b[p]:
                 p = skip_tags(b, p, end)
             else:
@@ -276,8 +272,11 @@ def decode_update_features_response_v2(b: bytes, p: int, end: int) -> UpdateFeat
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:

@@ -71,15 +71,18 @@ class Decoder(Source):
         self._flush()
         n, x = self.fresh("n"), self.fresh("s")
         text = kind == "string"
-        helper = ("long_string" if text else "long_bytes") + ("_or_none" if null else "")
         self(f"{n} = b[p]")
         self(f"if 0 < {n} < 128:")
         self("    q = p + 1")
         self(f"    p += {n}")
         annotation = f": {'str' if text else 'bytes'} | None" if null else ""
         self(f"    {x}{annotation} = b[q:p]{'.decode()' if text else ''}")
+        if null:
+            self(f"elif {n} == 0:")
+            self(f"    {x} = None")
+            self("    p += 1")
         self("else:")
-        self(f"    {x}, p = {helper}(b, p, end)")
+        self(f"    {x}, p = {'long_string' if text else 'long_bytes'}(b, p, end)")
         return x
 
     def _classic(self, kind: str, null: bool) -> str:

@@ -12,7 +12,6 @@ from muster.protocol.wire import (
     UVARINTS,
     long_bytes,
     long_string,
-    long_string_or_none,
     read_tags,
     refuse,
     skip_tags,
@@ -189,15 +188,21 @@ def decode_consumer_group_member_metadata_value_v0(b: bytes, p: int, end: int) -
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     n3 = b[p]
     if 0 < n3 < 128:
         q = p + 1
         p += n3
         s4: str | None = b[q:p].decode()
+    elif n3 == 0:
+        s4 = None
+        p += 1
     else:
-        s4, p = long_string_or_none(b, p, end)
+        s4, p = long_string(b, p, end)
     n5 = b[p]
     if 0 < n5 < 128:
         q = p + 1
@@ -235,8 +240,11 @@ def decode_consumer_group_member_metadata_value_v0(b: bytes, p: int, end: int) -
         q = p + 1
         p += n13
         s14: str | None = b[q:p].decode()
+    elif n13 == 0:
+        s14 = None
+        p += 1
     else:
-        s14, p = long_string_or_none(b, p, end)
+        s14, p = long_string(b, p, end)
     (v15,) = _get_i(b, p)
     p += 4
     n16 = b[p]
@@ -244,8 +252,11 @@ def decode_consumer_group_member_metadata_value_v0(b: bytes, p: int, end: int) -
         q = p + 1
         p += n16
         s17: str | None = b[q:p].decode()
+    elif n16 == 0:
+        s17 = None
+        p += 1
     else:
-        s17, p = long_string_or_none(b, p, end)
+        s17, p = long_string(b, p, end)
     if b[p]:
         t18, p = read_tags(b, p, end, {0: _get_ConsumerGroupMemberMetadataValue_classic_member_metadata})
         g19: ClassicMemberMetadata | None = t18.get(0, ClassicMemberMetadata())

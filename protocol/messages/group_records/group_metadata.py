@@ -7,17 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import (
-    UVARINTS,
-    long_bytes,
-    long_string,
-    long_string_or_none,
-    refuse,
-    skip_tags,
-    uv,
-    uvarint,
-    uvs,
-)
+from muster.protocol.wire import UVARINTS, long_bytes, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -481,15 +471,21 @@ def decode_group_metadata_value_v4(b: bytes, p: int, end: int) -> GroupMetadataV
         q = p + 1
         p += n4
         s5: str | None = b[q:p].decode()
+    elif n4 == 0:
+        s5 = None
+        p += 1
     else:
-        s5, p = long_string_or_none(b, p, end)
+        s5, p = long_string(b, p, end)
     n6 = b[p]
     if 0 < n6 < 128:
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     (v8,) = _get_q(b, p)
     p += 8
     n9 = b[p]
@@ -514,8 +510,11 @@ def decode_group_metadata_value_v4(b: bytes, p: int, end: int) -> GroupMetadataV
                 q = p + 1
                 p += n13
                 s14: str | None = b[q:p].decode()
+            elif n13 == 0:
+                s14 = None
+                p += 1
             else:
-                s14, p = long_string_or_none(b, p, end)
+                s14, p = long_string(b, p, end)
             n15 = b[p]
             if 0 < n15 < 128:
                 q = p + 1

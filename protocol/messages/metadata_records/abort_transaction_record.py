@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from muster.protocol.message import Message
-from muster.protocol.wire import long_string_or_none, read_tags, refuse, uvs, write_tags
+from muster.protocol.wire import long_string, read_tags, refuse, uvs, write_tags
 
 
 class AbortTransactionRecord(Message):
@@ -22,8 +22,11 @@ def _get_AbortTransactionRecord_reason(b: bytes, p: int, end: int) -> str | None
         q = p + 1
         p += n1
         s2: str | None = b[q:p].decode()
+    elif n1 == 0:
+        s2 = None
+        p += 1
     else:
-        s2, p = long_string_or_none(b, p, end)
+        s2, p = long_string(b, p, end)
     value: str | None = s2
     if p != end:
         refuse()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, long_string_or_none, refuse, skip_tags, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -46,8 +46,11 @@ def decode_config_record_v0(b: bytes, p: int, end: int) -> ConfigRecord:
         q = p + 1
         p += n6
         s7: str | None = b[q:p].decode()
+    elif n6 == 0:
+        s7 = None
+        p += 1
     else:
-        s7, p = long_string_or_none(b, p, end)
+        s7, p = long_string(b, p, end)
     if b[p]:
         p = skip_tags(b, p, end)
     else:

@@ -10,7 +10,6 @@ from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
     UVARINTS,
     long_string,
-    long_string_or_none,
     not_in_version,
     read_tags,
     refuse,
@@ -168,8 +167,11 @@ def decode_register_broker_record_v0(b: bytes, p: int, end: int) -> RegisterBrok
         q = p + 1
         p += n18
         s19: str | None = b[q:p].decode()
+    elif n18 == 0:
+        s19 = None
+        p += 1
     else:
-        s19, p = long_string_or_none(b, p, end)
+        s19, p = long_string(b, p, end)
     (v20,) = _get_z(b, p)
     p += 1
     if b[p]:
@@ -244,8 +246,11 @@ def decode_register_broker_record_v1(b: bytes, p: int, end: int) -> RegisterBrok
         q = p + 1
         p += n18
         s19: str | None = b[q:p].decode()
+    elif n18 == 0:
+        s19 = None
+        p += 1
     else:
-        s19, p = long_string_or_none(b, p, end)
+        s19, p = long_string(b, p, end)
     v20, v21 = _get_zz(b, p)
     p += 2
     if b[p]:
@@ -320,8 +325,11 @@ def decode_register_broker_record_v2(b: bytes, p: int, end: int) -> RegisterBrok
         q = p + 1
         p += n19
         s20: str | None = b[q:p].decode()
+    elif n19 == 0:
+        s20 = None
+        p += 1
     else:
-        s20, p = long_string_or_none(b, p, end)
+        s20, p = long_string(b, p, end)
     v21, v22 = _get_zz(b, p)
     p += 2
     if b[p]:
@@ -416,8 +424,11 @@ def decode_register_broker_record_v3(b: bytes, p: int, end: int) -> RegisterBrok
         q = p + 1
         p += n19
         s20: str | None = b[q:p].decode()
+    elif n19 == 0:
+        s20 = None
+        p += 1
     else:
-        s20, p = long_string_or_none(b, p, end)
+        s20, p = long_string(b, p, end)
     v21, v22 = _get_zz(b, p)
     p += 2
     if b[p]:
@@ -518,8 +529,11 @@ def decode_register_broker_record_v4(b: bytes, p: int, end: int) -> RegisterBrok
         q = p + 1
         p += n19
         s20: str | None = b[q:p].decode()
+    elif n19 == 0:
+        s20 = None
+        p += 1
     else:
-        s20, p = long_string_or_none(b, p, end)
+        s20, p = long_string(b, p, end)
     v21, v22 = _get_zz(b, p)
     p += 2
     if b[p]:
