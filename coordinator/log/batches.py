@@ -17,7 +17,7 @@ import cramjam
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from muster.coordinator.log.errors import CorruptBatch, InvalidRecords, UnsupportedCompression
+from muster.coordinator.log.errors import BatchError, CorruptBatch, InvalidRecords, UnsupportedCompression
 from muster.coordinator.log.headers import (
     CONTROL,
     CRC_START,
@@ -35,6 +35,7 @@ from muster.coordinator.log.headers import (
     set_log_append_time,
     stamp,
 )
+from muster.coordinator.log.unpack import unpack
 
 Headers = list[tuple[str, bytes | None]]
 Pair = tuple[bytes | None, bytes | None]
@@ -186,35 +187,36 @@ def _records(batch: Buffer, header: BatchHeader) -> list[Record]:
         ) from error
 
 
-def check_records(data: Buffer, header: BatchHeader, *, need_keys: bool = False) -> None:
-    """Decode the one batch in `data` and check what Kafka's LogValidator does: the records are those that the header
-    promises, numbered one by one, with keys when `need_keys` (a compacted topic). Raises CorruptBatch or
-    InvalidRecords.
+def checked_records(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> Iterator[Record]:
+    """The records of the one batch in `data`, from a client, one by one as they pass what Kafka's LogValidator checks:
+    they are as many as the header promises, numbered one by one.
+
+    Raises BatchTooLarge when compressed records take more than `max_unpacked_bytes` (`unpack.unpacked_limit`),
+    CorruptBatch or InvalidRecords.
     """
-    records = _records(data, header)
-    if len(records) != header.record_count:
-        raise InvalidRecords(f"the batch holds {len(records)} records and says {header.record_count}")
     expected = header.base_offset
-    for record in records:
-        if record.offset != expected:
-            raise InvalidRecords(f"a record has offset {record.offset} in its batch where {expected} was expected")
-        expected += 1
-    if need_keys:
-        missing = tuple(
-            (index, "the topic is compacted, so its records need keys")
-            for index, record in enumerate(records)
-            if record.key is None
-        )
-        if missing:
-            raise InvalidRecords(f"{len(missing)} records of the batch have no key, in a compacted topic", missing)
+    try:
+        # the reader takes any buffer, its annotation says bytes only
+        for record in DefaultRecordBatch(cast(bytes, unpack(data, header, max_unpacked_bytes))):
+            if record.offset != expected:
+                raise InvalidRecords(f"a record has offset {record.offset} in its batch where {expected} was expected")
+            expected += 1
+            yield cast(Record, record)
+    except BatchError:
+        raise
+    except _UNREADABLE as error:
+        raise CorruptBatch(
+            f"the records of the batch at offset {header.base_offset} cannot be read: {error!r}"
+        ) from error
+    if expected != header.base_offset + header.record_count:
+        raise InvalidRecords(f"the batch holds {expected - header.base_offset} records and says {header.record_count}")
 
 
 def recompress(data: Buffer, compression: int) -> bytearray:
-    """The one batch in `data` with its records under another codec, all else as it was (topics whose
-    `compression.type` is not "producer").
+    """The one batch in `data`, which was checked before, with its records under another codec and all else as it was
+    (topics whose `compression.type` is not "producer").
     """
     header = read_header(data)
-    records = _records(data, header)
     builder = DefaultRecordBatchBuilder(
         _MAGIC,
         compression,
@@ -224,7 +226,7 @@ def recompress(data: Buffer, compression: int) -> bytearray:
         header.base_sequence,
         _UNLIMITED,
     )
-    for record in records:
+    for record in checked_records(data, header, _UNLIMITED):
         builder.append(record.offset - header.base_offset, record.timestamp, record.key, record.value, record.headers)
     return _finish(
         builder.build(),

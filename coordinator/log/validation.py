@@ -1,5 +1,5 @@
 """What a broker checks of the batch that a client sends, from its header alone (Kafka: ProduceRequest.validateRecords,
-UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch). Records themselves: `batches.check_records`.
+UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch). Records themselves: `batches.checked_records`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ import pytest
 
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import LogError, batches
+from muster.coordinator.topics import validation
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import RecordsRefused, Refused
 from muster.protocol.errors import ErrorCode
@@ -63,6 +64,28 @@ def test_a_compacted_topic_needs_keys() -> None:
     assert caught.value.error_code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in caught.value.record_errors] == [0, 1]
     assert target.append(batch(b"a"), NOW).base_offset == 0
+
+
+def test_an_answer_names_so_many_records_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "MOST_FAULTS", 2)
+    for configs, wanted in (
+        ({"cleanup_policy": "compact"}, batch(b"a", b"b", b"c", key=None)),
+        ({"message_timestamp_before_max_ms": "1000"}, batch(b"a", b"b", b"c", at_ms=1)),
+    ):
+        with pytest.raises(RecordsRefused) as caught:
+            partition(**configs).append(wanted, NOW)
+        assert [index for index, _ in caught.value.record_errors] == [0, 1]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_batch_that_unpacks_to_too_much_is_too_large(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "unpacked_limit", lambda max_message_bytes: max_message_bytes)
+    number = batches.CODECS[codec]
+    zeros = bytes(50_000)
+    assert code_of(partition(max_message_bytes="40000"), batch(zeros, compression=number)) == (
+        ErrorCode.MESSAGE_TOO_LARGE
+    )
+    assert partition(max_message_bytes="50100").append(batch(zeros, compression=number), NOW).end_offset == 1
 
 
 def test_timestamps_out_of_bounds_are_refused_record_by_record() -> None:
