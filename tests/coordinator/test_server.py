@@ -69,6 +69,18 @@ class TestGroups:
             fetched = await client.ask(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 9)
             assert fetched.groups[0].topics[0].partitions[0].committed_offset == 5
 
+    async def test_why_a_group_rebalanced_stands_in_the_log(self, muster_server: Server) -> None:
+        async with connected(muster_server) as client:
+            with capture_logs() as logs:
+                member = (await enter(client)).member_id
+            told = [line for line in logs if line["log_level"] == "info"]
+            assert [(line["event"], line["group"]) for line in told] == [
+                ("a rebalance began", "g"),
+                ("a rebalance is done", "g"),
+            ]
+            assert (told[0]["cause"], told[0]["trigger"]) == ("a new member joined", member)
+            assert (told[1]["members"], told[1]["generation"]) == (1, 1)
+
     async def test_state_is_there_again_after_a_restart(self, tmp_path: Path) -> None:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
             joined = await enter(client)
