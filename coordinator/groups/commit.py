@@ -82,17 +82,18 @@ def _commit_topic(
     turn: Turn, group_id: str, topic: OffsetCommitRequestTopic, topic_id: bytes, expires_ms: int
 ) -> OffsetCommitResponseTopic:
     max_metadata, wall_ms = turn.state.settings.offset_metadata_max_bytes, turn.now.wall_ms
+    name = topic.name
     rows: list[OffsetCommitResponsePartition] = []
     for one in topic.partitions:
-        metadata = one.committed_metadata or ""
+        partition, metadata = one.partition_index, one.committed_metadata or ""
         if len(metadata) * 2 > max_metadata and _is_longer(metadata, max_metadata):
-            rows.append(OffsetCommitResponsePartition(one.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+            rows.append(OffsetCommitResponsePartition(partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
         turn.record(
             records.offset_commit(
                 group_id,
-                topic.name,
-                one.partition_index,
+                name,
+                partition,
                 one.committed_offset,
                 one.committed_leader_epoch,
                 metadata,
@@ -101,8 +102,8 @@ def _commit_topic(
                 topic_id,
             )
         )
-        rows.append(OffsetCommitResponsePartition(one.partition_index, 0))
-    return OffsetCommitResponseTopic(topic.name, topic.topic_id, rows)
+        rows.append(OffsetCommitResponsePartition(partition, 0))
+    return OffsetCommitResponseTopic(name, topic.topic_id, rows)
 
 
 def _is_longer(text: str, units: int) -> bool:

@@ -38,7 +38,6 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_STAMP = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
@@ -47,6 +46,8 @@ _MAX_TIMESTAMP_POSITION = 35
 _SEQUENCES = 1 << 31
 unpack_header = _HEADER.unpack_from
 """The bare fields at a position, for the few places where a NamedTuple costs too much."""
+stamp = struct.Struct(">qii").pack_into
+"""`stamp(buffer, position, base_offset, length, leader_epoch)` in place; none of them is covered by the CRC."""
 unpack_essence = struct.Struct(">8xi4xb6xi8xq").unpack_from
 """Length, magic, last offset delta and max timestamp of the header at a position: what an append looks at."""
 
@@ -153,11 +154,6 @@ def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
     """Whether the batch at `position` is whole in `data` and its CRC-32C is right."""
     end = position + header.length + LENGTH_OVERHEAD
     return end <= len(data) and crc32c(bytes(data[position + CRC_START : end])) == header.crc
-
-
-def stamp(buffer: bytearray, position: int, base_offset: int, length: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch in place; neither is covered by the CRC."""
-    _STAMP.pack_into(buffer, position, base_offset, length, leader_epoch)
 
 
 def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Buffer = b"") -> None:

@@ -149,9 +149,10 @@ class Segment:
         tail = self._tail_offsets
         tail.append(relative)
         self._tail_positions.append(position)
-        if len(tail) == 1:
+        known = len(tail)
+        if known == 1:
             self._tail_floor = min(self._tail_floor, relative) if position else 0
-        elif len(tail) > _TAIL_BATCHES:
+        elif known > _TAIL_BATCHES:
             half = _TAIL_BATCHES // 2
             self._tail_floor = tail[half - 1] + 1
             del tail[:half], self._tail_positions[:half]
