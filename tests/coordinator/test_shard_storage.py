@@ -1,0 +1,249 @@
+"""A shard with real groups over a real log, on a disk that fails: what was acknowledged is there afterwards, what could
+not be written was never shown.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.image import NO_TOPICS
+from muster.coordinator.groups.interface import Client, Command, JoinCommand
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.log import Log
+from muster.coordinator.log.memory import MemoryFile, MemoryStorage
+from muster.coordinator.offsets_log import OffsetsLogCodec
+from muster.coordinator.shard import Shard
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.coordinator.api.harness import Answers
+from tests.coordinator.log.support import Later, manage
+
+CLIENT = Client("c", "/1.2.3.4")
+TOPIC = "__consumer_offsets"
+SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
+Buffer = bytes | bytearray | memoryview
+
+
+class Disk(MemoryStorage):
+    """Files in memory on a disk that can be full, and then takes the first half of what is written; or break."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.broken = False
+
+    def file(self, path: str) -> DiskFile:
+        return DiskFile(self, path)
+
+
+class DiskFile(MemoryFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        super().__init__(disk.files, path)
+        self._disk = disk
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        if self._disk.full:
+            super().pwrite(bytes(data)[: len(data) // 2], position)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().pwrite(data, position)
+
+    def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        self.pwrite(b"".join(parts), position)
+
+    def sync(self) -> None:
+        if self._disk.broken:
+            raise OSError(errno.EIO, "Input/output error")
+
+
+class Bench:
+    """A shard in office; `wait_for_sync`: durable means synced, and syncs end when `later.settle` is called."""
+
+    def __init__(self, *, wait_for_sync: bool = False) -> None:
+        self.disk = Disk()
+        self.clock = ManualClock(0)
+        self.ids = itertools.count(1)
+        self.later = Later()
+        self.manager = manage(self.disk, sync=self.later.sync)
+        self.manager.open_log(TOPIC, 0, wait_for_sync=wait_for_sync)
+        self.shard = Shard(
+            0, lambda image: GroupCore(SETTINGS, image), self._open, OffsetsLogCodec(0), self.clock, NO_TOPICS
+        )
+        for _ in self.shard.start():
+            pass
+
+    def _open(self) -> Any:
+        log = self.manager.get(TOPIC, 0)
+        assert log is not None
+        return log if log.failure is None else self.manager.reopen(TOPIC, 0)
+
+    @property
+    def log(self) -> Log:
+        log = self.manager.get(TOPIC, 0)
+        assert log is not None
+        return log
+
+    def ask(self, request: Message) -> Answers:
+        answers = Answers()
+        self.shard.submit(Command(request, answers, CLIENT))
+        return answers
+
+    def commit(self, offset: int, group: str = "g") -> Answers:
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])
+        return self.ask(OffsetCommitRequest(group, topics=[topic]))
+
+    def fetch(self, group: str = "g") -> Answers:
+        asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
+        return self.ask(OffsetFetchRequest(groups=[asked]))
+
+    def join(self, member: str = "", group: str = "members", rebalance_ms: int = 60_000) -> Answers:
+        protocols = [JoinGroupRequestProtocol("range", b"x")]
+        request = JoinGroupRequest(group, 60_000, rebalance_ms, member, None, "consumer", protocols)
+        answers = Answers()
+        self.shard.submit(JoinCommand(request, answers, CLIENT, f"{next(self.ids)}", True, True))
+        return answers
+
+    def enter(self) -> str:
+        """A group of one member that has its assignment; the member's id."""
+        member: str = self.join().one().member_id
+        joining = self.join(member)
+        self.clock.advance(0)
+        joined = joining.one()
+        assert joined.error_code == ErrorCode.NONE
+        everything = [SyncGroupRequestAssignment(member, b"all")]
+        sync = SyncGroupRequest("members", joined.generation_id, member, None, "consumer", "range", everything)
+        assert self.ask(sync).one().assignment == b"all"
+        return member
+
+
+def code(committed: Answers) -> int:
+    found: int = committed.one().topics[0].partitions[0].error_code
+    return found
+
+
+def offset(fetched: Answers) -> int:
+    found: int = fetched.one().groups[0].topics[0].partitions[0].committed_offset
+    return found
+
+
+class TestAFullDisk:
+    def test_what_was_acknowledged_is_there_again_and_the_rest_never_was(self) -> None:
+        bench = Bench()
+        assert code(bench.commit(5)) == code(bench.commit(6, "h")) == ErrorCode.NONE
+        bench.disk.full = True
+        assert code(bench.commit(7)) == ErrorCode.NOT_COORDINATOR
+        assert not bench.shard.active
+        bench.disk.full = False
+        bench.clock.advance(0)
+        assert offset(bench.fetch()) == 5
+        assert offset(bench.fetch("h")) == 6
+        assert code(bench.commit(8)) == ErrorCode.NONE
+        assert offset(bench.fetch()) == 8
+
+    def test_members_are_still_members(self) -> None:
+        bench = Bench()
+        member = bench.enter()
+        bench.disk.full = True
+        bench.commit(7)
+        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NOT_COORDINATOR
+        bench.disk.full = False
+        bench.clock.advance(0)
+        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
+        group = bench.ask(DescribeGroupsRequest(["members"])).one().groups[0]
+        assert (group.group_state, [row.member_assignment for row in group.members]) == ("Stable", [b"all"])
+
+    def test_those_who_wait_for_others_are_told_to_come_again(self) -> None:
+        bench = Bench()
+        member = bench.enter()
+        other = bench.join().one().member_id
+        joining = bench.join(other)
+        assert joining.all == []
+        bench.disk.full = True
+        bench.commit(7)
+        assert joining.one().error_code == ErrorCode.NOT_COORDINATOR
+        bench.disk.full = False
+        bench.clock.advance(0)
+        # of the rebalance that had begun nothing was written
+        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
+
+    def test_while_it_stays_full_the_groups_can_be_read(self) -> None:
+        bench = Bench()
+        bench.commit(5)
+        bench.disk.full = True
+        for _ in range(3):
+            assert code(bench.commit(9)) == ErrorCode.NOT_COORDINATOR
+            bench.clock.advance(60_000)
+            assert offset(bench.fetch()) == 5
+        bench.disk.full = False
+        assert code(bench.commit(9)) == ErrorCode.NONE
+
+
+class TestADiskThatIsWaitedFor:
+    def test_nothing_is_shown_before_it_is_durable(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        committed, shown = bench.commit(5), bench.fetch()
+        assert committed.all == shown.all == []
+        bench.later.settle()
+        assert (code(committed), offset(shown)) == (ErrorCode.NONE, 5)
+        assert offset(bench.fetch()) == 5
+
+    def test_a_failed_sync_takes_back_what_was_not_shown_yet(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        first = bench.commit(5)
+        bench.later.settle()
+        second, shown = bench.commit(6), bench.fetch()
+        bench.disk.broken = True
+        bench.later.settle()
+        assert code(first) == ErrorCode.NONE
+        assert code(second) == ErrorCode.NOT_COORDINATOR
+        assert shown.one().groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        bench.disk.broken = False
+        bench.clock.advance(0)
+        # it was written, only not acknowledged: either is right, and no third
+        again = bench.fetch()
+        bench.later.settle()
+        assert offset(again) in (5, 6)
+
+    @pytest.mark.parametrize("broken", [False, True])
+    def test_records_that_answer_nobody_are_waited_for_as_well(self, broken: bool) -> None:
+        bench = Bench(wait_for_sync=True)
+        asking = bench.join()
+        bench.later.settle()
+        joining = bench.join(asking.one().member_id, rebalance_ms=100)
+        bench.clock.advance(0)
+        bench.later.settle()
+        assert joining.one().error_code == ErrorCode.NONE
+        # nobody syncs, so the group loses its member at a deadline: a record, and no request that it answers
+        before = bench.log.end_offset
+        bench.clock.advance(60_100)
+        assert bench.log.end_offset > before
+        shown = bench.ask(DescribeGroupsRequest(["members"]))
+        assert shown.all == []
+        bench.disk.broken = broken
+        bench.later.settle()
+        row = shown.one().groups[0]
+        assert (row.error_code, row.group_state) == (
+            (ErrorCode.NOT_COORDINATOR, "") if broken else (ErrorCode.NONE, "Empty")
+        )
