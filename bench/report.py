@@ -16,7 +16,7 @@ RATIOS = {
     "1,000 members settle on a fresh server, CPU ms": 0.25,
     "1,000 members settle, CPU ms": 0.25,
 }
-"""Figures to reach as shares of Kafka's. A fresh Kafka takes 0.8-1.0 s for the group, one with compiled code a third."""
+"""Figures to reach as shares of Kafka's. A fresh Kafka takes 0.8-1.0 s for the group, a warm one a third of that."""
 LIMITS = {
     "JoinGroup answer of 1,000 members, encode, us": 300.0,
     "start-up, spawn to ready, ms": 250.0,
