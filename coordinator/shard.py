@@ -221,7 +221,7 @@ class Shard:
             position = self._log.end_offset
             if self._log.durable_offset >= position and not self._parked:
                 for token, response in output.replies:
-                    _respond(token, response)
+                    token(response)  # type: ignore[operator]  # as in `submit`
             else:
                 self._parked.append((position, output.replies))
                 self._log.when_durable(position, self._when_durable(self._term))
