@@ -115,7 +115,7 @@ def leave(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> 
 
 @verb("commit")
 def commit(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    """commit t1/0=5 t1/1=6:note"""
+    """commit t1/0=5 t1/1=6:note t1/2=7@3:note (the leader epoch 3)"""
     return (
         "OffsetCommit",
         9,
@@ -125,7 +125,7 @@ def commit(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) ->
             "MemberId": stage.member(actor, args.get("member")),
             "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
             "RetentionTimeMs": int(args.get("retention", -1)),
-            "Topics": commit_topics(rest),
+            "Topics": [{**topic, "TopicId": stage.topic_id(topic["Name"])} for topic in commit_topics(rest)],
         },
     )
 
@@ -136,11 +136,13 @@ def commit_topics(rest: list[str]) -> list[Body]:
         partitions = []
         for spec in specs:
             index, _, value = spec.partition("=")
-            offset, _, metadata = value.partition(":")
+            position, _, metadata = value.partition(":")
+            offset, _, epoch = position.partition("@")
             partitions.append(
                 {
                     "PartitionIndex": int(index),
                     "CommittedOffset": int(offset),
+                    "CommittedLeaderEpoch": int(epoch or -1),
                     "CommittedMetadata": None if metadata == "null" else stretched(metadata),
                 }
             )
@@ -155,14 +157,16 @@ def fetch(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> 
         None
         if rest == ["all"]
         else [
-            {"Name": topic, "PartitionIndexes": [int(i) for i in indexes]} for topic, indexes in by_topic(rest).items()
+            {"Name": topic, "TopicId": stage.topic_id(topic), "PartitionIndexes": [int(i) for i in indexes]}
+            for topic, indexes in by_topic(rest).items()
         ]
     )
     stable = args.get("stable") == "yes"
     version = int(args.get("v", 9))
     names = args.get("groups", args.get("group", stage.story.group)).split(",")
     if version < 8:
-        return "OffsetFetch", 9, {"GroupId": stage.group(names[0]), "Topics": topics, "RequireStable": stable}
+        named = topics and [{key: topic[key] for key in ("Name", "PartitionIndexes")} for topic in topics]
+        return "OffsetFetch", 9, {"GroupId": stage.group(names[0]), "Topics": named, "RequireStable": stable}
     return (
         "OffsetFetch",
         9,
@@ -203,7 +207,8 @@ def delete(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) ->
 
 @verb("describe")
 def describe(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return "DescribeGroups", 6, {"Groups": [stage.group(name) for name in rest or [stage.story.group]]}
+    groups = [stage.group(name) for name in rest or [stage.story.group]]
+    return "DescribeGroups", 6, {"Groups": groups, "IncludeAuthorizedOperations": args.get("operations") == "yes"}
 
 
 @verb("list")

@@ -13,8 +13,18 @@ def named(**values: object) -> str:
     return "".join(f" {k}={v}" for k, v in values.items() if v is not None)
 
 
-def topic_rows(topics: Iterable[Body], name: str, partitions: str, text: Callable[[Body], str]) -> list[str]:
-    rows = [(topic[name], row["PartitionIndex"], text(row)) for topic in topics for row in topic[partitions]]
+def bits(number: int) -> str:
+    """The bits that are set, lowest first: 3,6 is 1 << 3 | 1 << 6."""
+    return ",".join(str(bit) for bit in range(31) if number >> bit & 1)
+
+
+def topic_rows(stage: Stage, topics: Iterable[Body], text: Callable[[Body], str]) -> list[str]:
+    """A row for each partition, by the names of the topics, also where they are told by id (v10)."""
+    rows = [
+        (topic["Name"] or stage.topic_name(topic["TopicId"]), row["PartitionIndex"], text(row))
+        for topic in topics
+        for row in topic["Partitions"]
+    ]
     return [f"{t}/{p}={x}" for t, p, x in sorted(rows)]
 
 
@@ -91,16 +101,14 @@ def show_leave(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 
 def show_commit(stage: Stage, actor: Actor, reply: Reply) -> str:
-    return " ".join(
-        ["commit", *topic_rows(reply.body["Topics"], "Name", "Partitions", lambda p: error_name(p["ErrorCode"]))]
-    )
+    return " ".join(["commit", *topic_rows(stage, reply.body["Topics"], lambda p: error_name(p["ErrorCode"]))])
 
 
 def show_txn_commit(stage: Stage, actor: Actor, reply: Reply) -> str:
     return " ".join(
         [
             "txn-commit-offsets",
-            *topic_rows(reply.body["Topics"], "Name", "Partitions", lambda p: error_name(p["ErrorCode"])),
+            *topic_rows(stage, reply.body["Topics"], lambda p: error_name(p["ErrorCode"])),
         ]
     )
 
@@ -124,13 +132,13 @@ def show_fetch(stage: Stage, actor: Actor, reply: Reply) -> str:
             [
                 "fetch",
                 error_name(reply.body["ErrorCode"]),
-                *topic_rows(reply.body["Topics"], "Name", "Partitions", fetched),
+                *topic_rows(stage, reply.body["Topics"], fetched),
             ]
         )
     groups = reply.body["Groups"]
     parts = []
     for g in groups:
-        rows = [error_name(g["ErrorCode"]), *topic_rows(g["Topics"], "Name", "Partitions", fetched)]
+        rows = [error_name(g["ErrorCode"]), *topic_rows(stage, g["Topics"], fetched)]
         parts.append(" ".join(rows) if len(groups) == 1 else f"{stage.group_name(g['GroupId'])}({' '.join(rows)})")
     return " ".join(["fetch", *parts])
 
@@ -140,7 +148,7 @@ def show_offset_delete(stage: Stage, actor: Actor, reply: Reply) -> str:
         [
             "offset-delete",
             error_name(reply.body["ErrorCode"]),
-            *topic_rows(reply.body["Topics"], "Name", "Partitions", lambda p: error_name(p["ErrorCode"])),
+            *topic_rows(stage, reply.body["Topics"], lambda p: error_name(p["ErrorCode"])),
         ]
     )
 
@@ -182,6 +190,8 @@ def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
             members.append(text)
         if members:
             out += " members=[" + ", ".join(sorted(members)) + "]"
+        if g["AuthorizedOperations"] != -(2**31):
+            out += named(operations=bits(g["AuthorizedOperations"]))
         rows.append(out)
     return "describe " + "; ".join(rows)
 

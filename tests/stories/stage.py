@@ -105,8 +105,12 @@ class Stage:
             return own + int(text)
         return int(text)
 
+    def topic_id(self, name: str) -> uuid.UUID:
+        """The id of a topic of the story; of another name an id that no topic has."""
+        return self.topic_ids.get(name) or uuid.uuid5(uuid.NAMESPACE_URL, name)
+
     def topic_name(self, topic_id: uuid.UUID) -> str:
-        return next((name for name, real in self.topic_ids.items() if real == topic_id), str(topic_id))
+        return next((name for name, real in self.topic_ids.items() if real == topic_id), "unknown-id")
 
 
 def repr_text(text: str | None) -> str:

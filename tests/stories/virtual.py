@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from muster.coordinator.groups.classic import ClassicGroup
@@ -23,9 +24,16 @@ from muster.coordinator.groups.states import EMPTY, STABLE
 from muster.protocol import frames, hub
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.messages.offset_delete import OffsetDeleteRequest
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.records import OFFSETS
 from muster.protocol.shapes import capabilities
@@ -167,9 +175,34 @@ class VirtualDriver:
         ):
             respond(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return None
+        if isinstance(request, OffsetFetchRequest):
+            return self._with_ids(request, respond)
+        if isinstance(request, DescribeGroupsRequest) and request.include_authorized_operations:
+            return partial(_with_operations, respond)
         if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest):
             return self._without_unknown_topics(request, respond)
         return respond
+
+    def _with_ids(self, request: OffsetFetchRequest, respond: Callable[[Message], None]) -> Callable[[Message], None]:
+        """Topics have their names on the way in and their ids (v10) on the way out."""
+        unknown: dict[str, list[Any]] = {group.group_id: [] for group in request.groups}
+        for group in request.groups:
+            for topic in group.topics or []:
+                known = self.topics.by_id.get(topic.topic_id)
+                topic.name = topic.name if known is None else known.name
+            unknown[group.group_id] = [topic for topic in group.topics or [] if not topic.name]
+            if unknown[group.group_id]:
+                group.topics = [topic for topic in group.topics or [] if topic.name]
+
+        def answer(response: Any) -> None:
+            for group in response.groups:
+                for topic in group.topics:
+                    known = self.topics.by_name.get(topic.name)
+                    topic.topic_id = topic.topic_id if known is None else known.topic_id
+                group.topics = [*group.topics, *map(_no_such_id, unknown.get(group.group_id, []))]
+            respond(response)
+
+        return answer
 
     def _without_unknown_topics(
         self, request: OffsetCommitRequest | OffsetDeleteRequest, respond: Callable[[Message], None]
@@ -183,12 +216,18 @@ class VirtualDriver:
         refused = []
         for topic in request.topics:
             known = self.topics.by_name.get(topic.name)
+            code, ids = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()
+            if isinstance(request, OffsetCommitRequest):
+                if known is None and not topic.name:
+                    known, code = self.topics.by_id.get(topic.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+                topic.name, ids = topic.name if known is None else known.name, (topic.topic_id,)
             count = 0 if known is None else known.partitions
             bad = [one for one in topic.partitions if not 0 <= one.partition_index < count]
             topic.partitions = [one for one in topic.partitions if one not in bad]  # type: ignore[assignment]  # of its own type
             if bad:
-                rows = [new_row(one.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for one in bad]
-                refused.append(new_topic(topic.name, partitions=rows))
+                code = code if known is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                rows = [new_row(one.partition_index, code) for one in bad]
+                refused.append(new_topic(topic.name, *ids, partitions=rows))
         request.topics = [topic for topic in request.topics if topic.partitions]  # type: ignore[assignment]  # of its own type
         if refused and not request.topics and isinstance(request, OffsetCommitRequest):
             respond(new_response(topics=refused))
@@ -200,6 +239,22 @@ class VirtualDriver:
             respond(response)
 
         return merge
+
+
+def _with_operations(respond: Callable[[Message], None], response: Message) -> None:
+    """Without an authorizer everybody may do everything to a group."""
+    assert isinstance(response, DescribeGroupsResponse)
+    for row in response.groups:
+        if not row.error_code:
+            row.authorized_operations = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+    respond(response)
+
+
+def _no_such_id(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    rows = [
+        OffsetFetchResponsePartitions(one, -1, -1, "", ErrorCode.UNKNOWN_TOPIC_ID) for one in topic.partition_indexes
+    ]
+    return OffsetFetchResponseTopics("", topic.topic_id, rows)
 
 
 def _topic_id(name: str) -> uuid.UUID:
