@@ -10,6 +10,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from muster.protocol.shapes import capabilities
 
 _GROUP_OPERATIONS: Final = (
     Operation.READ,
@@ -19,6 +20,8 @@ _GROUP_OPERATIONS: Final = (
     Operation.ALTER_CONFIGS,
 )
 """What can be done to a group at all (Kafka's AclEntry.supportedOperations)."""
+_FOUND: Final = (ErrorCode.NONE,)
+_FOUND_OR_NOT: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 def handle_describe_groups(
@@ -36,8 +39,11 @@ def handle_describe_groups(
     def answer(parts: list[Any]) -> None:
         rows: list[DescribedGroup] = [row for part in parts for row in part.groups]
         if request.include_authorized_operations:
+            # before v6 an unknown group is no error, and has operations like any other
+            strict = capabilities.describe_knows_group_not_found(context.api_version)
+            shown = _FOUND if strict else _FOUND_OR_NOT
             for row in rows:
-                if row.error_code == ErrorCode.NONE:
+                if row.error_code in shown:
                     row.authorized_operations = _operations(context, row.group_id)
         respond(DescribeGroupsResponse(groups=rows + refused))
 

@@ -178,7 +178,7 @@ class VirtualDriver:
         if isinstance(request, OffsetFetchRequest):
             return self._with_ids(request, respond)
         if isinstance(request, DescribeGroupsRequest) and request.include_authorized_operations:
-            return partial(_with_operations, respond)
+            return partial(_with_operations, respond, capabilities.describe_knows_group_not_found(version))
         if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest):
             return self._without_unknown_topics(request, respond)
         return respond
@@ -241,11 +241,11 @@ class VirtualDriver:
         return merge
 
 
-def _with_operations(respond: Callable[[Message], None], response: Message) -> None:
-    """Without an authorizer everybody may do everything to a group."""
+def _with_operations(respond: Callable[[Message], None], knows_not_found: bool, response: Message) -> None:
+    """Without an authorizer everybody may do everything to a group, also to one that is not there (if no error)."""
     assert isinstance(response, DescribeGroupsResponse)
     for row in response.groups:
-        if not row.error_code:
+        if not (row.error_code and knows_not_found):
             row.authorized_operations = sum(1 << operation for operation in (3, 6, 8, 10, 11))
     respond(response)
 

@@ -70,6 +70,11 @@ class TestDescribe:
         monkeypatch.setattr(describe_groups, "authorize", lambda context, operation, resource: operation == 8)
         assert self.describe(node, "a", include_authorized_operations=True)[0].authorized_operations == 1 << 8
 
+    def test_before_it_was_an_error_an_unknown_group_had_operations_too(self, node: Node) -> None:
+        request = DescribeGroupsRequest(["nobody"], include_authorized_operations=True)
+        row = ask(node, request, make_context(15, 5)).one().groups[0]
+        assert row.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+
     def test_without_permission_it_comes_last(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         forbid(monkeypatch, describe_groups, (3, "a"))
         rows = self.describe(node, "a", "b")
