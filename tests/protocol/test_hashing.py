@@ -83,3 +83,13 @@ def test_every_group_has_a_partition(group_id: str, partitions: int) -> None:
 def test_every_key_has_a_partition(key: bytes, partitions: int) -> None:
     assert -(1 << 31) <= murmur2(key) < 1 << 31
     assert 0 <= key_partition(key, partitions) < partitions
+
+
+@pytest.mark.parametrize("length", [255, 256, 257, 511, 512, 700])
+def test_the_hash_of_a_long_string_is_that_of_its_definition(length: int) -> None:
+    text = "".join(chr(0x61 + i * 7 % 26) for i in range(length))
+    for long in (text, text[:-1] + "\u00e9"):
+        h = 0
+        for char in long:
+            h = (31 * h + ord(char)) & 0xFFFFFFFF
+        assert java_string_hash(long) & 0xFFFFFFFF == h

@@ -1,0 +1,134 @@
+"""The order in which Java walks its hash tables and sorts its strings, where an assignment depends on it.
+
+A HashMap or HashSet (OpenJDK 17) is an array of buckets, a power of two of them: an element lies in the bucket of the
+low bits of its hash code, whose high half was first xored into the low one. Walking goes bucket by bucket, and within
+one in the order in which elements came, which survives growth. Removing never shrinks an array.
+
+What is not followed: a bucket that gets a ninth element in an array of 64 or more becomes a tree, which is walked in
+another order. For names that are not made to collide the odds of it are one in some ten million for each bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Generic, TypeVar
+
+from muster.protocol.hashing import java_string_hash
+
+K = TypeVar("K", bound=Hashable)
+
+DEFAULT_CAPACITY = 16
+_LONGEST_CHAIN = 8
+"""A ninth element in one bucket makes a small array grow early, a large one turn the bucket into a tree."""
+_SMALLEST_FOR_TREES = 64
+_MASK = 0xFFFFFFFF
+
+
+def spread(hash_code: int) -> int:
+    """HashMap.hash: the code with its high half xored into the low one, as unsigned 32 bits."""
+    h = hash_code & _MASK
+    return h ^ h >> 16
+
+
+def capacity_for(wanted: int) -> int:
+    """HashMap.tableSizeFor: the size of the array of `new HashMap<>(wanted)`."""
+    return 1 << max(wanted - 1, 0).bit_length()
+
+
+def capacity_of_copy(size: int) -> int:
+    """The size of the array of `new HashSet<>(collection)` for a collection of this size."""
+    return capacity_for(max(int(size / 0.75) + 1, DEFAULT_CAPACITY))
+
+
+def grown(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> int:
+    """The size of the array after elements with these spread hashes were put into one of this capacity."""
+    needed = capacity
+    while len(spreads) * 4 > needed * 3:
+        needed *= 2
+    if needed < _SMALLEST_FOR_TREES and len(spreads) > _LONGEST_CHAIN:
+        return _grown_by_chains(spreads, capacity)
+    return needed
+
+
+def _grown_by_chains(spreads: Sequence[int], capacity: int) -> int:
+    for count in range(1, len(spreads) + 1):
+        bucket = spreads[count - 1] & capacity - 1
+        chained = sum(1 for other in spreads[: count - 1] if other & capacity - 1 == bucket)
+        if chained >= _LONGEST_CHAIN and capacity < _SMALLEST_FOR_TREES:
+            capacity *= 2
+        if count * 4 > capacity * 3:
+            capacity *= 2
+    return capacity
+
+
+def walked(spreads: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int]:
+    """Indices of distinct elements in the order of walking, given their spread hashes in the order of coming."""
+    mask = grown(spreads, capacity) - 1
+    buckets = [h & mask for h in spreads]
+    return sorted(range(len(buckets)), key=buckets.__getitem__)
+
+
+def string_order(texts: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
+    """Strings, put into a HashSet (or as keys into a HashMap) one after the other, in the order of walking it."""
+    distinct = list(dict.fromkeys(texts))
+    spreads = [spread(java_string_hash(text)) for text in distinct]
+    return [distinct[index] for index in walked(spreads, capacity)]
+
+
+def int_order(numbers: Sequence[int]) -> list[int]:
+    """Distinct ints of 32 bits in the order of walking `new HashSet<>(numbers)`."""
+    return [numbers[i] for i in walked([spread(n) for n in numbers], capacity_of_copy(len(numbers)))]
+
+
+def uuid_hash(uuid: bytes) -> int:
+    """Uuid.hashCode of 16 bytes, as unsigned 32 bits."""
+    value = int.from_bytes(uuid, "big")
+    value ^= value >> 64
+    return (value ^ value >> 32) & _MASK
+
+
+def uuid_key(uuid: bytes) -> tuple[int, int]:
+    """Sorts as Uuid.compareTo does: two signed halves."""
+    return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
+
+
+def sort_strings(texts: Iterable[str]) -> list[str]:
+    """Strings sorted as String.compareTo does: by UTF-16 units, so that U+1F600 is before U+FFFF."""
+    found = list(texts)
+    if all(map(str.isascii, found)):
+        return sorted(found)
+    return sorted(found, key=lambda text: text.encode("utf-16-be", "surrogatepass"))
+
+
+class JavaSet(Generic[K]):
+    """A HashSet that can tell which element its iterator would give first."""
+
+    __slots__ = ("_capacity", "_spreads")
+
+    def __init__(self) -> None:
+        self._capacity = DEFAULT_CAPACITY
+        self._spreads: dict[K, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._spreads)
+
+    def add(self, element: K, hash_code: int) -> None:
+        """Add an element that is not there, with its Java hash code."""
+        h = spread(hash_code)
+        present = self._spreads
+        if len(present) >= _LONGEST_CHAIN and self._capacity < _SMALLEST_FOR_TREES:
+            bucket = h & self._capacity - 1
+            if sum(1 for other in present.values() if other & self._capacity - 1 == bucket) >= _LONGEST_CHAIN:
+                self._capacity *= 2
+        present[element] = h
+        if len(present) * 4 > self._capacity * 3:
+            self._capacity *= 2
+
+    def remove(self, element: K) -> None:
+        """Remove an element. Raises KeyError when it is not there."""
+        del self._spreads[element]
+
+    def first(self) -> K:
+        """What `iterator().next()` gives. The set must not be empty."""
+        mask = self._capacity - 1
+        return min(self._spreads, key=lambda element: self._spreads[element] & mask)
