@@ -93,18 +93,20 @@ def heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str])
 
 @verb("leave")
 def leave(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    """leave: itself. leave B C(i1) none(i2): each by member label and, in brackets, instance id."""
+    """leave: itself. leave B C(i1) none(i2): each by member label and, in brackets, instance id; reason= for all."""
     members = []
+    reason = {"Reason": null_or(args.get("reason"))}
     for item in rest:
         found = re.fullmatch(r"([^()]+)(?:\((.*)\))?", item)
         if found is None:
             raise ValueError(f"who leaves? {item}")
-        members.append({"MemberId": stage.member(actor, found[1]), "GroupInstanceId": found[2]})
+        members.append({"MemberId": stage.member(actor, found[1]), "GroupInstanceId": found[2], **reason})
     if not rest and args.pop("nobody", None) is None:
         members = [
             {
                 "MemberId": stage.member(actor, args.get("member")),
                 "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
+                **reason,
             }
         ]
     body = {"GroupId": stage.group(args.get("group", stage.story.group)), "Members": members}
