@@ -1,0 +1,28 @@
+"""Connect's eager strategy (protocol "default"; Kafka's EagerAssignor): everything is shared out anew, in turn.
+
+Guarantees: every connector and task has exactly one worker; what two workers have differs by at most one; the same
+workers and the same configuration give the same answer. Everything stops while the group rebalances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import cycle
+
+from muster.assignors.connect.work import Task, Work, configured_work, java_key
+
+
+def assign(workers: Iterable[str], configured: Mapping[str, int]) -> dict[str, Work]:
+    """Give each worker (by member id) its connectors and tasks.
+
+    `configured` has the number of tasks of each connector. All connectors are dealt out first, then all tasks: a
+    connector is lighter than a task, and dealing them out together would give one worker all connectors where each
+    has one task. Raises ValueError without workers.
+    """
+    names = sorted(workers, key=java_key)
+    if not names:
+        raise ValueError("nobody to assign to: a group has at least one worker")
+    work: dict[str, list[Task]] = {name: [] for name in names}
+    for name, item in zip(cycle(names), configured_work(configured), strict=False):
+        work[name].append(item)
+    return {name: tuple(items) for name, items in work.items()}

@@ -1,0 +1,187 @@
+"""Connect's incremental cooperative strategy (KIP-415, KIP-851; Kafka's IncrementalCooperativeAssignor).
+
+Guarantees: a worker keeps what it runs unless it was deleted, runs twice or has to move for balance; what moves is
+stopped in one rebalance and started in the next, so nothing runs twice. What a departed worker ran stays unassigned
+for `scheduled.rebalance.max.delay.ms`: when the worker comes back before that, it gets it again, and nothing else
+moved. A pure function of its arguments: the leader keeps the state and gives it to the next rebalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from muster.assignors.connect.load import Load, deal, deal_round, overloads, repeated
+from muster.assignors.connect.state import State, backoff_ms
+from muster.assignors.connect.work import Task, Work, as_hash_sets, configured_work, in_order
+from muster.assignors.java_order import string_order
+from muster.protocol.connect import CONNECTOR
+
+
+class Change(NamedTuple):
+    """What a rebalance means for one worker."""
+
+    assigned: Work
+    """To be started."""
+    revoked: Work
+    """To be stopped, upon which the worker joins again."""
+    running: Work
+    """All that the worker runs when it has done both."""
+
+
+class Round(NamedTuple):
+    """The result of one rebalance."""
+
+    changes: dict[str, Change]
+    delay_ms: int
+    """When the workers are to ask for the next rebalance; 0: not for this reason."""
+    state: State
+    """For the next rebalance."""
+
+
+def assign(
+    state: State,
+    now_ms: int,
+    workers: Mapping[str, Sequence[Task]],
+    configured: Mapping[str, int],
+    *,
+    max_delay_ms: int = 300_000,
+    generation: int,
+    completed_generation: int,
+) -> Round:
+    """Decide one rebalance.
+
+    `workers` has what each worker (by member id) says that it runs, `configured` the number of tasks of each
+    connector, `max_delay_ms` is `scheduled.rebalance.max.delay.ms`. `generation` is the group's now,
+    `completed_generation` the last one in which the leader got its own assignment: where that is not the one which
+    `state` was made in, workers may have missed it, and what it says of the past is not used.
+    Raises ValueError without workers.
+    """
+    if not workers:
+        raise ValueError("nobody to assign to: a group has at least one worker")
+    held = {name: dict.fromkeys(workers[name]) for name in string_order(workers)}
+    active = frozenset(item for work in held.values() for item in work)
+    everything = configured_work(configured)
+    wanted = frozenset(everything)
+
+    previous = state.previous if state.generation == completed_generation else frozenset()
+    if state.revoked & active:  # they were told to stop it, and did not hear
+        previous = active
+    deleted = previous - wanted
+    twice = repeated(held.values())
+    lost = in_order(previous - active - deleted)
+    created = [item for item in everything if item not in previous and item not in active]
+
+    revoked = {name: _to_stop(tuple(work), deleted, twice) for name, work in held.items()}
+    loads = [Load(name, work) for name, work in held.items()]
+    for load in loads:
+        load.remove(revoked[load.name])
+
+    state, given_up = _lost(state, now_ms, lost, loads, max_delay_ms)
+    state = _balance(state, now_ms, everything, loads, revoked, max_delay_ms)
+    for connectors in (True, False):
+        new = [item for item in created + given_up if (item.number == CONNECTOR) == connectors]
+        deal(loads, new, connectors=connectors)
+
+    stopped = frozenset(item for items in revoked.values() for item in items)
+    running = frozenset(item for load in loads for item in load)
+    changes = {
+        load.name: Change(
+            assigned=tuple(item for item in load if item not in held[load.name] or item in deleted),
+            revoked=tuple(revoked[load.name]),
+            running=tuple(load),
+        )
+        for load in loads
+    }
+    state = replace(
+        state,
+        previous=(running - stopped) | frozenset(lost),
+        revoked=stopped,
+        members=frozenset(held),
+        generation=generation,
+    )
+    return Round(changes, state.delay_ms, state)
+
+
+def _to_stop(work: Work, deleted: frozenset[Task], twice: set[Task]) -> list[Task]:
+    """What a worker runs and must not: it was deleted, or others run it too (who gets it is for the next round)."""
+    if deleted.isdisjoint(work) and twice.isdisjoint(work):
+        return []
+    items = as_hash_sets(work)
+    stop = [item for item in items if item in deleted] + [item for item in items if item in twice]
+    return list(dict.fromkeys(stop))
+
+
+def _lost(
+    state: State, now_ms: int, lost: list[Task], loads: list[Load], max_delay_ms: int
+) -> tuple[State, list[Task]]:
+    """What to do about the work of those who went away: wait, give it to who seems to have come back, or give it up.
+
+    Second is what is to be assigned as if it were new.
+    """
+    if not lost and not state.took_away:
+        return _no_delay(state), []
+    if state.rebalance_at_ms <= 0 and state.members <= {load.name for load in loads}:
+        return state, lost  # nobody left: somebody did not get the last assignment
+    if max_delay_ms == 0:
+        return state, lost
+    if 0 < state.rebalance_at_ms <= now_ms:
+        by_name = {load.name: load for load in loads}
+        returned = [by_name[name] for name in state.candidates if name in by_name]
+        if returned:
+            deal_round(returned, lost)
+        return replace(_no_delay(state), took_away=False), [] if returned else lost
+    idle = string_order([load.name for load in loads if not load])
+    planned = state.rebalance_at_ms - now_ms
+    delay_ms = min(planned, max_delay_ms) if planned > 0 else max_delay_ms
+    return (
+        replace(
+            state,
+            candidates=tuple(dict.fromkeys((*state.candidates, *idle))),
+            delay_ms=delay_ms,
+            rebalance_at_ms=now_ms + delay_ms,
+        ),
+        [],
+    )
+
+
+def _no_delay(state: State) -> State:
+    return replace(state, candidates=(), rebalance_at_ms=0, delay_ms=0)
+
+
+def _balance(
+    state: State,
+    now_ms: int,
+    everything: list[Task],
+    loads: list[Load],
+    revoked: dict[str, list[Task]],
+    max_delay_ms: int,
+) -> State:
+    """Take from those who have too much, unless a delay runs or it was done in the rebalance before (KIP-851)."""
+    if state.delay_ms:
+        return replace(state, took_away=False)
+    surplus = _surplus(everything, loads)
+    if not surplus:
+        return replace(state, took_away=False, successive=0) if state.took_away else state
+    if state.took_away:
+        successive = state.successive + 1
+        delay_ms = backoff_ms(successive, max_delay_ms)
+        state = replace(state, successive=successive, delay_ms=delay_ms)
+        if delay_ms:
+            return replace(state, rebalance_at_ms=now_ms + delay_ms)
+    for load in loads:
+        load.remove(surplus.get(load.name, ()))
+        revoked[load.name] += surplus.get(load.name, ())
+    return replace(state, took_away=True)
+
+
+def _surplus(everything: list[Task], loads: list[Load]) -> dict[str, list[Task]]:
+    """What has to be taken from each worker (connectors, then tasks) for an even load."""
+    if not everything or not any(loads):
+        return {}
+    connectors = sum(item.number == CONNECTOR for item in everything)
+    taken = overloads(loads, connectors, connectors=True)
+    for name, tasks in overloads(loads, len(everything) - connectors, connectors=False).items():
+        taken[name] = taken.get(name, []) + tasks
+    return taken

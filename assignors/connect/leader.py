@@ -1,0 +1,131 @@
+"""What the leader of a Connect group does with the workers' metadata (ConnectAssignor.performAssignment), as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from muster.assignors.connect import eager, incremental
+from muster.assignors.connect.state import State
+from muster.assignors.connect.work import Task, Work, as_hash_sets, from_rows, to_rows
+from muster.protocol.connect import (
+    CONNECTOR,
+    NAMES,
+    ConnectAssignment,
+    ConnectorTasks,
+    ConnectWorkerState,
+    decode_worker_state,
+    encode_assignment,
+)
+
+CONFIG_MISMATCH = 1
+"""The error that tells workers to read the config topic to its end and to join again."""
+
+_VERSIONS = {name: version for version, name in NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The leader's view of the config topic."""
+
+    offset: int
+    """How far it has read."""
+    configured: Mapping[str, int]
+    """The connectors, and how many tasks each has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """The JoinGroup response that a leader got, and where it stands."""
+
+    leader: str
+    """Its own member id."""
+    protocol: str
+    """The protocol that the group agreed on: "default" (eager), "compatible" or "sessioned"."""
+    members: Sequence[tuple[str, bytes]]
+    """Member ids and metadata, in the order of the response."""
+    generation: int
+    completed_generation: int
+    """The last generation in which the leader got its assignment; -1 before the first."""
+
+
+class Result(NamedTuple):
+    """What the leader sends in SyncGroup, what it remembers, and who runs what from now on."""
+
+    assignments: dict[str, bytes]
+    state: State
+    running: dict[str, Work]
+    """Empty when the leader's configuration is behind that of others."""
+
+
+def perform(
+    rebalance: Rebalance,
+    state: State,
+    now_ms: int,
+    snapshot: Snapshot,
+    *,
+    fresh: Snapshot | None = None,
+    max_delay_ms: int = 300_000,
+) -> Result:
+    """Compute the assignments of all workers by the protocol that the group agreed on.
+
+    A leader whose `snapshot` is behind what a worker has read uses `fresh`, which it has just taken; when that is
+    behind too, every worker is told CONFIG_MISMATCH. Raises MalformedMessage for metadata that cannot be read,
+    ValueError for a protocol that is none of Connect's, or a leader that is not among the members.
+    """
+    version = _VERSIONS.get(rebalance.protocol)
+    if version is None:
+        raise ValueError(
+            f"{rebalance.protocol!r} is no protocol of Connect: one of {', '.join(_VERSIONS)} was expected"
+        )
+    workers = {member: decode_worker_state(metadata)[1] for member, metadata in rebalance.members}
+    if rebalance.leader not in workers:
+        raise ValueError(f"the leader {rebalance.leader!r} is not among the members {', '.join(workers) or '(none)'}")
+    frame = ConnectAssignment(leader=rebalance.leader, leader_url=workers[rebalance.leader].url)
+    frame.offset = max(worker.offset for worker in workers.values())
+    if snapshot.offset < frame.offset:
+        if fresh is None or fresh.offset < frame.offset:
+            frame.error = CONFIG_MISMATCH
+            refusal = encode_assignment(frame, version)
+            return Result(dict.fromkeys(workers, refusal), state, {})
+        snapshot = fresh
+        frame.offset = fresh.offset
+    if version == 0:
+        work = eager.assign(workers, snapshot.configured)
+        return Result({name: _encode(frame, work[name], version) for name in workers}, state, work)
+    changes, frame.delay_ms, state = incremental.assign(
+        state,
+        now_ms,
+        {name: _held(worker) for name, worker in workers.items()},
+        snapshot.configured,
+        max_delay_ms=max_delay_ms,
+        generation=rebalance.generation,
+        completed_generation=rebalance.completed_generation,
+    )
+    return Result(
+        {name: _encode(frame, changes[name].assigned, version, changes[name].revoked) for name in workers},
+        state,
+        {name: changes[name].running for name in workers},
+    )
+
+
+def _held(worker: ConnectWorkerState) -> Work:
+    return from_rows(worker.assignment.assigned) if worker.assignment is not None else ()
+
+
+def _encode(frame: ConnectAssignment, assigned: Work, version: int, revoked: Work = ()) -> bytes:
+    """One worker's assignment, with the rows in Kafka's order."""
+    frame.assigned = _assigned_rows(assigned)
+    frame.revoked = to_rows(sorted(revoked, key=_is_task))
+    return encode_assignment(frame, version)
+
+
+def _assigned_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
+    """Connectors pass through a HashSet on their way, tasks do not."""
+    connectors = [item for item in items if item.number == CONNECTOR]
+    return to_rows([*as_hash_sets(connectors), *(item for item in items if item.number != CONNECTOR)])
+
+
+def _is_task(item: Task) -> bool:
+    return item.number != CONNECTOR

@@ -1,0 +1,71 @@
+"""What Connect workers share out: connectors and their tasks, and the order in which Kafka's collections hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from muster.assignors.java_order import capacity_of_copy, spread, walked
+from muster.protocol.connect import CONNECTOR, ConnectorTasks
+from muster.protocol.hashing import java_string_hash
+
+
+class Task(NamedTuple):
+    """One thing that a worker runs: a task of a connector, or with number CONNECTOR (-1) the connector itself."""
+
+    connector: str
+    number: int = CONNECTOR
+
+    def __str__(self) -> str:
+        return self.connector if self.number == CONNECTOR else f"{self.connector}-{self.number}"
+
+
+Work = tuple[Task, ...]
+"""What one worker runs, in the order in which it got it."""
+
+
+def configured_work(configured: Mapping[str, int]) -> list[Task]:
+    """All connectors, then all tasks, in Kafka's order. `configured` has the number of tasks of each connector."""
+    names = sorted(configured, key=java_key)
+    return [Task(name) for name in names] + [Task(name, number) for name in names for number in range(configured[name])]
+
+
+def java_key(name: str) -> bytes:
+    """Sorts strings as Java's String.compareTo: by UTF-16 code units."""
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def in_order(items: Iterable[Task]) -> list[Task]:
+    """Connectors, then tasks, each by name and number (Kafka keeps them in two TreeSets)."""
+    return sorted(items, key=lambda item: (item.number != CONNECTOR, java_key(item.connector), item.number))
+
+
+def as_hash_sets(work: Sequence[Task]) -> list[Task]:
+    """Connectors, then tasks, each in the order of `new HashSet<>(collection)`."""
+    connectors = [item for item in work if item.number == CONNECTOR]
+    tasks = [item for item in work if item.number != CONNECTOR]
+    return [*_as_hash_set(connectors), *_as_hash_set(tasks)]
+
+
+def _as_hash_set(items: list[Task]) -> Iterator[Task]:
+    hashes = [spread(_hash(item)) for item in items]
+    return (items[index] for index in walked(hashes, capacity_of_copy(len(items))))
+
+
+def _hash(item: Task) -> int:
+    """ConnectorTaskId.hashCode(): that of a record of a string and an int; for a connector its name's."""
+    name = java_string_hash(item.connector)
+    return name if item.number == CONNECTOR else 31 * name + item.number
+
+
+def to_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
+    """As the protocol carries it: a row for each connector, in the order in which they first appear."""
+    rows: dict[str, list[int]] = {}
+    for item in items:
+        rows.setdefault(item.connector, []).append(item.number)
+    return [ConnectorTasks(connector, numbers) for connector, numbers in rows.items()]
+
+
+def from_rows(rows: Iterable[ConnectorTasks]) -> Work:
+    """What the protocol carries, without repetitions."""
+    return tuple(dict.fromkeys(Task(row.connector, number) for row in rows for number in row.tasks))
