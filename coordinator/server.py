@@ -19,7 +19,7 @@ from muster.coordinator.api.node import Node, draw_kafka_uuid
 from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.config import Config
-from muster.coordinator.group_log import GroupLog
+from muster.coordinator.group_log import log_event
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, MemoryStorage, SharedSync
@@ -143,7 +143,7 @@ class Server:
             self.clock,
             self.topics.image,
             leader_epoch=0 if partition is None else partition.leader_epoch,
-            on_event=GroupLog(self.clock),
+            on_event=log_event,
         )
         self._loading.append(shard.start())
         return shard

@@ -13,6 +13,7 @@ from muster.coordinator.groups import subscriptions
 from muster.coordinator.groups.deadlines import Deadline
 from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.members import Member, Protocols
+from muster.coordinator.groups.round import Round
 from muster.coordinator.groups.states import (
     COMPLETING,
     DEAD,
@@ -38,22 +39,27 @@ class ClassicGroup(Group):
     `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`; then `newcomer` tells
     whether a member was added since the delay (of `delay_ms`) began, and `remaining_ms` how much more delay there may
     be. `pending`: ids handed out (KIP-394) and the deadline of each. `pending_sync`: who has not sent SyncGroup in
-    this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp).
+    this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp). For the history
+    only: `round`, the rebalance that is on; `partition_counts`, of the topics of the last one that was completed;
+    `departed`, what members had that are gone, until the rebalance begins which that brings about.
     """
 
     __slots__ = (
         "awaiting",
         "delay_ms",
+        "departed",
         "generation",
         "initial",
         "join_deadline",
         "leader_id",
         "members",
         "newcomer",
+        "partition_counts",
         "pending",
         "pending_sync",
         "protocol_name",
         "remaining_ms",
+        "round",
         "state_since_ms",
         "static_ids",
         "subscriptions",
@@ -78,6 +84,9 @@ class ClassicGroup(Group):
         self.subscriptions: Subscriptions = subscriptions.UNKNOWN
         self.initial = self.newcomer = False
         self.delay_ms = self.remaining_ms = 0
+        self.round: Round | None = None
+        self.departed: dict[str, bytes] = {}
+        self.partition_counts: dict[str, int] | None = None
         self.join_deadline = Deadline(JOIN_PHASE, group_id)
         self.sync_deadline = Deadline(SYNC_PHASE, group_id)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.groups import events, pending, records, static
+from muster.coordinator.groups import causes, events, pending, records, static, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import JoinCommand
 from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS, Member, Protocols
@@ -105,8 +105,10 @@ def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
         return
     if not _has_room(group, member_id, settings.group_max_size):
         turn.reply(command.token, join_refusal("", ErrorCode.GROUP_MAX_SIZE_REACHED))
-        if drop_member(turn, group, member_id) is not None:
-            turn.event(events.MEMBER_REMOVED, group.group_id, member=member_id, instance=None, cause=events.GROUP_FULL)
+        refused = group.members.get(member_id)
+        if refused is not None:
+            telling.removed(turn, group, refused, events.GROUP_FULL)
+        drop_member(turn, group, member_id)
         return
     protocols: Protocols = tuple((one.name, one.metadata) for one in request.protocols)
     if group.state != DEAD and not group.supports(request.protocol_type, protocols):
@@ -185,23 +187,21 @@ def _add(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
     turn.event(
         events.MEMBER_JOINED,
         group.group_id,
-        member=member.member_id,
-        instance=member.instance_id,
-        client_id=member.client_id,
-        host=member.client_host,
+        member=events.of_member(member, turn.now),
+        protocol_type=group.protocol_type,
         reason=request.reason,
     )
-    begin_or_complete(turn, group, events.NEW_MEMBER, member.member_id, request.reason)
+    begin_or_complete(turn, group, events.NEW_MEMBER, events.trigger(member, request.reason))
 
 
 def _rejoin(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
     request = asking.request
     member = group.members[request.member_id]
-    changed = member.protocols != asking.protocols
+    # while members are awaited this is what was asked for, not the cause of anything
+    cause = "" if group.state == PREPARING else causes.of_rejoin(group, member, asking.protocols, turn.state.image)
     group.update(member, asking.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     park_join(turn, group, member, asking.command.token)
-    cause = events.CHANGED_METADATA if changed else events.LEADER_REJOINED
-    begin_or_complete(turn, group, cause, member.member_id, request.reason)
+    begin_or_complete(turn, group, cause, events.trigger(member, request.reason))
 
 
 def _repeat(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
@@ -215,7 +215,7 @@ def _replace(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
     request = asking.request
     member = static.replace(turn, group, request, asking.new_id, asking.protocols)
     park_join(turn, group, member, asking.command.token)
-    begin_or_complete(turn, group, events.STATIC_MEMBER_BACK, member.member_id, request.reason)
+    begin_or_complete(turn, group, events.STATIC_MEMBER_BACK, events.trigger(member, request.reason))
 
 
 def _replace_quietly(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
@@ -226,7 +226,7 @@ def _replace_quietly(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
         static.answer_in_place(turn, group, asking.command, member, old_leader)
         return
     park_join(turn, group, member, asking.command.token)
-    begin_or_complete(turn, group, events.STATIC_MEMBER_BACK, member.member_id, request.reason)
+    begin_or_complete(turn, group, events.STATIC_MEMBER_BACK, events.trigger(member, request.reason))
 
 
 def _refuse(error: int) -> Callable[[Turn, ClassicGroup, Asking], None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups import events
+from muster.coordinator.groups import events, telling
 from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.events import Trigger
 from muster.coordinator.groups.interface import Command
 from muster.coordinator.groups.parked import drop_member
 from muster.coordinator.groups.rebalance import begin_or_complete
@@ -26,19 +27,17 @@ def handle(turn: Turn, command: Command, request: LeaveGroupRequest) -> None:
         turn.reply(command.token, LeaveGroupResponse(error_code=error))
         return
     rows: list[MemberResponse] = []
-    left: list[MemberIdentity] = []
+    left: list[Trigger] = []
     for one in request.members:
-        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave(turn, group, one)
+        error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave(turn, group, one, left)
         rows.append(MemberResponse(one.member_id, one.group_instance_id, error))
-        if not error:
-            left.append(one)
     if left and group is not None and group.state != EMPTY:
-        begin_or_complete(turn, group, events.LEFT, left[0].member_id, left[0].reason)
+        begin_or_complete(turn, group, events.LEFT, left[0])
     # Last, as on Kafka: who waited for the leaver is told before the leaver, by position in the output.
     turn.reply(command.token, LeaveGroupResponse(members=rows))
 
 
-def _leave(turn: Turn, group: ClassicGroup, one: MemberIdentity) -> int:
+def _leave(turn: Turn, group: ClassicGroup, one: MemberIdentity, left: list[Trigger]) -> int:
     member_id: str | None = one.member_id
     if not member_id:
         member_id = group.static_ids.get(one.group_instance_id) if one.group_instance_id is not None else None
@@ -48,7 +47,11 @@ def _leave(turn: Turn, group: ClassicGroup, one: MemberIdentity) -> int:
         error = group.validate_member(member_id, one.group_instance_id)
         if error:
             return error
-    member = drop_member(turn, group, member_id)
-    if member is not None:
-        turn.event(events.MEMBER_LEFT, group.group_id, member=member_id, instance=member.instance_id, reason=one.reason)
+    member = group.members.get(member_id)
+    if member is None:  # an id that was only handed out
+        left.append(Trigger(member_id, None, "", "", one.reason))
+    else:
+        left.append(events.trigger(member, one.reason))
+        telling.left(turn, group, member, one.reason)
+    drop_member(turn, group, member_id)
     return 0

@@ -20,7 +20,8 @@ class Member:
 
     `join_token` and `sync_token` are the tokens of its parked requests, None when none is parked. `session` is the
     deadline of its session, or of its first join as long as it `is_new` (its first JoinGroup has not been answered
-    yet).
+    yet). `joined_ms` and `synced_ms` (wall) are when its last JoinGroup, and its SyncGroup of this generation, came:
+    0 when that is not known, or not yet; for the history only.
     """
 
     __slots__ = (
@@ -30,12 +31,14 @@ class Member:
         "instance_id",
         "is_new",
         "join_token",
+        "joined_ms",
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
         "session",
         "session_timeout_ms",
         "sync_token",
+        "synced_ms",
     )
 
     def __init__(
@@ -61,6 +64,7 @@ class Member:
         self.is_new = False
         self.join_token: object | None = None
         self.sync_token: object | None = None
+        self.joined_ms = self.synced_ms = 0
         self.session = Deadline(SESSION, group_id, member_id)
 
     @property

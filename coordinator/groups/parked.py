@@ -36,6 +36,7 @@ def restart_session(turn: Turn, member: Member) -> None:
 
 def park_join(turn: Turn, group: ClassicGroup, member: Member, token: object) -> None:
     """The member awaits the end of the join phase with this request, not with an older one."""
+    member.joined_ms = turn.now.wall_ms
     older = group.park_join(member, token)
     if older is not None:
         _leave_behind(turn, member, older, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))

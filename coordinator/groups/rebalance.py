@@ -9,9 +9,10 @@ excepted (KIP-345).
 
 from __future__ import annotations
 
-from muster.coordinator.groups import events, records
+from muster.coordinator.groups import events, records, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.events import Trigger
 from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.parked import answer_syncs, drop_member, restart_session
 from muster.coordinator.groups.states import COMPLETING, DESERTED, EMPTY, JOINED, PREPARING, REBALANCE, TRANSITIONS
@@ -20,18 +21,17 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 
 
-def begin_or_complete(
-    turn: Turn, group: ClassicGroup, cause: str, trigger: str = "", reason: str | None = None
-) -> None:
+def begin_or_complete(turn: Turn, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
     """Something calls for a rebalance: begin one, or end the one that is on, if this was what it waited for."""
     if (group.state, REBALANCE) in TRANSITIONS:
-        begin(turn, group, cause, trigger, reason)
+        begin(turn, group, cause, trigger)
     else:
         complete_if_joined(turn, group)
 
 
-def begin(turn: Turn, group: ClassicGroup, cause: str, trigger: str = "", reason: str | None = None) -> None:
-    """Begin a rebalance because of `cause`, brought about by the member `trigger`, who gave that `reason`."""
+def begin(turn: Turn, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
+    """Begin a rebalance because of `cause`, brought about by the member `trigger`."""
+    telling.rebalance_started(turn, group, cause, trigger)
     if group.state == COMPLETING:
         for member in group.members.values():
             member.assignment = b""
@@ -40,15 +40,6 @@ def begin(turn: Turn, group: ClassicGroup, cause: str, trigger: str = "", reason
     state.deadlines.cancel(group.sync_deadline)
     group.initial = group.state == EMPTY
     group.transition(REBALANCE, now.wall_ms)
-    turn.event(
-        events.REBALANCE_BEGAN,
-        group.group_id,
-        cause=cause,
-        trigger=trigger,
-        reason=reason,
-        generation=group.generation,
-        members=len(group.members),
-    )
     if group.initial:
         group.newcomer = False
         group.delay_ms = state.settings.group_initial_rebalance_delay_ms
@@ -86,7 +77,7 @@ def complete(turn: Turn, group: ClassicGroup) -> None:
     deadlines.cancel(group.join_deadline)
     if group.awaiting < len(group.members):
         for member in [one for one in group.members.values() if one.join_token is None and one.instance_id is None]:
-            remove_member(turn, group, member, events.NOT_REJOINED)
+            remove_member(turn, group, member, events.JOIN_TIMEOUT)
     if not group.keep_or_elect_leader() and group.members:
         # Only static members, none of which has come: wait on, until their sessions end. Never for 0 ms: that would
         # not end.
@@ -97,18 +88,10 @@ def complete(turn: Turn, group: ClassicGroup) -> None:
     if not group.members:
         group.transition(DESERTED, now.wall_ms)
         turn.record(records.group_metadata(group))
-        turn.event(events.EMPTIED, group.group_id, generation=group.generation)
+        telling.emptied(turn, group)
         return
     group.transition(JOINED, now.wall_ms)
-    turn.event(
-        events.GENERATION_BEGAN,
-        group.group_id,
-        generation=group.generation,
-        protocol_type=group.protocol_type,
-        protocol=group.protocol_name,
-        leader=group.leader_id,
-        members=len(group.members),
-    )
+    telling.joined(turn, group)
     _tell_members(turn, group)
     deadlines.set(group.sync_deadline, now.mono_ms + group.rebalance_timeout_ms)
 
@@ -120,7 +103,7 @@ def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResp
         0,
         group.generation,
         group.protocol_type,
-        group.protocol_name,
+        group.protocol_name or None,  # Kafka has no word for an empty name here
         group.leader_id or "",
         False,
         member.member_id,
@@ -139,8 +122,8 @@ def member_list(group: ClassicGroup) -> list[JoinGroupResponseMember]:
 
 def remove_member(turn: Turn, group: ClassicGroup, member: Member, cause: str) -> None:
     """A member is removed without having left."""
+    telling.removed(turn, group, member, cause)
     drop_member(turn, group, member.member_id)
-    turn.event(events.MEMBER_REMOVED, group.group_id, member=member.member_id, instance=member.instance_id, cause=cause)
 
 
 def on_session_deadline(turn: Turn, group: ClassicGroup, deadline: Deadline) -> None:
@@ -152,15 +135,15 @@ def on_session_deadline(turn: Turn, group: ClassicGroup, deadline: Deadline) -> 
     if group.state == PREPARING:
         complete_if_joined(turn, group, cut_delay=True)
     else:
-        begin(turn, group, events.SESSION_EXPIRED, member.member_id)
+        begin(turn, group, events.SESSION_EXPIRED, events.trigger(member))
 
 
 def on_sync_deadline(turn: Turn, group: ClassicGroup) -> None:
     """The members that have not sent SyncGroup within the rebalance timeout are removed, static ones too."""
     late = [group.members[member_id] for member_id in group.pending_sync]
     for member in late:
-        remove_member(turn, group, member, events.NOT_SYNCED)
-    begin(turn, group, events.NOT_SYNCED, late[0].member_id)
+        remove_member(turn, group, member, events.SYNC_TIMEOUT)
+    begin(turn, group, events.SYNC_TIMEOUT, events.trigger(late[0]))
 
 
 def _tell_members(turn: Turn, group: ClassicGroup) -> None:
@@ -169,5 +152,6 @@ def _tell_members(turn: Turn, group: ClassicGroup) -> None:
         if token is not None:
             turn.reply(token, present(group, member, full=member.member_id == group.leader_id))
         member.is_new = False
+        member.synced_ms = 0
         restart_session(turn, member)
         group.pending_sync[member.member_id] = None

@@ -5,7 +5,7 @@ Its stored assignment, its leadership, and the client id and host of the old con
 
 from __future__ import annotations
 
-from muster.coordinator.groups import events, records
+from muster.coordinator.groups import records, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import JoinCommand
 from muster.coordinator.groups.members import Member, Protocols
@@ -32,7 +32,7 @@ def replace(turn: Turn, group: ClassicGroup, request: JoinGroupRequest, member_i
     member.is_new = False
     restart_session(turn, member)  # by the old session timeout: Kafka takes over the new one only then
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    turn.event(events.MEMBER_REPLACED, group.group_id, member=member_id, replaced=old_id, instance=instance_id)
+    telling.replaced(turn, group, member, old_id, request.reason)
     return member
 
 
@@ -50,7 +50,7 @@ def answer_in_place(turn: Turn, group: ClassicGroup, command: JoinCommand, membe
         0,
         group.generation,
         group.protocol_type,
-        group.protocol_name,
+        group.protocol_name or None,  # Kafka has no word for an empty name here
         (group.leader_id or "") if command.supports_skip_assignment else old_leader,
         leads,
         member.member_id,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups import events, records
+from muster.coordinator.groups import records, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.parked import answer_syncs, park_sync
 from muster.coordinator.groups.states import ASSIGNED, COMPLETING, DEAD, EMPTY, PREPARING
 from muster.coordinator.groups.turn import Turn
@@ -23,7 +24,7 @@ def handle(turn: Turn, command: Command, request: SyncGroupRequest) -> None:
         turn.reply(command.token, SyncGroupResponse(error_code=error))
         return
     member = group.members[request.member_id]
-    _has_synced(turn, group, request.member_id)
+    _has_synced(turn, group, member)
     if group.state == COMPLETING:
         park_sync(turn, member, command.token)
         if group.leader_id == request.member_id:
@@ -57,8 +58,10 @@ def _differs(asked: str | None, own: str | None) -> bool:
     return asked is not None and own is not None and asked != own
 
 
-def _has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
-    group.pending_sync.pop(member_id, None)
+def _has_synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
+    if member.member_id in group.pending_sync:
+        del group.pending_sync[member.member_id]
+        telling.synced(turn, group, member)
     if not group.pending_sync:
         turn.state.deadlines.cancel(group.sync_deadline)
 
@@ -66,11 +69,5 @@ def _has_synced(turn: Turn, group: ClassicGroup, member_id: str) -> None:
 def _assign(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
     turn.record(records.group_metadata(group, assignments))
     group.transition(ASSIGNED, turn.now.wall_ms)
-    turn.event(
-        events.ASSIGNED,
-        group.group_id,
-        generation=group.generation,
-        leader=group.leader_id,
-        assignments={member.member_id: member.assignment for member in group.members.values()},
-    )
+    telling.completed(turn, group)
     answer_syncs(turn, group, 0)

@@ -54,14 +54,25 @@ def elect(support: Support, members: Iterable[Member], size: int, leader: Member
         return candidates[0]
     if not candidates:
         raise ValueError("no protocol is offered by every member")
-    votes = dict.fromkeys(candidates, 0)
-    for member in members:
-        votes[next(name for name, _ in member.protocols if name in votes)] += 1
+    votes = _count(candidates, members)
     most = max(votes.values())
     tied = [name for name in candidates if votes[name] == most]
     if len(tied) > 1 and leader is not None:
         return next((name for name, _ in leader.protocols if name in tied), tied[0])
     return tied[0]
+
+
+def tally(support: Support, members: Iterable[Member], size: int) -> dict[str, int]:
+    """How many of so many members vote for each candidate: for the history."""
+    candidates = support.candidates(size)
+    return {candidates[0]: size} if len(candidates) == 1 else _count(candidates, members)
+
+
+def _count(candidates: list[str], members: Iterable[Member]) -> dict[str, int]:
+    votes = dict.fromkeys(candidates, 0)
+    for member in members:
+        votes[next(name for name, _ in member.protocols if name in votes)] += 1
+    return votes
 
 
 def _names(protocols: Protocols) -> Iterable[str]:

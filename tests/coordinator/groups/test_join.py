@@ -4,6 +4,7 @@ import pytest
 
 from muster.coordinator.groups import events, join
 from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.events import MemberFacts, Trigger
 from muster.coordinator.groups.interface import Client, JoinCommand
 from muster.coordinator.groups.join import DECISIONS, WHO, Asking, who_asks
 from muster.coordinator.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
@@ -221,7 +222,7 @@ def test_row_h_the_leader_asks_again_in_stable() -> None:
     assert room.join(leader, reason="topics changed") is None
     assert room.group().state == PREPARING
     assert room.events[-1].facts["cause"] == events.LEADER_REJOINED
-    assert room.events[-1].facts["reason"] == "topics changed"
+    assert room.events[-1].facts["trigger"].reason == "topics changed"
 
 
 @pytest.mark.parametrize("state", [COMPLETING, STABLE])
@@ -230,7 +231,7 @@ def test_row_i_changed_metadata_rebalances(state: str, which: int) -> None:
     room, ids = in_state(state)
     assert room.join(ids[which], protocols=(("range", b"other"),)) is None
     assert room.group().state == PREPARING
-    assert room.events[-1].facts["cause"] == events.CHANGED_METADATA
+    assert room.events[-1].facts["cause"] == events.METADATA_CHANGED
 
 
 def test_row_i_another_order_is_a_change() -> None:
@@ -301,7 +302,8 @@ def test_in_a_join_phase_those_are_in_who_come_first() -> None:
     assert small.join(c) is None  # it is in already
     assert small.join(a).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert list(small.group().members) == [b, c]
-    assert small.events[-1].facts == {"member": a, "instance": None, "cause": events.GROUP_FULL}
+    assert small.events[-1].kind == events.MEMBER_REMOVED
+    assert (small.events[-1].facts["member"].member, small.events[-1].facts["cause"]) == (a, events.GROUP_FULL)
     assert small.beat(a) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -324,15 +326,22 @@ def test_joining_is_told_with_who_and_why() -> None:
     room = Room()
     room.join(client="me", reason="because")
     joined, began = room.events[1:3]
+    wall_ms = room.now.wall_ms
     assert joined == (
         events.MEMBER_JOINED,
         "g",
-        {"member": "me-uuid1", "instance": None, "client_id": "me", "host": "/10.0.0.1", "reason": "because"},
+        {
+            "member": MemberFacts(
+                "me-uuid1", None, "me", "/10.0.0.1", 10_000, 20_000, (("range", b"r"),), wall_ms, None, None, b""
+            ),
+            "protocol_type": "consumer",
+            "reason": "because",
+        },
     )
     assert began.facts == {
         "cause": events.NEW_MEMBER,
-        "trigger": "me-uuid1",
-        "reason": "because",
+        "trigger": Trigger("me-uuid1", None, "me", "/10.0.0.1", "because"),
         "generation": 0,
         "members": 1,
+        "state": EMPTY,
     }

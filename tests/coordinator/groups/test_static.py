@@ -26,7 +26,10 @@ def test_back_in_stable_it_keeps_its_assignment_and_nobody_rebalances() -> None:
     member = room.group().members[reply.member_id]
     assert (member.assignment, member.client_id, member.instance_id) == (b"1", "c", "i1")
     assert room.sync(reply.member_id).assignment == b"1"
-    assert room.events[-1].facts == {"member": reply.member_id, "replaced": b, "instance": "i1"}
+    told = room.events[-1]
+    assert told.kind == events.MEMBER_REPLACED
+    assert (told.facts["member"].member, told.facts["member"].instance) == (reply.member_id, "i1")
+    assert (told.facts["replaced"], told.facts["reason"]) == (b, None)
 
 
 def test_the_new_id_is_recorded_before_it_is_answered() -> None:

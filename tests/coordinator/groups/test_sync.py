@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups import events
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.states import COMPLETING, DEAD, STABLE
 from muster.protocol.errors import ErrorCode
@@ -105,12 +104,3 @@ def test_who_has_synced_is_expected_no_longer(who: int) -> None:
     ids = room.completing()
     room.sync(ids[who])
     assert list(room.group().pending_sync) == [ids[1 - who]]
-
-
-def test_the_assignment_is_told() -> None:
-    room = Room()
-    a, b = room.stable()
-    told = [event for event in room.events if event.kind == events.ASSIGNED]
-    assert [one.facts for one in told] == [
-        {"generation": 2, "leader": a, "assignments": {a: b"0", b: b"1"}},
-    ]

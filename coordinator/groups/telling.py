@@ -1,0 +1,136 @@
+"""What a rebalance tells the history as it goes on: one function for each thing that happens. Decides nothing; keeps
+what is told later in the group's `Round`.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from muster.coordinator.groups import causes, events
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.events import Trigger
+from muster.coordinator.groups.members import Member
+from muster.coordinator.groups.round import Round
+from muster.coordinator.groups.states import STABLE
+from muster.coordinator.groups.turn import Turn
+from muster.coordinator.groups.vote import tally
+
+
+def rebalance_started(turn: Turn, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
+    """A rebalance is about to begin: nothing of the group has changed yet. One that was on has failed."""
+    now, failed = turn.now, group.round
+    if failed is not None:
+        turn.event(
+            events.REBALANCE_FAILED,
+            group.group_id,
+            generation=group.generation,
+            cause=cause,
+            took_ms=now.mono_ms - failed.began_ms,
+            members=tuple(events.of_member(one, now) for one in group.members.values()),
+        )
+        group.round = Round(cause, trigger, now.mono_ms, failed.before, failed.stopped_ms)
+    else:
+        before = {one.member_id: one.assignment for one in group.members.values()} | group.departed
+        group.round = Round(cause, trigger, now.mono_ms, before, None)
+    group.departed = {}
+    turn.event(
+        events.REBALANCE_STARTED,
+        group.group_id,
+        cause=cause,
+        trigger=trigger,
+        generation=group.generation,
+        members=len(group.members),
+        state=group.state,
+    )
+
+
+def joined(turn: Turn, group: ClassicGroup) -> None:
+    """The join phase is over, and the group has members."""
+    now, current = turn.now, _round(group)
+    current.joined_ms = now.mono_ms
+    current.votes = tally(group.support, group.members.values(), len(group.members))
+    turn.event(
+        events.JOIN_PHASE_ENDED,
+        group.group_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol_name,
+        votes=current.votes,
+        leader=group.leader_id,
+        members=len(group.members),
+        join_phase_ms=now.mono_ms - current.began_ms,
+    )
+
+
+def emptied(turn: Turn, group: ClassicGroup) -> None:
+    """The join phase is over, and nobody is left."""
+    took_ms = turn.now.mono_ms - _round(group).began_ms
+    group.round = None
+    turn.event(events.GROUP_EMPTIED, group.group_id, generation=group.generation, took_ms=took_ms)
+
+
+def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
+    """The first SyncGroup of a member in this generation has come."""
+    member.synced_ms = turn.now.wall_ms
+    if group.state == STABLE:  # else it is told with the others when the generation is assigned
+        turn.event(events.MEMBER_SYNCED, group.group_id, member=member.member_id, generation=group.generation)
+
+
+def completed(turn: Turn, group: ClassicGroup) -> None:
+    """The members have their assignments."""
+    now, current = turn.now, _round(group)
+    group.round = None
+    group.partition_counts = causes.partition_counts(group, turn.state.image)
+    turn.event(
+        events.REBALANCE_COMPLETED,
+        group.group_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol_name,
+        votes=current.votes,
+        leader=group.leader_id,
+        cause=current.cause,
+        trigger=current.trigger,
+        join_phase_ms=current.joined_ms - current.began_ms,
+        sync_phase_ms=now.mono_ms - current.joined_ms,
+        took_ms=now.mono_ms - current.stopped_ms,
+        members=tuple(events.of_member(one, now) for one in group.members.values()),
+        before=current.before,
+        topics=group.partition_counts,
+        settings=turn.state.settings,
+    )
+
+
+def left(turn: Turn, group: ClassicGroup, member: Member, reason: str | None) -> None:
+    """A member is about to leave by itself."""
+    _departs(group, member)
+    turn.event(events.MEMBER_LEFT, group.group_id, member=events.of_member(member, turn.now), reason=reason)
+
+
+def replaced(turn: Turn, group: ClassicGroup, member: Member, old_id: str, reason: str | None) -> None:
+    """A static member has come back under a new id."""
+    if group.round is not None and old_id in group.round.before:
+        group.round.before[member.member_id] = group.round.before.pop(old_id)
+    facts = events.of_member(member, turn.now)
+    turn.event(events.MEMBER_REPLACED, group.group_id, member=facts, replaced=old_id, reason=reason)
+
+
+def removed(turn: Turn, group: ClassicGroup, member: Member, cause: str) -> None:
+    """A member is about to be removed because of `cause`."""
+    _departs(group, member)
+    facts = events.of_member(member, turn.now)
+    if cause == events.SESSION_EXPIRED:
+        # its deadline has just rung: that is how long nothing was heard of it
+        heard_ms = facts.joined_ms if member.is_new else turn.now.wall_ms - member.session_timeout_ms
+        turn.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=heard_ms))
+    else:
+        turn.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)
+
+
+def _departs(group: ClassicGroup, member: Member) -> None:
+    if group.round is None:  # else its assignment is remembered there
+        group.departed[member.member_id] = member.assignment
+
+
+def _round(group: ClassicGroup) -> Round:
+    return cast("Round", group.round)  # there is one from `rebalance_started` on
