@@ -72,12 +72,22 @@ def _asked(
         try:
             topic = _find(node, context, name, topic_id, may_create)
         except Refused as refusal:
-            if refusal.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-                name = None if metadata_by_topic_id(context.api_version) else ""
-            rows.append(MetadataResponseTopic(refusal.error_code, name, topic_id, name in INTERNAL_TOPICS))
+            rows.append(_refused(context, refusal.error_code, name, topic_id, tell_operations))
         else:
             rows.append(_present(node, context, topic, tell_operations))
     return rows
+
+
+def _refused(
+    context: RequestContext, error_code: int, name: str | None, topic_id: bytes, tell_operations: bool
+) -> MetadataResponseTopic:
+    """A topic that is not there may be asked about all the same, if it has a name: what one might do to it."""
+    operations = NOT_ASKED
+    if error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+        name = None if metadata_by_topic_id(context.api_version) else ""
+    elif tell_operations and name is not None:
+        operations = authorized_operations(context, Resource(TOPIC, name))
+    return MetadataResponseTopic(error_code, name, topic_id, name in INTERNAL_TOPICS, [], operations)
 
 
 def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes, may_create: bool) -> Topic:
