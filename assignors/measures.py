@@ -1,0 +1,170 @@
+"""What an assignment is worth: how much it moved against the one before, how even it is, how near to its members.
+
+Assignments are what strategies give: member id -> topic -> partitions, each member a key. A partition is counted once
+for each topic, however often it is named. Static members should go under their instance ids where they restarted
+between two assignments, since they come back under other member ids. Plain counts and shares, for events on the
+server as for a pipeline over a history; nothing here depends on the order of members, topics or partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any, TypeAlias
+
+Owned: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
+"""Partitions by member id and topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What became of partitions from one assignment to the next; each is counted in one field."""
+
+    kept: int = 0
+    """An owner before and the same after."""
+    moved: int = 0
+    """An owner before and another after."""
+    gained: int = 0
+    """No owner before, one after ("newly owned")."""
+    lost: int = 0
+    """An owner before and none after."""
+
+    def __add__(self, other: Moves) -> Moves:
+        return Moves(
+            self.kept + other.kept, self.moved + other.moved, self.gained + other.gained, self.lost + other.lost
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """How uneven the numbers of partitions of members are."""
+
+    least: int = 0
+    most: int = 0
+    coefficient: float = 0.0
+    """Coefficient of variation: the standard deviation of the numbers divided by their mean; 0 is perfectly even."""
+
+    @property
+    def spread(self) -> int:
+        """most - least: at most 1 where a strategy balances and everybody is subscribed to the same."""
+        return self.most - self.least
+
+
+def moves(before: Owned, after: Owned) -> dict[str, Moves]:
+    """For each topic of either assignment, what became of its partitions; `total` adds them up.
+
+    With B and A the partitions that have an owner before and after, and K those that some member has in both:
+    kept = |K|, moved = |B and A| - |K|, gained = |A| - |B and A|, lost = |B| - |B and A|.
+    """
+    kept: dict[str, set[int]] = {}
+    for member, topics in before.items():
+        now = after.get(member)
+        if now:
+            for topic, partitions in topics.items():
+                if topic in now:
+                    kept.setdefault(topic, set()).update(set(partitions).intersection(now[topic]))
+    had, have = _by_topic(before), _by_topic(after)
+    found = {}
+    for topic in dict.fromkeys((*had, *have)):
+        old, new = had.get(topic, _NONE), have.get(topic, _NONE)
+        both, same = len(old & new), len(kept.get(topic, _NONE))
+        found[topic] = Moves(same, both - same, len(new) - both, len(old) - both)
+    return found
+
+
+def total(rows: Mapping[Any, Moves]) -> Moves:
+    """The sum of the moves of all topics."""
+    return sum(rows.values(), Moves())
+
+
+def stickiness(before: Owned, after: Owned) -> float:
+    """The share kept of what could have been kept, from 0 to 1; 1 where nothing could.
+
+    A member could have kept what it had and what somebody has now, but no more partitions than it has now: evenness
+    is not counted against a strategy. Sum of |before(m) and after(m)| over all members m, divided by the sum of
+    min(|before(m) and A|, |after(m)|), with A all partitions that have an owner after.
+    """
+    have = _by_topic(after)
+    kept = possible = 0
+    for member, topics in before.items():
+        now = after.get(member)
+        if not now:
+            continue
+        still = 0
+        for topic, partitions in topics.items():
+            if topic in have:
+                mine = set(partitions)
+                still += len(mine & have[topic])
+                if topic in now:
+                    kept += len(mine.intersection(now[topic]))
+        possible += min(still, sum(map(len, now.values())))
+    return kept / possible if possible else 1.0
+
+
+def skew(assignment: Owned) -> Skew:
+    """How uneven the members' numbers of partitions of all topics are."""
+    return _skew([sum(map(len, topics.values())) for topics in assignment.values()])
+
+
+def topic_skew(assignment: Owned, subscriptions: Mapping[str, Iterable[str]] | None = None) -> dict[str, Skew]:
+    """For each topic, how uneven its partitions are shared among the members subscribed to it.
+
+    `subscriptions` has the topics of each member; without it every member counts for every topic that somebody has.
+    """
+    counts: dict[str, list[int]] = {}
+    sizes = {
+        member: {topic: len(partitions) for topic, partitions in rows.items()} for member, rows in assignment.items()
+    }
+    everything = dict.fromkeys(topic for rows in sizes.values() for topic in rows)
+    for member, rows in sizes.items():
+        subscribed = everything if subscriptions is None else dict.fromkeys((*subscriptions.get(member, ()), *rows))
+        for topic in subscribed:
+            counts.setdefault(topic, []).append(rows.get(topic, 0))
+    return {topic: _skew(numbers) for topic, numbers in counts.items()}
+
+
+def rack_locality(
+    assignment: Owned, member_racks: Mapping[str, str | None], topic_racks: Mapping[str, Sequence[Collection[str]]]
+) -> float:
+    """The share of partitions that have a replica in their owner's rack, from 0 to 1; 1 where no racks are known.
+
+    `topic_racks` has the racks of the replicas of each partition by its number, as `Topic.racks`. Partitions of a
+    member without a rack, or of which no racks are known, do not count (KIP-881, KIP-392).
+    """
+    near = known = 0
+    for member, topics in assignment.items():
+        rack = member_racks.get(member)
+        if rack is None:
+            continue
+        for topic, partitions in topics.items():
+            racks = topic_racks.get(topic, ())
+            told = [racks[partition] for partition in partitions if partition < len(racks) and racks[partition]]
+            known += len(told)
+            near += sum(rack in replicas for replicas in told)
+    return near / known if known else 1.0
+
+
+_NONE: frozenset[int] = frozenset()
+
+
+def _by_topic(assignment: Owned) -> dict[str, set[int]]:
+    """The partitions that have an owner."""
+    found: dict[str, set[int]] = {}
+    for topics in assignment.values():
+        for topic, partitions in topics.items():
+            if topic in found:
+                found[topic].update(partitions)
+            else:
+                found[topic] = set(partitions)
+    return found
+
+
+def _skew(numbers: Sequence[int]) -> Skew:
+    if not numbers:
+        return Skew()
+    mean = sum(numbers) / len(numbers)
+    if not mean:
+        return Skew()
+    variance = sum((number - mean) ** 2 for number in numbers) / len(numbers)
+    return Skew(min(numbers), max(numbers), sqrt(variance) / mean)

@@ -1,0 +1,113 @@
+"""Moves, stickiness, skew and nearness of assignments, by hand and against the definitions."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.assignors.measures import Moves, Owned, Skew, moves, rack_locality, skew, stickiness, topic_skew, total
+
+BEFORE = {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [2]}, "gone": {"t": [3], "u": [1]}}
+AFTER = {"a": {"t": [0, 2]}, "b": {"t": [3]}, "new": {"t": [4], "v": [0]}}
+
+assignments = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.dictionaries(st.sampled_from("tuv"), st.lists(st.integers(0, 5), unique=True, max_size=5)),
+)
+
+
+def test_each_partition_is_counted_once() -> None:
+    rows = moves(BEFORE, AFTER)
+    assert rows == {
+        "t": Moves(kept=1, moved=2, gained=1, lost=1),
+        "u": Moves(lost=2),
+        "v": Moves(gained=1),
+    }
+    assert total(rows) == Moves(kept=1, moved=2, gained=2, lost=3)
+    assert total({}) == Moves()
+
+
+def test_one_of_ten_leaves_and_five_move() -> None:
+    """Story 13."""
+    before = {f"m{m}": {"t": list(range(5 * m, 5 * m + 5))} for m in range(10)}
+    after = {f"m{m}": {"t": [*range(5 * m, 5 * m + 5), *([40 + m + 5] if m < 5 else [])]} for m in range(9)}
+    assert moves(before, after) == {"t": Moves(kept=45, moved=5)}
+    assert stickiness(before, after) == 1.0
+
+
+def test_what_had_to_move_for_balance_does_not_count() -> None:
+    """Story 15: from three members to five, 2 each; nobody could keep more than 2."""
+    before = {"a": {"t": [0, 1, 2, 3]}, "b": {"t": [4, 5, 6]}, "c": {"t": [7, 8, 9]}}
+    sticky = {"a": {"t": [0, 1]}, "b": {"t": [4, 5]}, "c": {"t": [7, 8]}, "d": {"t": [2, 3]}, "e": {"t": [6, 9]}}
+    ranged = {name: {"t": [2 * i, 2 * i + 1]} for i, name in enumerate("abcde")}
+    assert stickiness(before, sticky) == 1.0
+    assert stickiness(before, ranged) == 2 / 6
+    assert stickiness({}, ranged) == stickiness(before, {}) == 1.0
+
+
+def test_skew() -> None:
+    assert skew({"a": {"t": [0, 1, 2], "u": [0]}, "b": {"t": [3]}, "c": {}}) == Skew(0, 4, sqrt(26 / 9) / (5 / 3))
+    assert skew({"a": {"t": [0]}, "b": {"u": [0]}}) == Skew(1, 1, 0.0)
+    assert skew({}) == skew({"a": {}}) == Skew()
+    assert Skew(1, 4).spread == 3
+
+
+def test_skew_of_topics_is_among_those_who_want_them() -> None:
+    assignment = {"a": {"t": [0, 1]}, "b": {"t": [2]}, "c": {"u": [0]}}
+    assert {topic: (row.least, row.most) for topic, row in topic_skew(assignment).items()} == {"t": (0, 2), "u": (0, 1)}
+    wanted = {"a": ["t"], "b": ["t"], "c": ["u", "w"]}
+    rows = topic_skew(assignment, wanted)
+    assert {topic: (row.least, row.most) for topic, row in rows.items()} == {"t": (1, 2), "u": (1, 1), "w": (0, 0)}
+
+
+def test_rack_locality_counts_what_is_known() -> None:
+    assignment = {"a": {"t": [0, 1, 2]}, "b": {"t": [3]}, "c": {"t": [4]}, "d": {"u": [0], "t": [9]}}
+    racks = {"a": "r1", "b": "r2", "c": None, "d": "r1"}
+    replicas = {"t": [{"r1"}, {"r1", "r2"}, {"r2"}, {"r1"}, {"r1"}, set()]}
+    assert rack_locality(assignment, racks, replicas) == 2 / 4
+    assert rack_locality(assignment, {}, replicas) == 1.0
+
+
+@given(assignments, assignments)
+def test_moves_by_their_definition(before: Owned, after: Owned) -> None:
+    def owners(assignment: Owned, topic: str, partition: int) -> set[str]:
+        return {member for member, topics in assignment.items() if partition in topics.get(topic, ())}
+
+    count = {"kept": 0, "moved": 0, "gained": 0, "lost": 0}
+    for topic in "tuv":
+        for partition in range(6):
+            old, new = owners(before, topic, partition), owners(after, topic, partition)
+            if old & new:
+                count["kept"] += 1
+            elif old and new:
+                count["moved"] += 1
+            elif new:
+                count["gained"] += 1
+            elif old:
+                count["lost"] += 1
+    assert total(moves(before, after)) == Moves(**count)
+
+
+@given(assignments)
+def test_an_assignment_against_itself(assignment: Owned) -> None:
+    assert all(row == Moves(kept=row.kept) for row in moves(assignment, assignment).values())
+    assert stickiness(assignment, assignment) == 1.0
+
+
+@given(assignments, assignments)
+def test_stickiness_is_a_share(before: Owned, after: Owned) -> None:
+    assert 0.0 <= stickiness(before, after) <= 1.0
+
+
+@pytest.mark.parametrize("measure", [moves, stickiness])
+def test_the_order_does_not_matter(measure: object) -> None:
+    def turned(assignment: Owned) -> Owned:
+        return {
+            member: {topic: list(assignment[member][topic])[::-1] for topic in reversed(list(assignment[member]))}
+            for member in reversed(list(assignment))
+        }
+
+    assert measure(BEFORE, AFTER) == measure(turned(BEFORE), turned(AFTER))  # type: ignore[operator]  # both are functions
