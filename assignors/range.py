@@ -1,0 +1,74 @@
+"""Range: of each topic every subscriber gets a run of neighbouring partitions.
+
+Guarantees: for each topic, the numbers of partitions of its subscribers differ by one at most, and the first of them
+(static members by instance id, then the others by member id) get the larger shares. Hence topics with as many
+partitions and the same subscribers are co-partitioned: partition n of each goes to the same member. A group with many
+small topics is uneven by design, since it is always the first that get more. Nothing is sticky.
+
+With racks (KIP-881): partitions go to subscribers in the rack of one of their replicas first, within the same shares;
+what finds none goes by range. Topics with as many partitions and the same subscribers stay co-partitioned. Racks count
+only where a replica is in some of the racks of the topic but not in all of them.
+
+Kafka: org.apache.kafka.clients.consumer.RangeAssignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.java_order import sort_strings
+from muster.assignors.members import by_identity, require_distinct, subscribers, topics_in_hash_order
+from muster.assignors.range_racks import RackMatching, matters
+
+
+class RangeAssignor:
+    """The strategy "range"."""
+
+    name = "range"
+    protocols = (RebalanceProtocol.EAGER,)
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """See Assignor.assign. Raises ValueError when two members have one id."""
+        require_distinct(members)
+        names = topics_in_hash_order(members, topics)
+        assignment: Assignment = {member.member_id: {} for member in members}
+        consumers = subscribers(by_identity(members), names)
+        if any(member.rack for member in members) and any(matters(consumers[t], topics[t]) for t in names):
+            _assign_by_racks(sort_strings(names), consumers, topics, assignment)
+        else:
+            for name in names:
+                _assign_topic(name, consumers[name], topics[name].partitions, assignment)
+        return assignment
+
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
+        """None: range keeps nothing."""
+        return None
+
+
+def _assign_topic(name: str, consumers: Sequence[Member], partitions: int, assignment: Assignment) -> None:
+    share, larger = divmod(partitions, len(consumers))
+    start = 0
+    for index, member in enumerate(consumers):
+        end = start + share + (index < larger)
+        if start == end:
+            break
+        assignment[member.member_id][name] = list(range(start, end))
+        start = end
+
+
+def _assign_by_racks(
+    names: Sequence[str], consumers: Mapping[str, list[Member]], topics: Mapping[str, Topic], assignment: Assignment
+) -> None:
+    alike: dict[tuple[frozenset[str], int], list[str]] = {}
+    for name in names:
+        who = frozenset(member.member_id for member in consumers[name])
+        alike.setdefault((who, topics[name].partitions), []).append(name)
+    shares = {}
+    for together in alike.values():
+        matching = RackMatching(consumers[together[0]], [topics[name] for name in together])
+        shares.update(dict.fromkeys(together, matching.shares()))
+    for name in names:
+        for member, partitions in zip(consumers[name], shares[name], strict=True):
+            if partitions:
+                assignment[member.member_id][name] = list(partitions)

@@ -1,0 +1,101 @@
+"""Range with racks (KIP-881): the shares of topics that are assigned alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from muster.assignors.assignor import Member, Topic
+
+
+def matters(consumers: Sequence[Member], topic: Topic) -> bool:
+    """Whether racks say anything about a topic: some rack has both, and not every partition is in all racks."""
+    theirs = {member.rack for member in consumers if member.rack}
+    everywhere = {rack for racks in topic.racks for rack in racks}
+    return bool(theirs & everywhere) and any(set(racks) != everywhere for racks in topic.racks)
+
+
+class RackMatching:
+    """Shares the partitions of topics with the same subscribers and as many partitions each.
+
+    Several such topics get one and the same answer, which keeps them co-partitioned: a partition goes to a subscriber
+    only if all of the topics have a replica of it in that subscriber's rack. Subscribers without rack match any.
+    """
+
+    def __init__(self, consumers: Sequence[Member], topics: Sequence[Topic]) -> None:
+        self._racks = [member.rack or None for member in consumers]
+        self._partitions = topics[0].partitions
+        self._share, self._larger = divmod(self._partitions, len(consumers))
+        self._left: list[int | None] = list(range(self._partitions))
+        """The partitions in order; None in place of those that were given."""
+        self._given: list[list[int]] = [[] for _ in consumers]
+        if len(topics) > 1:
+            if any(self._racks):
+                self._match_together(topics)
+        elif matters(consumers, topics[0]):
+            self._match_alone(topics[0].racks)
+
+    def shares(self) -> list[list[int]]:
+        """The partitions of each subscriber, ascending."""
+        rest = (partition for partition in self._left if partition is not None)
+        unmatched = list(rest)
+        for consumer in range(len(self._racks)):
+            room = self._room(consumer)
+            if room and unmatched:
+                self._give(consumer, unmatched[:room])
+                unmatched = unmatched[room:]
+        return [sorted(partitions) for partitions in self._given]
+
+    def _room(self, consumer: int) -> int:
+        return max(0, self._share + (self._larger > 0) - len(self._given[consumer]))
+
+    def _give(self, consumer: int, partitions: Sequence[int]) -> None:
+        given = self._given[consumer]
+        given.extend(partitions)
+        if len(given) > self._share:
+            self._larger -= 1
+        for partition in partitions:
+            self._left[partition] = None
+
+    def _match_alone(self, racks: Sequence[Collection[str]]) -> None:
+        """Subscribers in order take the first partitions that are left and have a replica in their rack."""
+        here: dict[str | None, list[int]] = {rack: [] for rack in self._racks}
+        for partition in range(self._partitions - 1, -1, -1):
+            for rack in (None, *dict.fromkeys(racks[partition])):
+                if rack in here:
+                    here[rack].append(partition)
+        for consumer, rack in enumerate(self._racks):
+            taken: list[int] = []
+            candidates, room = here[rack], self._room(consumer)
+            while len(taken) < room and candidates:
+                partition = candidates.pop()
+                if self._left[partition] is not None:
+                    taken.append(partition)
+            if taken:
+                self._give(consumer, taken)
+
+    def _match_together(self, topics: Sequence[Topic]) -> None:
+        """Partitions in order go to the first subscriber with room whose rack has a replica of each topic's."""
+        waiting: dict[str | None, list[int]] = {}
+        for consumer in range(len(self._racks) - 1, -1, -1):
+            waiting.setdefault(self._racks[consumer], []).append(consumer)
+        first = _first_with_room(self._room)
+        for partition in range(self._partitions):
+            shared = set.intersection(*(set(topic.racks[partition]) if topic.racks else set() for topic in topics))
+            heads = [
+                head
+                for rack in (None, *shared)  # the least is taken: no order of a set comes in
+                if rack in waiting and (head := first(waiting[rack])) is not None
+            ]
+            if heads:
+                self._give(min(heads), [partition])
+
+
+def _first_with_room(room: Callable[[int], int]) -> Callable[[list[int]], int | None]:
+    """A function that drops full subscribers off the end of a list; once full, one never has room again."""
+
+    def first(consumers: list[int]) -> int | None:
+        while consumers and not room(consumers[-1]):
+            consumers.pop()
+        return consumers[-1] if consumers else None
+
+    return first

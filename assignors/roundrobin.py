@@ -1,0 +1,54 @@
+"""Round robin: all partitions in one line, dealt to the members in turn.
+
+Guarantees: members with the same subscriptions get numbers of partitions that differ by one at most, over all topics
+together. With differing subscriptions a member that is not subscribed to a topic is passed over, and the balance can be
+poor. Topics are dealt by name, members take their turns as under range: static ones by instance id, then the others by
+member id. Nothing is sticky.
+
+Kafka: org.apache.kafka.clients.consumer.RoundRobinAssignor.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.java_order import sort_strings
+from muster.assignors.members import by_identity, distinct_subscriptions, existing, require_distinct
+
+
+class RoundRobinAssignor:
+    """The strategy "roundrobin"."""
+
+    name = "roundrobin"
+    protocols = (RebalanceProtocol.EAGER,)
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """See Assignor.assign. Raises ValueError when two members have one id."""
+        require_distinct(members)
+        assignment: Assignment = {member.member_id: {} for member in members}
+        subscribed = {name for subscription in distinct_subscriptions(members) for name in subscription}
+        seats: dict[str, list[int]] = {name: [] for name in sort_strings(existing(subscribed, topics))}
+        circle = by_identity(members)
+        for seat, member in enumerate(circle):
+            for name in dict.fromkeys(member.topics):
+                if name in seats:
+                    seats[name].append(seat)
+        shares = [assignment[member.member_id] for member in circle]
+        turn = 0
+        for name, takers in seats.items():
+            turn = _deal(name, topics[name].partitions, takers, bisect_left(takers, turn), shares) + 1
+        return assignment
+
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
+        """None: round robin keeps nothing."""
+        return None
+
+
+def _deal(name: str, partitions: int, takers: Sequence[int], first: int, shares: Sequence[dict[str, list[int]]]) -> int:
+    """Deal a topic from the first taker on (one past the last means the first of all); the seat that took the last."""
+    count = len(takers)
+    for index in range(min(count, partitions)):
+        shares[takers[(first + index) % count]][name] = list(range(index, partitions, count))
+    return takers[(first + partitions - 1) % count]

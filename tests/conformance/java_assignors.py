@@ -1,0 +1,26 @@
+"""The Java program Assignors.java from Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+TOOL = HERE.parent / "kafka" / "kafka-tool.sh"
+
+
+def ask_java(lines: Iterable[str], *arguments: str) -> list[Any]:
+    """What Kafka's own assignors answer to these cases (tests.assignors.cases.Case.line)."""
+    run = subprocess.run(
+        ["bash", str(TOOL), str(HERE / "Assignors.java"), *arguments],
+        input="".join(line + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
