@@ -1,0 +1,142 @@
+"""What members are told by a coordinator that cannot look at their group, in bytes and in every version.
+
+Kafka's own message definitions take the answers apart, to the last byte.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.dispatch import Dispatcher
+from muster.coordinator.api.intercept import NO_INTERCEPT
+from muster.coordinator.api.node import Node
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.routing import Routing
+from muster.coordinator.shard import Shard
+from muster.protocol.errors import ErrorCode
+from tests.coordinator.api.harness import Answers, FakeTopics, make_channel, make_group_node, make_node
+from tests.coordinator.fakes import FakeCodec, FakeLog
+from tests.stories import kafka_codec as codec
+
+LOADING, NOT_COORDINATOR = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR
+APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
+EVERY_VERSION = [(api, version) for api in APIS for version in range(codec.highest(api) + 1)]
+
+
+def body_of(api: str, version: int, group: str = "g") -> dict[str, Any]:
+    """A request as a member with the id `m` sends it."""
+    if api == "FindCoordinator":
+        return {"CoordinatorKeys": [group]} if version > 3 else {"Key": group}
+    body: dict[str, Any] = {"GroupId": group, "MemberId": "m"}
+    if api == "JoinGroup":
+        protocols = [{"Name": "range", "Metadata": b""}]
+        return {**body, "SessionTimeoutMs": 10_000, "ProtocolType": "consumer", "Protocols": protocols}
+    if api == "SyncGroup":
+        return {**body, "GenerationId": 1, "ProtocolType": "consumer", "ProtocolName": "range"}
+    if api == "Heartbeat":
+        return {**body, "GenerationId": 1}
+    return body if version < 3 else {"GroupId": group, "Members": [{"MemberId": "m"}]}
+
+
+def answer(node: Node, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Ask by a frame; the answer's body, as Kafka's definitions read it."""
+    answers = Answers()
+    answers.answer = answers  # type: ignore[attr-defined]  # a sink of the dispatcher
+    frame = codec.encode_request(api, version, 9, "me", body or body_of(api, version))
+    Dispatcher(node, NO_INTERCEPT).open(make_channel(), answers).handle(frame, 0, len(frame))  # type: ignore[arg-type]
+    parts = answers.one()
+    raw = parts if isinstance(parts, bytes) else b"".join(parts)
+    correlation, values = codec.decode_response(api, version, raw[4:])
+    assert correlation == 9
+    return values
+
+
+def loading_node() -> Node:
+    """A node whose shard has not replayed its log yet."""
+    topics, clock, log = FakeTopics(), ManualClock(), FakeLog()
+    shard = Shard(0, partial(GroupCore, GroupSettings()), lambda: log, FakeCodec(), clock, topics.image)
+    return make_node(topics=topics, clock=clock, routing=Routing([shard]))
+
+
+def resigned_node() -> Node:
+    node = make_group_node(shards=1)
+    node.routing.shards[0].resign()
+    return node
+
+
+def told(api: str, version: int, values: dict[str, Any]) -> int:
+    """The error of an answer, after a look at the rest of it: an error says nothing else."""
+    assert values.get("ThrottleTimeMs", 0) == 0
+    if api == "FindCoordinator":
+        return int((values["Coordinators"][0] if version > 3 else values)["ErrorCode"])
+    if api == "JoinGroup":
+        assert (values["GenerationId"], values["Leader"], values["Members"]) == (-1, "", [])
+        assert (values["ProtocolType"], values["ProtocolName"]) == (None, None if version > 6 else "")
+        assert not values["SkipAssignment"]
+    elif api == "SyncGroup":
+        assert (values["Assignment"], values["ProtocolType"], values["ProtocolName"]) == (b"", None, None)
+    elif api == "LeaveGroup":
+        assert values["Members"] == []
+    return int(values["ErrorCode"])
+
+
+WHILE_LOADING = {
+    "JoinGroup": LOADING,
+    "SyncGroup": ErrorCode.REBALANCE_IN_PROGRESS,  # older clients take the other one for fatal
+    "Heartbeat": 0,  # it will be known again: nobody need rejoin for that
+    "LeaveGroup": LOADING,
+    "FindCoordinator": 0,  # does not look
+}
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
+def test_while_the_group_is_loaded(api: str, version: int) -> None:
+    values = answer(loading_node(), api, version)
+    assert told(api, version, values) == WHILE_LOADING[api]
+    if api == "JoinGroup":
+        assert values["MemberId"] == ""
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
+def test_when_another_node_has_the_group(api: str, version: int) -> None:
+    values = answer(resigned_node(), api, version)
+    assert told(api, version, values) == (0 if api == "FindCoordinator" else NOT_COORDINATOR)
+    if api == "JoinGroup":
+        assert values["MemberId"] == ""
+
+
+@pytest.mark.parametrize(("api", "version"), [one for one in EVERY_VERSION if one[0] != "FindCoordinator"])
+def test_the_empty_group_id_is_looked_at_before_the_coordinator(api: str, version: int) -> None:
+    values = answer(loading_node(), api, version, body_of(api, version, group=""))
+    assert told(api, version, values) == ErrorCode.INVALID_GROUP_ID
+    if api == "JoinGroup":
+        assert values["MemberId"] == "m"
+
+
+def test_a_sync_without_names_is_refused_before_anybody_looks_whether_the_group_is_loaded() -> None:
+    values = answer(loading_node(), "SyncGroup", 5, {"GroupId": "g", "MemberId": "m", "GenerationId": 1})
+    assert told("SyncGroup", 5, values) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_a_group_whose_first_record_could_not_be_written_is_not_there() -> None:
+    topics, clock, log = FakeTopics(), ManualClock(), FakeLog()
+    shard = Shard(0, partial(GroupCore, GroupSettings()), lambda: log, FakeCodec(), clock, topics.image)
+    for _ in shard.start():
+        pass
+    node = make_node(topics=topics, clock=clock, routing=Routing([shard]))
+    log.fail = LogOffline("offsets-0", "disk full")
+    # a version that is let in with its first request; who is only handed an id has its answer by then, as on Kafka
+    refused = answer(node, "JoinGroup", 3, {**body_of("JoinGroup", 3), "MemberId": ""})
+    assert told("JoinGroup", 3, refused) == NOT_COORDINATOR
+    log.fail = None
+    clock.advance(1_000)
+    # the group is unknown, as it was before
+    assert told("LeaveGroup", 2, answer(node, "LeaveGroup", 2)) == ErrorCode.UNKNOWN_MEMBER_ID
+    listed = shard._core.state.groups  # type: ignore[attr-defined]  # the core is a GroupCore here
+    assert listed == {}
