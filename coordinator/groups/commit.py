@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.groups import records
+from muster.coordinator.groups import records, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.image import TopicsImage
@@ -34,6 +34,7 @@ def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
     error = _refusal(group, request)
     if error:
         turn.reply(command.token, refusal(request, error))
+        telling.refused(turn, command, request.group_id, error, request.member_id, request.group_instance_id)
         return
     if group is not None:
         _restart_session(turn, group, request.member_id)

@@ -101,10 +101,10 @@ def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
         else:
             group = _create(turn, request.group_id)
     if error or group is None:
-        turn.reply(command.token, join_refusal(member_id, error))
+        _refuse(turn, command, request, error, member_id)
         return
     if not _has_room(group, member_id, settings.group_max_size):
-        turn.reply(command.token, join_refusal("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+        _refuse(turn, command, request, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         refused = group.members.get(member_id)
         if refused is not None:
             telling.removed(turn, group, refused, events.GROUP_FULL)
@@ -112,7 +112,7 @@ def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
         return
     protocols: Protocols = tuple((one.name, one.metadata) for one in request.protocols)
     if group.state != DEAD and not group.supports(request.protocol_type, protocols):
-        turn.reply(command.token, join_refusal(member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        _refuse(turn, command, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         return
     asking = Asking(command, request, protocols)
     who = who_asks(group, asking)
@@ -229,16 +229,21 @@ def _replace_quietly(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
     begin_or_complete(turn, group, events.STATIC_MEMBER_BACK, events.trigger(member, request.reason))
 
 
-def _refuse(error: int) -> Callable[[Turn, ClassicGroup, Asking], None]:
+def _refuse(turn: Turn, command: JoinCommand, request: JoinGroupRequest, error: int, member_id: str) -> None:
+    turn.reply(command.token, join_refusal(member_id, error))
+    telling.refused(turn, command, request.group_id, error, request.member_id, request.group_instance_id)
+
+
+def _refusing(error: int) -> Callable[[Turn, ClassicGroup, Asking], None]:
     def refuse(turn: Turn, _: ClassicGroup, asking: Asking) -> None:
-        turn.reply(asking.command.token, join_refusal(asking.request.member_id, error))
+        _refuse(turn, asking.command, asking.request, error, asking.request.member_id)
 
     return refuse
 
 
 def _refuse_odd(turn: Turn, _: ClassicGroup, asking: Asking) -> None:
     # such an id was asked for without an instance id; Kafka trips over it and answers so, without the member id
-    turn.reply(asking.command.token, join_refusal("", ErrorCode.UNKNOWN_SERVER_ERROR))
+    _refuse(turn, asking.command, asking.request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
 
 _ACTIONS: Final = {
@@ -248,8 +253,8 @@ _ACTIONS: Final = {
     REPLACE_QUIETLY: _replace_quietly,
     REJOIN: _rejoin,
     REPEAT: _repeat,
-    REFUSE_UNKNOWN: _refuse(ErrorCode.UNKNOWN_MEMBER_ID),
-    REFUSE_FENCED: _refuse(ErrorCode.FENCED_INSTANCE_ID),
+    REFUSE_UNKNOWN: _refusing(ErrorCode.UNKNOWN_MEMBER_ID),
+    REFUSE_FENCED: _refusing(ErrorCode.FENCED_INSTANCE_ID),
     REFUSE_ODD: _refuse_odd,
-    REFUSE_DEAD: _refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    REFUSE_DEAD: _refusing(ErrorCode.COORDINATOR_NOT_AVAILABLE),
 }

@@ -25,12 +25,15 @@ def handle(turn: Turn, command: Command, request: LeaveGroupRequest) -> None:
     if not request.group_id or (group is not None and group.state == DEAD):
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.group_id else ErrorCode.INVALID_GROUP_ID
         turn.reply(command.token, LeaveGroupResponse(error_code=error))
+        telling.refused(turn, command, request.group_id, error, "", None)
         return
     rows: list[MemberResponse] = []
     left: list[Trigger] = []
     for one in request.members:
         error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave(turn, group, one, left)
         rows.append(MemberResponse(one.member_id, one.group_instance_id, error))
+        if error:
+            telling.refused(turn, command, request.group_id, error, one.member_id, one.group_instance_id)
     if left and group is not None and group.state != EMPTY:
         begin_or_complete(turn, group, events.LEFT, left[0])
     # Last, as on Kafka: who waited for the leaver is told before the leaver, by position in the output.

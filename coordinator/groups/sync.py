@@ -22,6 +22,8 @@ def handle(turn: Turn, command: Command, request: SyncGroupRequest) -> None:
     error = _refusal(group, request)
     if error or group is None:
         turn.reply(command.token, SyncGroupResponse(error_code=error))
+        if error != ErrorCode.REBALANCE_IN_PROGRESS:
+            telling.refused(turn, command, request.group_id, error, request.member_id, request.group_instance_id)
         return
     member = group.members[request.member_id]
     _has_synced(turn, group, member)

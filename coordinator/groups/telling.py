@@ -1,5 +1,5 @@
-"""What a rebalance tells the history as it goes on: one function for each thing that happens. Decides nothing; keeps
-what is told later in the group's `Round`.
+"""What the history is told: of a rebalance as it goes on, one function for each thing that happens, and of refused
+requests. Decides nothing; keeps what is told later in the group's `Round`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import cast
 from muster.coordinator.groups import causes, events
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.events import Trigger
+from muster.coordinator.groups.interface import Command, Event
 from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.round import Round
 from muster.coordinator.groups.states import STABLE
@@ -125,6 +126,26 @@ def removed(turn: Turn, group: ClassicGroup, member: Member, cause: str) -> None
         turn.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=heard_ms))
     else:
         turn.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)
+
+
+def refused(turn: Turn, command: Command, group_id: str, error: int, member_id: str, instance_id: str | None) -> None:
+    """A request of a member was refused. What tells a client no more than what to do next (MEMBER_ID_REQUIRED, a
+    heartbeat's REBALANCE_IN_PROGRESS) is no refusal.
+    """
+    turn.events.append(refusal(command, group_id, error, member_id, instance_id))
+
+
+def refusal(command: Command, group_id: str, error: int, member_id: str, instance_id: str | None) -> Event:
+    """The event of a refused request."""
+    facts: dict[str, object] = {
+        "api": type(command.request).__name__.removesuffix("Request"),
+        "error": error,
+        "client_id": command.client.client_id,
+        "host": command.client.host,
+        "member": member_id,
+        "instance": instance_id,
+    }
+    return Event(events.REQUEST_REFUSED, group_id, facts)
 
 
 def _departs(group: ClassicGroup, member: Member) -> None:

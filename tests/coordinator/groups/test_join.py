@@ -76,7 +76,7 @@ def test_a_group_that_nobody_got_into_is_there_all_the_same() -> None:
     room = Room()
     room.join(kind="")
     assert (room.group().state, room.group().generation, len(room.records)) == (EMPTY, 0, 1)
-    assert room.kinds() == [events.GROUP_CREATED]
+    assert room.kinds() == [events.GROUP_CREATED, events.REQUEST_REFUSED]
 
 
 # ---- who asks

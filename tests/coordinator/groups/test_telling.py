@@ -9,6 +9,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS
 from muster.protocol.consumer import encode_subscription
+from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from tests.coordinator.groups.harness import BOTH, RANGE, START, TOPICS, Room
 
@@ -226,3 +227,46 @@ def test_after_a_restart_the_counts_are_not_known() -> None:
     again.join(a, protocols=subscription("t"))
     assert cause(again) == events.LEADER_REJOINED
     assert again.group().members[a].protocols == subscription("t") != RANGE
+
+
+# ---- what is refused
+
+
+def test_each_refused_request_is_told_with_who_sent_it() -> None:
+    room = Room()
+    a, _ = room.stable(static=True)
+    room.events.clear()
+    room.join("ghost")
+    room.join(session=-1)
+    room.join(kind="other")
+    room.sync("ghost")
+    room.sync(a, generation=1)
+    room.leave("ghost")
+    room.commit("ghost", 2)
+    room.leave("ghost", group="")
+    assert [
+        (event.kind, event.group_id, event.facts["api"], event.facts["error"], event.facts["member"])
+        for event in room.events
+    ] == [
+        (events.REQUEST_REFUSED, "g", "JoinGroup", ErrorCode.UNKNOWN_MEMBER_ID, "ghost"),
+        (events.REQUEST_REFUSED, "g", "JoinGroup", ErrorCode.INVALID_SESSION_TIMEOUT, ""),
+        (events.REQUEST_REFUSED, "g", "JoinGroup", ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""),
+        (events.REQUEST_REFUSED, "g", "SyncGroup", ErrorCode.UNKNOWN_MEMBER_ID, "ghost"),
+        (events.REQUEST_REFUSED, "g", "SyncGroup", ErrorCode.ILLEGAL_GENERATION, a),
+        (events.REQUEST_REFUSED, "g", "LeaveGroup", ErrorCode.UNKNOWN_MEMBER_ID, "ghost"),
+        (events.REQUEST_REFUSED, "g", "OffsetCommit", ErrorCode.UNKNOWN_MEMBER_ID, "ghost"),
+        (events.REQUEST_REFUSED, "", "LeaveGroup", ErrorCode.INVALID_GROUP_ID, ""),
+    ]
+    assert room.events[0].facts["client_id"] == "c"
+    assert room.events[0].facts["host"] == "/10.0.0.1"
+
+
+def test_what_only_tells_a_client_what_to_do_next_is_no_refusal() -> None:
+    room = Room()
+    a, b = room.stable()
+    room.join(a)
+    room.events.clear()
+    room.join(needs_id=True)
+    room.sync(b)
+    room.beat(b)
+    assert room.events == []
