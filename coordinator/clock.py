@@ -31,6 +31,9 @@ class Clock(Protocol):
     def now(self) -> Now:
         """The present time."""
 
+    def mono_ms(self) -> int:
+        """The monotonic half of `now`."""
+
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past)."""
 
@@ -75,6 +78,10 @@ class LoopClock:
         # what Now(…) does, without the call of its own: this runs once per request
         return _tuple(Now, (time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000))
 
+    def mono_ms(self) -> int:
+        """The monotonic half of `now`."""
+        return time.monotonic_ns() // 1_000_000
+
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
         return _LoopTimer(self._loop, mono_ms, callback)
@@ -102,6 +109,10 @@ class ManualClock:
         """The present time."""
         return self._now
 
+    def mono_ms(self) -> int:
+        """The monotonic half of `now`."""
+        return self._now.mono_ms
+
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, during the `advance` that reaches `mono_ms`."""
         timer = _ManualTimer(callback)
@@ -120,3 +131,8 @@ class ManualClock:
 
     def _move_to(self, mono_ms: int) -> None:
         self._now = Now(mono_ms, self._now.wall_ms + mono_ms - self._now.mono_ms)
+
+
+def thread_cpu_s() -> float:
+    """CPU seconds that the calling thread has used: for work that must not take more than its share."""
+    return time.thread_time()

@@ -23,6 +23,7 @@ from muster.coordinator.group_log import log_event
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, MemoryStorage, SharedSync
+from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
@@ -74,6 +75,7 @@ class Server:
         self._limits: Limits | None = None
         self._listeners: list[Listener] = []
         self._maintenance: Maintenance | None = None
+        self._cleaner: Cleaner | None = None
         self._loading: list[Iterator[None]] = []
         self._stopping = False
 
@@ -132,6 +134,10 @@ class Server:
         self._load_for(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
         self._maintenance.start()
+        post = asyncio.get_running_loop().call_soon_threadsafe
+        cleaners = SharedSync(post, threads=max(self.logs.settings.log_cleaner_threads, 1))
+        self._cleaner = Cleaner(self.logs, clock, cleaners)
+        self._cleaner.start()
 
     def _shard(self, index: int, settings: GroupSettings) -> Shard:
         partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
@@ -211,6 +217,8 @@ class Server:
             self._limits.stop()
         if self._maintenance is not None:
             self._maintenance.stop()
+        if self._cleaner is not None:
+            self._cleaner.stop()
         self.logs.close(clean=True)
 
     async def _close_connections(self, limits: Limits) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, cast
 
 import cramjam
+from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
@@ -234,6 +235,14 @@ def recompress(data: Buffer, compression: int) -> bytearray:
         header.leader_epoch,
         header.max_timestamp if header.is_log_append_time else None,
     )
+
+
+_COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip_encode, snappy_encode, lz4_encode, zstd_encode)
+
+
+def compress(records: bytes, codec: int) -> bytes:
+    """The records of a batch, one after the other, as this codec (Kafka's number) stores them."""
+    return _COMPRESS[codec](records)
 
 
 EMPTY_BATCH_SIZE = HEADER_SIZE

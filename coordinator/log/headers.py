@@ -38,6 +38,7 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+_unpack_bounds = struct.Struct(">qi11xi").unpack_from
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
@@ -138,6 +139,22 @@ def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tu
             return
         yield start, header
         start += header.length + LENGTH_OVERHEAD
+
+
+def whole_batches(data: Buffer) -> tuple[int, int, int]:
+    """How many bytes of `data` are whole batches, how long the batch after them is (0: there can be none), and the
+    offset after the last whole one (-1: there is none).
+    """
+    at, stop, last, delta = 0, len(data), -2, 0
+    while stop - at >= HEADER_SIZE:
+        base_offset, length, next_delta = _unpack_bounds(data, at)
+        if length < MIN_LENGTH:
+            return at, 0, last + delta + 1
+        if length + LENGTH_OVERHEAD > stop - at:
+            return at, length + LENGTH_OVERHEAD, last + delta + 1
+        last, delta = base_offset, next_delta
+        at += length + LENGTH_OVERHEAD
+    return at, HEADER_SIZE, last + delta + 1
 
 
 def check_shape(header: BatchHeader, position: int) -> None:

@@ -6,27 +6,22 @@ recovery point on is gone through with every CRC checked.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 
 import structlog
 
-from muster.coordinator.log import checkpoints
+from muster.coordinator.log import checkpoints, leftovers
 from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.epochs import LeaderEpochs
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint
 from muster.coordinator.log.headers import BatchHeader
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.recovery import Checked, check_segment, whole_batch_follows
-from muster.coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment, segment_name
+from muster.coordinator.log.segment import LOG_SUFFIX, Segment, segment_name
 from muster.coordinator.log.segmented import Contents
 from muster.coordinator.log.settings import LogConfig
-from muster.coordinator.log.storage import Entry, Storage
+from muster.coordinator.log.storage import Storage
 
-CLEANED_SUFFIX = ".cleaned"
-SWAP_SUFFIX = ".swap"
-TEMPORARY_SUFFIX = ".tmp"
-_DIGITS = 20
 _logger = structlog.get_logger("muster.log")
 
 
@@ -97,12 +92,10 @@ def _epochs(storage: Storage, directory: str) -> LeaderEpochs:
 
 def _segments(storage: Storage, directory: str, config: LogConfig, start_offset: int, wall_ms: int) -> list[Segment]:
     """The segments in order, or one new one; leftovers of an interrupted change are put right."""
-    entries = storage.entries(directory)
-    if _clear_leftovers(storage, directory, entries):
-        entries = storage.entries(directory)
+    leftovers.clear(storage, directory)
     segments: list[Segment] = []
-    for entry in entries:
-        base_offset = _base_offset(entry.name)
+    for entry in storage.entries(directory):
+        base_offset = leftovers.base_offset_of(entry.name)
         if base_offset is not None and entry.name.endswith(LOG_SUFFIX):
             name = f"{directory}/{segment_name(base_offset)}"
             segment = Segment(storage, name, base_offset, config, entry.modified_ms or wall_ms)
@@ -114,52 +107,6 @@ def _segments(storage: Storage, directory: str, config: LogConfig, start_offset:
         segment.create()
         segments.append(segment)
     return segments
-
-
-def _base_offset(name: str) -> int | None:
-    digits, suffix = name[:_DIGITS], name[_DIGITS:]
-    return int(digits) if len(digits) == _DIGITS and digits.isdigit() and suffix in SUFFIXES else None
-
-
-def _clear_leftovers(storage: Storage, directory: str, entries: list[Entry]) -> bool:
-    """Remove what an interrupted deletion, write or cleaning left; finish an interrupted swap (Kafka:
-    LogLoader.load).
-    """
-    names = {entry.name: entry for entry in entries if not entry.is_directory}
-    changed = False
-    for name in names:
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-            storage.remove(f"{directory}/{name}")
-            changed = True
-    swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-    logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
-    if logs:
-        first = int(logs[0][:_DIGITS])
-        end = max(_end_of_swap(storage, directory, names[name]) for name in logs)
-        for name in names:
-            base_offset = _base_offset(name)
-            if base_offset is not None and first <= base_offset < end:
-                storage.remove(f"{directory}/{name}")
-    for name in swaps:
-        storage.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
-        changed = True
-    logged = {name[:_DIGITS] for name in names if name.endswith((LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX))}
-    for name in names:
-        if _base_offset(name) is not None and name[:_DIGITS] not in logged and not name.endswith(".snapshot"):
-            storage.remove(f"{directory}/{name}")
-            changed = True
-    return changed
-
-
-def _end_of_swap(storage: Storage, directory: str, entry: Entry) -> int:
-    base_offset = int(entry.name[:_DIGITS])
-    swap = Segment(storage, f"{directory}/{entry.name}", base_offset, LogConfig(), 0)
-    swap.file = storage.file(f"{directory}/{entry.name}")
-    end = base_offset
-    with contextlib.closing(swap.file):
-        for _, header in swap.batches(0, entry.size):
-            end = header.next_offset
-    return end
 
 
 def _end_of(segment: Segment) -> int:

@@ -138,6 +138,8 @@ class Log(DurableLog):
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
             or segment.has_full_index
             or waited_ms > config.segment_ms - (self._jitter() if config.segment_jitter_ms else 0)
+            # compaction leaves the active segment alone
+            or (waited_ms > config.max_compaction_lag_ms and config.compacts)
         ):
             self.roll(wall_ms)
             return self._active

@@ -4,6 +4,7 @@ process.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
 from muster.coordinator.log.errors import DirectoryLocked
@@ -11,23 +12,31 @@ from muster.coordinator.log.storage import Buffer, Entry
 
 
 class MemoryFile:
-    """A `storage.File` that is a bytearray."""
+    """A `storage.File` that is a bytearray. Between its first use and `close` it is that bytearray, whatever becomes of
+    the name, as an open file of a file system would be.
+    """
 
-    __slots__ = ("_files", "_path")
+    __slots__ = ("_files", "_open", "_path")
 
     def __init__(self, files: dict[str, bytearray], path: str) -> None:
         self._files = files
         self._path = path
+        self._open: bytearray | None = None
 
     @property
     def path(self) -> str:
         """Where it would lie."""
         return f"memory:{self._path}"
 
-    def _bytes(self) -> bytearray:
-        held = self._files.get(self._path)
+    def _bytes(self, *, make: bool = False) -> bytearray:
+        held = self._open
         if held is None:
-            held = self._files[self._path] = bytearray()
+            held = self._files.get(self._path)
+            if held is None:
+                if not make:
+                    raise FileNotFoundError(errno.ENOENT, "No such file", self._path)
+                held = self._files[self._path] = bytearray()
+            self._open = held
         return held
 
     def size(self) -> int:
@@ -41,7 +50,7 @@ class MemoryFile:
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`."""
-        held = self._bytes()
+        held = self._bytes(make=True)
         if position > len(held):
             held.extend(bytes(position - len(held)))
         if position == len(held):
@@ -57,20 +66,22 @@ class MemoryFile:
 
     def truncate(self, size: int) -> None:
         """Cut it to `size`, or fill it up with zeros."""
-        held = self._bytes()
+        held = self._bytes(make=True)
         if size < len(held):
             del held[size:]
         else:
             held.extend(bytes(size - len(held)))
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int) -> None:  # noqa: ARG002 - there is nothing to reserve
         """Memory needs no reservation."""
+        self._bytes(make=True)
 
     def sync(self) -> None:
         """Memory is as durable as it will ever be."""
 
     def close(self) -> None:
-        """There is no handle."""
+        """Look for the name again at the next use."""
+        self._open = None
 
 
 class _MemoryLock:
@@ -102,7 +113,7 @@ class MemoryStorage:
         prefix = path + "/" if path else ""
         found = [
             Entry(name.removeprefix(prefix), False, len(held), 0)
-            for name, held in self.files.items()
+            for name, held in list(self.files.items())  # a compaction may add one in its thread
             if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
         ]
         found += [

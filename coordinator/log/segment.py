@@ -11,24 +11,26 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from muster.coordinator.log.errors import CorruptBatch, InsaneIndex
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
-    MIN_LENGTH,
     BatchHeader,
     check_shape,
     unpack_header,
 )
 from muster.coordinator.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, load_indexes, store_indexes
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage import File, Storage
 
+if TYPE_CHECKING:
+    from muster.coordinator.log.cleaned import CleanedFile
+
 LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
 """What a segment may leave in its directory; the last two are Kafka's, kept beside a log that Kafka wrote."""
 DELETED_SUFFIX = ".deleted"
@@ -45,19 +47,6 @@ _unpack_bounds = _BOUNDS.unpack_from
 def segment_name(base_offset: int) -> str:
     """The name of a segment's files without their suffix, as Kafka's: the base offset in 20 digits."""
     return f"{base_offset:020d}"
-
-
-def whole_batches(data: bytes) -> tuple[int, int]:
-    """How many bytes of `data` are whole batches, and how long the batch after them is; 0 when there can be none."""
-    at, stop = 0, len(data)
-    while stop - at >= HEADER_SIZE:
-        length = _unpack_bounds(data, at)[1]
-        if length < MIN_LENGTH:
-            return at, 0
-        if length + LENGTH_OVERHEAD > stop - at:
-            return at, length + LENGTH_OVERHEAD
-        at += length + LENGTH_OVERHEAD
-    return at, HEADER_SIZE
 
 
 class Segment:
@@ -78,6 +67,8 @@ class Segment:
         "file",
         "first_timestamp",
         "has_full_index",
+        "is_held",
+        "is_replaced",
         "max_timestamp",
         "max_timestamp_offset",
         "name",
@@ -100,6 +91,10 @@ class Segment:
         self._time_index: TimeIndex | None = TimeIndex()
         self.has_full_index = False
         """As `is_index_full`, kept so that an append need not ask."""
+        self.is_held = False
+        """Its file and indexes must stay at hand: a compaction is giving them their names."""
+        self.is_replaced = False
+        """A compacted one stands in its place: it is not read any more."""
         self._stored = False
         self._since_index = 0
         self._tail_offsets: array[int] = array("i")
@@ -129,6 +124,22 @@ class Segment:
         self._time_index = None
         self._stored = True
         self._tail_floor = MAX_RELATIVE_OFFSET
+
+    def adopt_cleaned(self, cleaned: CleanedFile, swap_name: str) -> None:
+        """The segment is what a compaction has written, which lies under `swap_name` until `settle`."""
+        self.adopt(cleaned.size)
+        self._index, self._time_index = cleaned.index, cleaned.time_index
+        self.first_timestamp, self.max_timestamp = cleaned.first_timestamp, cleaned.max_timestamp
+        self.max_timestamp_offset = cleaned.max_timestamp_offset
+        self.file = self._storage.file(swap_name)
+        self.file.pread(1, 0)  # opens it
+        self.is_held = True
+
+    def settle(self) -> None:
+        """All its files have their own names now."""
+        self.file.close()
+        self.file = self._storage.file(self.name + LOG_SUFFIX)
+        self.is_held = False
 
     # -- writing
 
@@ -177,8 +188,7 @@ class Segment:
             return
         time_index = self.time_index()
         time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
-        self._storage.save(self.name + INDEX_SUFFIX, self.index().encode())
-        self._storage.save(self.name + TIME_INDEX_SUFFIX, time_index.encode())
+        store_indexes(self._storage, self.name, self.index(), time_index)
         self._stored = True
 
     def seal(self) -> None:
@@ -192,6 +202,8 @@ class Segment:
 
     def release(self) -> None:
         """Give back what can be read again: handle, indexes, the positions of the newest batches."""
+        if self.is_held:
+            return
         self.file.close()
         if self._stored:
             self._index = self._time_index = None
@@ -230,24 +242,11 @@ class Segment:
 
     def _load_indexes(self) -> None:
         try:
-            offsets = self._storage.load(self.name + INDEX_SUFFIX)
-            times = self._storage.load(self.name + TIME_INDEX_SUFFIX)
-            if offsets is None or times is None:
-                raise InsaneIndex("it is missing")
-            self._index = OffsetIndex.decode(offsets, self.size)
-            self._time_index = TimeIndex.decode(times)
-            self._check_last_entry(self._index)
+            self._index, self._time_index = load_indexes(
+                self._storage, self.name, self.file, self.base_offset, self.size
+            )
         except InsaneIndex:
             self.rebuild_indexes()
-
-    def _check_last_entry(self, index: OffsetIndex) -> None:
-        if len(index):
-            data = self.file.pread(HEADER_SIZE, index.positions[-1])
-            if (
-                len(data) < HEADER_SIZE
-                or BatchHeader._make(unpack_header(data)).last_offset - self.base_offset != index.offsets[-1]
-            ):
-                raise InsaneIndex("its last entry is not that of a batch")
 
     def reset_indexes(self) -> None:
         """Forget the indexes: batches are noted anew from the start of the file."""

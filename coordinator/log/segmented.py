@@ -6,7 +6,7 @@ Knows how to begin, cut and remove segments; not what is appended to them, nor w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -90,6 +90,10 @@ class SegmentedLog:
             self._on_failure(failure)
         return failure
 
+    def go_offline(self, path: str, error: OSError) -> None:
+        """Something else found that the files cannot be relied on: as after a failed write."""
+        self._failed(path, error)
+
     def _on_failure(self, failure: LogOffline) -> None:
         """The log has just gone offline."""
 
@@ -167,6 +171,18 @@ class SegmentedLog:
                 self._storage.remove(name)
 
         self._in_background(remove)
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Readers find `new`, a compacted segment, in the place of neighbours of the log, `old`; their files are left
+        alone.
+        """
+        first = self.segments.index(old[0])
+        last = first + len(old)
+        self.segments[first:last] = [new]
+        self._bases[first:last] = [new.base_offset]
+        for segment in old:
+            segment.is_replaced = True
+            segment.file.close()
 
     def _in_background(self, job: Callable[[], object]) -> None:
         """Do what nobody waits for."""

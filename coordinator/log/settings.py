@@ -30,6 +30,11 @@ class LogSettings:
     log_retention_bytes: int = -1
     log_retention_check_interval_ms: int = 5 * MINUTE_MS
     log_cleanup_policy: tuple[str, ...] = ("delete",)
+    log_cleaner_enable: bool = True
+    log_cleaner_threads: int = 1
+    log_cleaner_backoff_ms: int = 15_000
+    log_cleaner_dedupe_buffer_size: int = 128 * 1024 * 1024
+    log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
     log_cleaner_delete_retention_ms: int = 24 * HOUR_MS
     log_cleaner_min_compaction_lag_ms: int = 0
     log_cleaner_max_compaction_lag_ms: int = MAX_INT64
@@ -46,14 +51,15 @@ class LogSettings:
     log_message_timestamp_after_max_ms: int = HOUR_MS
     message_max_bytes: int = 1024 * 1024 + 12
     compression_type: str = "producer"
+    producer_id_expiration_ms: int = 24 * HOUR_MS
+    """Compaction heeds it: a producer silent for so long is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """Properties of one topic, as its logs heed them. `dataclasses.replace` sets a topic's own over the broker's.
 
-    `file_delete_delay_ms` asks for nothing: no read is under way when a segment is removed. What compaction needs is
-    kept for it.
+    `file_delete_delay_ms` asks for nothing: no read is under way when a segment is removed.
     """
 
     segment_bytes: int = 1024 * 1024 * 1024

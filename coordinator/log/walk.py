@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
-from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader
-from muster.coordinator.log.segment import Segment, whole_batches
+from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader, whole_batches
+from muster.coordinator.log.segment import Segment
 
 if TYPE_CHECKING:
     from muster.coordinator.log.log import Log
@@ -30,18 +30,23 @@ def _parts(log: Log, offset: int, end_offset: int) -> list[tuple[Segment, int, i
 
 
 def replay(log: Log, offset: int, end_offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    """Whole batches in chunks of about `chunk_bytes`, at least one batch in each."""
-    return _chunks(_parts(log, offset, end_offset), chunk_bytes)
+    """Whole batches in chunks of about `chunk_bytes`, at least one batch in each; a compaction may put other segments
+    in the place of those read between two chunks.
+    """
+    return _chunks(log, _parts(log, offset, end_offset), offset, end_offset, chunk_bytes)
 
 
-def _chunks(parts: list[tuple[Segment, int, int]], chunk_bytes: int) -> Iterator[bytes]:
-    for segment, position, end in parts:
-        while position < end:
+def _chunks(
+    log: Log, parts: list[tuple[Segment, int, int]], offset: int, end_offset: int, chunk_bytes: int
+) -> Iterator[bytes]:
+    while parts:
+        segment, position, end = parts.pop(0)
+        while position < end and not segment.is_replaced:
             data = segment.file.pread(min(max(chunk_bytes, HEADER_SIZE), end - position), position)
-            whole, wanted = whole_batches(data)
+            whole, wanted, next_offset = whole_batches(data)
             if whole == 0 and wanted > len(data):
                 data = segment.file.pread(min(wanted, end - position), position)
-                whole, wanted = whole_batches(data)
+                whole, wanted, next_offset = whole_batches(data)
             if whole == 0:
                 reason = (
                     f"a batch of {wanted} bytes, of which {len(data)} are there" if wanted else "no batch begins here"
@@ -49,6 +54,9 @@ def _chunks(parts: list[tuple[Segment, int, int]], chunk_bytes: int) -> Iterator
                 raise DamagedLog(segment.place(position), reason)
             yield data if whole == len(data) else data[:whole]
             position += whole
+            offset = next_offset
+        if segment.is_replaced:
+            parts = _parts(log, offset, end_offset)
 
 
 def headers(log: Log, offset: int, end_offset: int) -> Iterator[BatchHeader]:

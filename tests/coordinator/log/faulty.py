@@ -43,8 +43,12 @@ class FaultyFile(MemoryFile):
 
     def sync(self) -> None:
         self._storage.step_or_die()
+        try:
+            held = self._bytes()
+        except FileNotFoundError:
+            return  # removed meanwhile, as `DiskFile.sync`
         self._storage.unsynced.pop(self._path, None)
-        self._storage.synced[self._path] = bytearray(self._bytes())
+        self._storage.synced[self._path] = bytearray(held)
 
 
 class FaultyStorage(MemoryStorage):

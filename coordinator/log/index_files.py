@@ -1,0 +1,35 @@
+"""The two index files beside a segment: written, read, and checked against the segment they stand beside."""
+
+from __future__ import annotations
+
+from muster.coordinator.log.errors import InsaneIndex
+from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader, unpack_header
+from muster.coordinator.log.index import OffsetIndex, TimeIndex
+from muster.coordinator.log.storage import File, Storage
+
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+
+
+def store_indexes(storage: Storage, name: str, index: OffsetIndex, time_index: TimeIndex) -> None:
+    """Write both; `name`: the path of the segment's files without a suffix."""
+    storage.save(name + INDEX_SUFFIX, index.encode())
+    storage.save(name + TIME_INDEX_SUFFIX, time_index.encode())
+
+
+def load_indexes(
+    storage: Storage, name: str, segment: File, base_offset: int, segment_size: int
+) -> tuple[OffsetIndex, TimeIndex]:
+    """Both indexes of a segment; InsaneIndex when one is missing or cannot be its own."""
+    offsets = storage.load(name + INDEX_SUFFIX)
+    times = storage.load(name + TIME_INDEX_SUFFIX)
+    if offsets is None or times is None:
+        raise InsaneIndex("it is missing")
+    index = OffsetIndex.decode(offsets, segment_size)
+    time_index = TimeIndex.decode(times)
+    if len(index):
+        data = segment.pread(HEADER_SIZE, index.positions[-1])
+        header = BatchHeader._make(unpack_header(data)) if len(data) == HEADER_SIZE else None
+        if header is None or header.last_offset - base_offset != index.offsets[-1]:
+            raise InsaneIndex("its last entry is not that of a batch")
+    return index, time_index

@@ -1,0 +1,187 @@
+"""Which record is the latest of its key, in the part of a log that was not compacted yet (Kafka: the cleaner's
+OffsetMap). Keys are kept whole, not as digests: two keys are never taken for one.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from google_crc32c import value as crc32c
+
+from muster.coordinator.log.errors import CorruptBatch, UnsupportedCompression
+from muster.coordinator.log.headers import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MIN_LENGTH,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+)
+from muster.coordinator.log.producers_seen import ProducersSeen
+from muster.coordinator.log.rows import DELETE_HORIZON, Row, rows_of
+from muster.coordinator.log.unpack import unpack
+
+BYTES_PER_KEY = 200
+"""What a key and its place in the dictionary take, about: `log.cleaner.dedupe.buffer.size` by this is how many fit."""
+UNPACKED_LIMIT = 1 << 30
+"""What a compressed batch that stands in the log may unpack to."""
+
+NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
+
+unpack_walk = Struct(">qi5xIhi8xqq6xi").unpack_from
+"""Base offset, length, CRC, attributes, last offset delta, max timestamp, producer id and record count of a header."""
+
+
+def unpacked_rows(batch: bytes, header: BatchHeader) -> list[Row]:
+    """The records of any batch of data. CorruptBatch or UnsupportedCompression when they cannot be read."""
+    if header.compression:
+        if header.compression > 4:
+            raise UnsupportedCompression(f"unknown compression type {header.compression}")
+        batch = bytes(unpack(batch, header, UNPACKED_LIMIT))
+    return rows_of(batch, header)
+
+
+def key_of_single(data: bytes, position: int) -> tuple[int, int] | None:
+    """Where the key of the first record of the batch at `position` begins and ends, when that record is of the usual
+    shape: at offset delta 0, with the base timestamp, below 8 KB, with a key. None: go through it properly.
+    """
+    at = position + (HEADER_SIZE + 1 if data[position + HEADER_SIZE] < 128 else HEADER_SIZE + 2)
+    size = data[at + 3]
+    if data[at + 1] or data[at + 2] or size & 1 or data[at - 1] >= 128:
+        return None
+    if size < 128:
+        return at + 4, at + 4 + (size >> 1)
+    more = data[at + 4]
+    return None if more >= 128 else (at + 5, at + 5 + ((size & 127 | more << 7) >> 1))
+
+
+ODD, PLAIN, HAS_TOMBSTONES = range(3)
+
+
+def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
+    """Note key -> offset of `count` uncompressed records from the byte `at` on, when all have keys and are of the usual
+    size: PLAIN, or HAS_TOMBSTONES; otherwise ODD, with some of them noted.
+    """
+    shape = PLAIN
+    for _ in range(count):
+        size = data[at]
+        if size < 128:
+            at += 1
+        else:
+            if data[at + 1] >= 128:
+                return ODD
+            size = size & 127 | data[at + 1] << 7
+            at += 2
+        key = at + 1
+        while data[key] >= 128:  # the timestamp delta
+            key += 1
+        delta = data[key + 1]
+        if delta < 128:
+            key += 2
+        else:
+            if data[key + 2] >= 128:
+                return ODD
+            delta = delta & 127 | data[key + 2] << 7
+            key += 3
+        length = data[key]
+        if length < 128:
+            key += 1
+        else:
+            if data[key + 1] >= 128:
+                return ODD
+            length = length & 127 | data[key + 1] << 7
+            key += 2
+        if length & 1:
+            return ODD
+        after = key + (length >> 1)
+        offsets[data[key:after]] = base_offset + (delta >> 1)
+        if data[after] == 1:
+            shape = HAS_TOMBSTONES
+        at += size >> 1
+    return shape
+
+
+class LatestKeys:
+    """Key -> offset of its latest record, for keys written from some offset on."""
+
+    __slots__ = ("capacity", "end_offset", "first_offset", "is_full", "offsets", "producers", "tombstones")
+
+    def __init__(self, first_offset: int, capacity: int, producers: ProducersSeen) -> None:
+        """`first_offset`: batches before it are passed over; `capacity`: how many keys fit."""
+        self.first_offset = first_offset
+        self.capacity = capacity
+        self.producers = producers
+        self.offsets: dict[bytes, int] = {}
+        self.tombstones: set[int] = set()
+        """Base offsets of batches with tombstones: they need a closer look."""
+        self.end_offset = 0
+        """All before it has been looked at."""
+        self.is_full = False
+
+    def kept(self) -> set[int]:
+        """The offsets of the records that are the latest of their keys."""
+        return set(self.offsets.values())
+
+    def add(self, data: bytes) -> int:
+        """Look at the whole batches in `data`; how many bytes these are. Stops when no more keys fit (`is_full`).
+
+        CorruptBatch when one is damaged: nothing may be dropped on the word of bytes that are not what was written.
+        """
+        offsets, capacity, first_offset = self.offsets, self.capacity, self.first_offset
+        tombstone = self.tombstones.add
+        at, stop = 0, len(data)
+        while stop - at >= HEADER_SIZE:
+            base, length, crc, attributes, delta, _, producer_id, count = unpack_walk(data, at)
+            end = at + length + LENGTH_OVERHEAD
+            if end > stop:
+                break
+            if length < MIN_LENGTH or crc32c(data[at + CRC_START : end]) != crc:
+                raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")
+            if base < first_offset:
+                at = end
+                continue
+            if producer_id >= 0 or attributes & NOT_PLAIN:
+                self._add_batch(data[at:end])
+            elif count != 1:
+                shape = scan_keys(data, at + HEADER_SIZE, count, base, offsets)
+                if shape == HAS_TOMBSTONES:
+                    tombstone(base)
+                elif shape == ODD:
+                    self._add_batch(data[at:end])
+            else:  # as `key_of_single`, in line: this runs once per record
+                start = at + (62 if data[at + 61] < 128 else 63)
+                size = data[start + 3]
+                is_usual = not (data[start + 1] or data[start + 2] or size & 1 or data[start - 1] >= 128)
+                if size < 128:
+                    start += 4
+                else:
+                    is_usual = is_usual and data[start + 4] < 128
+                    size = size & 127 | data[start + 4] << 7
+                    start += 5
+                if is_usual:
+                    after = start + (size >> 1)
+                    offsets[data[start:after]] = base
+                    if data[after] == 1:
+                        tombstone(base)
+                else:
+                    self._add_batch(data[at:end])
+            self.end_offset = base + delta + 1
+            at = end
+            if len(offsets) >= capacity:
+                self.is_full = True
+                break
+        return at
+
+    def _add_batch(self, batch: bytes) -> None:
+        header = read_header(batch)
+        if header.is_control or header.record_count == 0 or self.producers.is_aborted(header):
+            return
+        base = header.base_offset
+        for row in unpacked_rows(batch, header):
+            if row.key is not None:
+                self.offsets[row.key] = base + row.offset_delta
+                if row.is_tombstone:
+                    self.tombstones.add(base)

@@ -1,0 +1,91 @@
+"""What a crash leaves beside the segments of a log: interrupted writes, deletions, compactions. Put right before the
+log is opened (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and completeSwapOperations).
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from muster.coordinator.log.cleaned import CLEANED_SUFFIX
+from muster.coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
+from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.storage import Entry, Storage
+from muster.coordinator.log.swap import REPLACES_SUFFIX, SWAP_SUFFIX, decode_replaces
+
+TEMPORARY_SUFFIX = ".tmp"
+_DIGITS = 20
+_LOG_SWAP = LOG_SUFFIX + SWAP_SUFFIX
+
+
+def base_offset_of(name: str) -> int | None:
+    """The base offset in the name of a segment's file; None for any other name."""
+    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    return int(digits) if len(digits) == _DIGITS and digits.isdigit() and suffix in SUFFIXES else None
+
+
+def clear(storage: Storage, directory: str) -> None:
+    """Remove what an interrupted deletion, write or compaction left; finish a swap that counts already."""
+    names = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
+    if all(base_offset_of(name) is not None or not _is_leftover(name) for name in names):
+        _clear_orphans(storage, directory, list(names))
+        return
+    for name in list(names):
+        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+            storage.remove(f"{directory}/{names.pop(name).name}")
+    for name in [name for name in names if name.endswith(_LOG_SWAP) and name[:_DIGITS].isdigit()]:
+        _finish_swap(storage, directory, names, name)
+    for name in list(names):
+        if name.endswith(SWAP_SUFFIX):
+            # an index whose segment has its name already, or never came to count: either is made anew
+            storage.remove(f"{directory}/{name}")
+            storage.remove(f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+            names.pop(name, None)
+            names.pop(name.removesuffix(SWAP_SUFFIX), None)
+        elif name.endswith(REPLACES_SUFFIX):
+            storage.remove(f"{directory}/{name}")
+    _clear_orphans(storage, directory, list(names))
+
+
+def _is_leftover(name: str) -> bool:
+    return name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX, REPLACES_SUFFIX))
+
+
+def _finish_swap(storage: Storage, directory: str, names: dict[str, Entry], swap: str) -> None:
+    first = int(swap[:_DIGITS])
+    note = storage.load(f"{directory}/{swap[:_DIGITS]}{REPLACES_SUFFIX}")
+    end = decode_replaces(note) if note is not None else None
+    if end is None:  # Kafka's own
+        end = _end_of(storage, directory, names[swap])
+    # the oldest first: a tombstone must not go before what it removed
+    for name in sorted(names):
+        base_offset = base_offset_of(name)
+        if base_offset is not None and first <= base_offset < end:
+            storage.remove(f"{directory}/{name}")
+            del names[name]
+    storage.sync_directory(directory)
+    for suffix in (".index", ".timeindex", ".txnindex", LOG_SUFFIX):
+        name = swap[:_DIGITS] + suffix
+        entry = names.pop(name + SWAP_SUFFIX, None)
+        if entry is not None:
+            storage.rename(f"{directory}/{name}{SWAP_SUFFIX}", f"{directory}/{name}")
+            names[name] = entry
+    storage.sync_directory(directory)
+
+
+def _end_of(storage: Storage, directory: str, entry: Entry) -> int:
+    base_offset = int(entry.name[:_DIGITS])
+    swap = Segment(storage, f"{directory}/{entry.name}", base_offset, LogConfig(), 0)
+    swap.file = storage.file(f"{directory}/{entry.name}")
+    end = base_offset
+    with contextlib.closing(swap.file):
+        for _, header in swap.batches(0, entry.size):
+            end = header.next_offset
+    return end
+
+
+def _clear_orphans(storage: Storage, directory: str, names: list[str]) -> None:
+    """Indexes without their segment."""
+    logged = {name[:_DIGITS] for name in names if name.endswith(LOG_SUFFIX)}
+    for name in names:
+        if base_offset_of(name) is not None and name[:_DIGITS] not in logged and not name.endswith(".snapshot"):
+            storage.remove(f"{directory}/{name}")

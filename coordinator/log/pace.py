@@ -1,0 +1,46 @@
+"""How work in a thread stays out of the event loop's way: short slices with pauses between them, so that it never has
+more than its share of a core, nor of the disk. CPython runs one thread at a time: a thread that computes for long
+holds the event loop up for some ms each time it wants to go on.
+"""
+
+from __future__ import annotations
+
+from threading import Event
+
+from muster.coordinator.clock import thread_cpu_s
+
+SLICE_S = 0.001
+"""Work between two looks at whether to pause."""
+
+
+class Stopped(Exception):
+    """The work is to be left: the server stops."""
+
+
+class Pace:
+    """The pauses of one job. `stop` set: it ends at the next look, with `Stopped`."""
+
+    def __init__(self, stop: Event, *, cpu_share: float, bytes_per_second: float) -> None:
+        """`cpu_share`: of one core, up to 1 (no pauses); `bytes_per_second`: read and written."""
+        self._stop = stop
+        self._pause_per_s = (1 - cpu_share) / cpu_share
+        self._bytes_per_second = bytes_per_second
+        self._bytes = 0
+        self._since_s = thread_cpu_s()
+
+    def begin(self) -> None:
+        """The job goes on, perhaps in another thread than before."""
+        self._since_s = thread_cpu_s()
+
+    def spent(self, count: int) -> None:
+        """So many bytes were read or written; pause when it is time to. Raises Stopped."""
+        self._bytes += count
+        now_s = thread_cpu_s()
+        used_s = now_s - self._since_s
+        if used_s < SLICE_S and not self._stop.is_set():
+            return
+        pause_s = max(used_s * self._pause_per_s, self._bytes / self._bytes_per_second - used_s)
+        self._bytes = 0
+        if self._stop.wait(pause_s) if pause_s > 0 else self._stop.is_set():
+            raise Stopped
+        self._since_s = thread_cpu_s()

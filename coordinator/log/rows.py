@@ -1,0 +1,151 @@
+"""The records inside one uncompressed batch as they lie there: where each begins, its key, whether it is a tombstone.
+Nothing is decoded that compaction does not ask for, and batches are put together again from what is kept.
+
+A record (KIP-98): varint length of what follows, attributes int8, varint timestamp delta (ms), varint offset delta,
+varint key length (-1: none), key, varint value length (-1: tombstone), value, headers. Varints are zigzag.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from google_crc32c import value as crc32c
+
+from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.log.headers import (
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+)
+
+DELETE_HORIZON = 0x40
+"""Attribute: the base timestamp is the time (ms) from which tombstones and markers of the batch may go (KAFKA-8522)."""
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+
+
+class Row(NamedTuple):
+    """One record of a batch."""
+
+    offset_delta: int
+    timestamp_delta: int
+    attributes: int
+    key: bytes | None
+    is_tombstone: bool
+    raw: bytes
+    """All of it, from its length on."""
+    tail: bytes
+    """From the length of its key on: what does not depend on the batch."""
+
+
+def rows_of(batch: bytes, header: BatchHeader) -> list[Row]:
+    """The records of an uncompressed batch. CorruptBatch when they are not as many, or not as long, as they say."""
+    found: list[Row] = []
+    position, end = HEADER_SIZE, len(batch)
+    try:
+        for _ in range(header.record_count):
+            start = position
+            size, position = _varint(batch, position)
+            body = position
+            position += size
+            if size < 0 or position > end:
+                raise CorruptBatch(f"a record of {size} bytes in the batch at offset {header.base_offset}")
+            timestamp_delta, at = _varint(batch, body + 1)
+            offset_delta, at = _varint(batch, at)
+            tail = at
+            key_size, at = _varint(batch, at)
+            key = None
+            if key_size >= 0:
+                key = batch[at : at + key_size]
+                at += key_size
+            value_size, at = _varint(batch, at)
+            if at + max(value_size, 0) > position:
+                raise CorruptBatch(f"a record of the batch at offset {header.base_offset} is longer than it says")
+            found.append(
+                Row(
+                    offset_delta,
+                    timestamp_delta,
+                    batch[body],
+                    key,
+                    value_size < 0,
+                    batch[start:position],
+                    batch[tail:position],
+                )
+            )
+    except IndexError as error:
+        raise CorruptBatch(f"the records of the batch at offset {header.base_offset} end too early") from error
+    if position != end:
+        raise CorruptBatch(f"{end - position} bytes follow the records of the batch at offset {header.base_offset}")
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint and the position after it."""
+    byte = data[at]
+    at += 1
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 127, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch("a varint of more than ten bytes")
+
+
+def _put_varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def payload(rows: Sequence[Row], moved_ms: int = 0) -> bytes:
+    """The records one after the other, as they came; `moved_ms`: how much later their batch's base timestamp is now."""
+    if moved_ms == 0:
+        return b"".join([row.raw for row in rows])
+    parts: list[bytes] = []
+    for row in rows:
+        body = b"".join(
+            (
+                bytes((row.attributes,)),
+                _put_varint(row.timestamp_delta - moved_ms),
+                _put_varint(row.offset_delta),
+                row.tail,
+            )
+        )
+        parts += (_put_varint(len(body)), body)
+    return b"".join(parts)
+
+
+def assemble(header: BatchHeader, records: bytes, record_count: int) -> bytes:
+    """A batch with this header, these records (compressed as the header says) and a CRC and length that are right."""
+    size = HEADER_SIZE + len(records)
+    buffer = bytearray(size)
+    _HEADER.pack_into(
+        buffer, 0, *header._replace(length=size - LENGTH_OVERHEAD, crc=0, magic=MAGIC, record_count=record_count)
+    )
+    buffer[HEADER_SIZE:] = records
+    struct.pack_into(">I", buffer, 17, crc32c(bytes(buffer[CRC_START:])))
+    return bytes(buffer)
+
+
+def empty(header: BatchHeader) -> bytes:
+    """What is left of a batch whose producer must still be remembered (Kafka: DefaultRecordBatch.writeEmptyHeader)."""
+    kept = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    return assemble(header._replace(attributes=kept, base_timestamp=NO_TIMESTAMP), b"", 0)
