@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test lint format bench conformance conformance-clients conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate lint format bench conformance conformance-clients conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -44,6 +44,9 @@ venv-run: $(VENV)/.run
 test: venv ## run the tests
 	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/coordinator/groups tests/stories tests/protocol/test_generated.py
 	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q
+
+simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000'; else for ever)
+	@$(BIN)/python -m tests.simulation $(ARGS)
 
 lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules up to date
 	$(BIN)/ruff format --check .

@@ -1,0 +1,289 @@
+"""The rules of the classic protocol, each as an outsider can check it. `checkers` makes a fresh set for one history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.coordinator.groups.interface import Record
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
+from muster.protocol.messages.join_group import JoinGroupResponse
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.messages.offset_delete import OffsetDeleteRequest
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.simulation.scenario import SESSIONS_MS
+from tests.simulation.view import GroupView
+from tests.simulation.watch import Checker, Told
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Call
+
+
+class OneLeader(Checker):
+    """A generation has one leader: one is told so, everybody hears its id, and the assignment is its own."""
+
+    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+        """All have heard of the same leader, which is one of them and has the list of members."""
+        leaders = {row.leader: None for _, _, row in told}
+        if len(leaders) != 1:
+            self.fail(view.group_id, f"generation {number} was told of {len(leaders)} leaders: {list(leaders)}")
+        listed = [identity for _, identity, row in told if row.leader == row.member_id and row.members]
+        if len(listed) != 1:
+            self.fail(view.group_id, f"{len(listed)} members of generation {number} got the list of members")
+
+    def joined(self, view: GroupView, call: Call, identity: str, response: JoinGroupResponse) -> None:
+        """Whoever is told of this generation later hears of the same leader, by its old id or its new one."""
+        known = view.round
+        if known is None:
+            return
+        if response.leader == response.member_id and identity != known.leader:
+            self.fail(view.group_id, f"{identity!r} was told to lead beside {known.leader!r}")
+        named = view.identities.get(response.leader)
+        if named not in (None, known.leader):
+            self.fail(view.group_id, f"{response.leader!r} was named as leader, which is {known.leader!r}")
+
+    def group_written(self, view: GroupView, value: GroupMetadataValue, writer: Message | None) -> None:
+        """Only the leader's assignment is written."""
+        known = view.round
+        if type(writer) is SyncGroupRequest and known is not None:
+            identity = view.identities.get(writer.member_id)
+            if identity != known.leader:
+                self.fail(view.group_id, f"{identity!r} has assigned, the leader is {known.leader!r}")
+
+
+class OneOwner(Checker):
+    """Everybody gets the share that the leader gave to it, and no partition has two owners in a generation."""
+
+    def synced(self, view: GroupView, call: Call, identity: str, response: SyncGroupResponse) -> None:
+        """Compare with what the leader said, and with what was acknowledged so far."""
+        known = view.round
+        if known is None:
+            return
+        share = response.assignment
+        if known.shares is not None and known.shares.get(identity, b"") != share:
+            self.fail(view.group_id, f"{identity!r} got {share!r}, not {known.shares.get(identity, b'')!r}")
+        for partition in share:
+            owner = known.owners.setdefault(partition, identity)
+            if owner != identity:
+                self.fail(view.group_id, f"partition {partition} belongs to {owner!r} and to {identity!r}")
+
+
+class OneProtocol(Checker):
+    """All members of a generation use one protocol, which all of them offer, and the leader has their metadata."""
+
+    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+        """One protocol, offered by everyone that joined, and one list with the metadata of each."""
+        chosen = {(row.protocol_type, row.protocol_name): None for _, _, row in told}
+        if len(chosen) != 1:
+            self.fail(view.group_id, f"generation {number} has {len(chosen)} protocols: {list(chosen)}")
+        numbers = {row.generation_id: None for _, _, row in told}
+        if len(numbers) != 1:
+            self.fail(view.group_id, f"one round made generations {list(numbers)}")
+        name = next(iter(chosen))[1]
+        listed = {one.member_id: one.metadata for _, _, row in told for one in row.members}
+        for call, identity, row in told:
+            request: Any = call.request
+            offered = {one.name: one.metadata for one in reversed(request.protocols)}
+            if name not in offered:
+                self.fail(view.group_id, f"{name!r} was chosen, which {identity!r} does not offer")
+            if listed.get(row.member_id) != offered[name]:
+                self.fail(view.group_id, f"the leader was told {listed.get(row.member_id)!r} of {identity!r}")
+
+    def joined(self, view: GroupView, call: Call, identity: str, response: JoinGroupResponse) -> None:
+        """The same protocol as the others'."""
+        self._compare(view, identity, response)
+
+    def synced(self, view: GroupView, call: Call, identity: str, response: SyncGroupResponse) -> None:
+        """The same protocol as was joined with."""
+        self._compare(view, identity, response)
+
+    def _compare(self, view: GroupView, identity: str, response: JoinGroupResponse | SyncGroupResponse) -> None:
+        known = view.round
+        if known is not None:
+            told, own = (response.protocol_type, response.protocol_name), (known.protocol_type, known.protocol)
+            if told != own:
+                self.fail(view.group_id, f"{identity!r} was told {told}, the generation has {own}")
+
+
+class GenerationsGrow(Checker):
+    """Each round makes one generation more, also when nobody is left; nobody is ever told an older one."""
+
+    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+        """One more than the last."""
+        if number != view.generation + 1:
+            self.fail(view.group_id, f"generation {number} came after {view.generation}")
+
+    def group_written(self, view: GroupView, value: GroupMetadataValue, writer: Message | None) -> None:
+        """The present one is written, or, when nobody is left, one more."""
+        if value.generation != view.generation + (not value.members and value.generation > 0):
+            self.fail(view.group_id, f"generation {value.generation} was written in {view.generation}")
+
+
+class Barrier(Checker):
+    """A round ends when all who are known have joined, or have been silent, or the rebalance timeout has passed."""
+
+    def round_begins(self, view: GroupView, number: int, told: list[Told], ms: int) -> None:
+        """Is everyone there, or has there been time enough?"""
+        present = {identity for _, identity, _ in told}
+        missing = [one for identity, one in view.members.items() if identity not in present]
+        late = [one.identity for one in missing if not view.excused(one, ms)]
+        new = {row.member_id for _, _, row in told}
+        ids = [one for one, until_ms in view.pending.items() if until_ms > ms and one not in new]
+        if view.members and (late or ids):
+            sure = [one for one in view.members.values() if one.member_id in new or not view.excused(one, ms)]
+            wait_ms = max((one.rebalance_ms for one in sure), default=0)
+            began_ms = view.began_at_the_earliest(ms)
+            if ms < began_ms + wait_ms:
+                waited_for = f"members {late} and ids {ids}"
+                self.fail(
+                    view.group_id,
+                    f"generation {number} began without {waited_for}, {ms - began_ms} of {wait_ms} ms after it was due",
+                )
+
+
+class NobodyPutOut(Checker):
+    """Who heartbeats, rejoins and syncs in time stays a member."""
+
+    def unknown(self, view: GroupView, call: Call, ms: int, *, leaving: bool) -> None:
+        """Was there a reason to forget this member?"""
+        request: Any = call.request
+        member = view.member(request.member_id)
+        if member is not None and not leaving and not view.excused(member, ms):
+            silent = f"silent for {ms - member.sign_ms} of {member.session_ms} ms"
+            self.fail(view.group_id, f"{member.identity!r} was put out in generation {view.generation}, {silent}")
+
+
+class FencedStayOut(Checker):
+    """An id that was fenced, put out, replaced, or has left, never succeeds again."""
+
+    def succeeded(self, view: GroupView, call: Call, member_id: str, what: str) -> None:
+        """Is this id a living one?"""
+        if member_id in view.dead:
+            self.fail(view.group_id, f"{what} of {member_id!r} succeeded, which is no member any more")
+
+
+class AnsweredOnce(Checker):
+    """No request is answered twice."""
+
+    def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
+        """Is this the first answer?"""
+        if call.reply is not None:
+            group_id = getattr(call.request, "group_id", "")
+            self.fail(group_id, f"{type(call.request).__name__} {call.number} was answered twice")
+
+
+class AnswersInTime(Checker):
+    """A SyncGroup is answered when the round's longest rebalance timeout is over; after a session more if it was sent
+    twice. (That nobody waits for ever is looked after by `standing` and `Watch.resigned`.)
+    """
+
+    of: Final = (SyncGroupRequest,)
+
+    def __init__(self) -> None:
+        self._due_ms: dict[Call, int] = {}
+
+    def parked(self, view: GroupView, call: Call) -> None:
+        """Until when is there an answer?"""
+        self._due_ms[call] = view.ended_ms + view.longest_ms + SESSIONS_MS[-1]
+
+    def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
+        """Was it in time?"""
+        due_ms = self._due_ms.pop(call, ms)
+        if ms > due_ms:
+            request: Any = call.request
+            self.fail(request.group_id, f"SyncGroup {call.number} was answered {ms - due_ms} ms late")
+
+
+class CommitsShown(Checker):
+    """A fetch shows the last commits, all that were acknowledged among them, and nothing else."""
+
+    of: Final = (OffsetCommitRequest, OffsetFetchRequest, OffsetDeleteRequest, DeleteGroupsRequest)
+
+    def __init__(self) -> None:
+        self._now: dict[str, dict[int, tuple[int, str]]] = {}
+        """Group id -> partition -> (offset, metadata), as the core must show it."""
+        self._acknowledged: list[tuple[int, str, int, tuple[int, str] | None]] = []
+        """When an answer was let go, and what it acknowledged (None: gone)."""
+
+    def answered(self, call: Call, response: Any, ms: int, release_ms: int) -> None:
+        """Note what was committed and deleted; compare what was fetched."""
+        request: Any = call.request
+        if type(request) is OffsetCommitRequest:
+            for asked, told in zip(request.topics, response.topics, strict=True):
+                for one, row in zip(asked.partitions, told.partitions, strict=True):
+                    if not row.error_code:
+                        value = (one.committed_offset, one.committed_metadata)
+                        self._note(release_ms, request.group_id, one.partition_index, value)
+        elif type(request) is OffsetFetchRequest:
+            for group in response.groups:
+                self._compare(group)
+        elif type(request) is OffsetDeleteRequest:
+            for topic in response.topics:
+                for row in topic.partitions:
+                    if not row.error_code:
+                        self._note(release_ms, request.group_id, row.partition_index, None)
+        else:
+            for result in response.results:
+                if not result.error_code:
+                    for partition in list(self._now.get(result.group_id, {})):
+                        self._note(release_ms, result.group_id, partition, None)
+
+    def reloaded(self, records: list[Record], released_ms: int) -> None:
+        """What had been acknowledged before is in the log."""
+        written: dict[str, dict[int, tuple[int, str]]] = {}
+        for key, value, _ in records:
+            if type(key) is OffsetCommitKey:
+                partitions = written.setdefault(key.group, {})
+                partitions.pop(key.partition, None)
+                if value is not None:
+                    row: Any = value
+                    partitions[key.partition] = (row.offset, row.metadata)
+        acknowledged: dict[tuple[str, int], tuple[int, str] | None] = {}
+        for release_ms, group_id, partition, row in self._acknowledged:
+            if release_ms <= released_ms:
+                acknowledged[group_id, partition] = row
+        for (group_id, partition), row in acknowledged.items():
+            there = written.get(group_id, {}).get(partition)
+            if there != row:
+                self.fail(group_id, f"{row} was acknowledged for partition {partition}, {there} is in the log")
+        self._acknowledged = [
+            (0, group_id, partition, row)
+            for group_id, partitions in written.items()
+            for partition, row in partitions.items()
+        ]
+        self._now = written
+
+    def _note(self, release_ms: int, group_id: str, partition: int, value: tuple[int, str] | None) -> None:
+        self._acknowledged.append((release_ms, group_id, partition, value))
+        partitions = self._now.setdefault(group_id, {})
+        if value is None:
+            partitions.pop(partition, None)
+        else:
+            partitions[partition] = value
+
+    def _compare(self, group: Any) -> None:
+        known = self._now.get(group.group_id, {})
+        for topic in group.topics:
+            for row in topic.partitions:
+                value = known.get(row.partition_index, (-1, ""))
+                if row.error_code or (row.committed_offset, row.metadata) != value:
+                    self.fail(group.group_id, f"a fetch shows {row}, committed was {value}")
+
+
+def checkers() -> list[Checker]:
+    """All rules that are checked at each step."""
+    return [
+        AnsweredOnce(),
+        AnswersInTime(),
+        GenerationsGrow(),
+        OneProtocol(),
+        OneLeader(),
+        Barrier(),
+        NobodyPutOut(),
+        FencedStayOut(),
+        OneOwner(),
+        CommitsShown(),
+    ]

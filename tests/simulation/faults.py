@@ -1,0 +1,240 @@
+"""What goes wrong: processes that die, hang, come back, come twice; strangers with others' ids; the server's own end.
+
+Losing messages is the network's part (see world). All this stops when the world is calm.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.simulation.clients import NO_ID, Consumer, offered
+from tests.simulation.scenario import REBALANCES_MS, SESSIONS_MS
+from tests.simulation.world import PARTITIONS, Actor, Script, World
+
+if TYPE_CHECKING:
+    from muster.protocol.message import Message
+
+INSTANCES: Final = 5
+"""So many instance ids a group's static members share: few, so that some have the same."""
+
+
+class Chaos:
+    """Lets something happen now and then."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.consumers: list[Consumer] = []
+        self.probers: list[Prober] = []
+        self._named = 0
+
+    def begin(self) -> None:
+        """Everybody starts, and trouble too."""
+        scenario, world = self.world.scenario, self.world
+        for number in range(scenario.consumers):
+            world.later(int(world.random() * 4_000), self._spawn, number % scenario.groups)
+        for _ in range(scenario.probers):
+            prober = Prober(world, self)
+            self.probers.append(prober)
+            prober.start()
+        self._again()
+
+    def calm(self) -> None:
+        """All of that is over: strangers are gone, whoever hangs goes on, one process is left of each instance."""
+        world = self.world
+        world.calm = True
+        for prober in self.probers:
+            prober.kill()
+        instances: dict[tuple[str, str], Consumer] = {}
+        for one in self.living():
+            one.paused_until_ms = 0
+            one.careless = False
+            one.latency_ms = min(one.latency_ms, 3)
+            if one.instance is not None:
+                instances[one.group, one.instance] = one
+        members: dict[str, Consumer] = {}
+        for one in self.living():
+            if one.instance is not None and instances[one.group, one.instance] is not one:
+                one.kill()
+            elif one.member_id and members.setdefault(one.member_id, one) is not one:
+                one.kill()  # a zombie: the other has the same id
+
+    def living(self) -> list[Consumer]:
+        """Consumers that run; those that ended are forgotten."""
+        self.consumers = [one for one in self.consumers if one.script is not None]
+        return self.consumers
+
+    def _spawn(self, group: int) -> None:
+        world, random = self.world, self.world.random
+        if world.calm:
+            return
+        world.events += 1
+        self._named += 1
+        instance = f"i{int(random() * INSTANCES)}" if random() < 0.35 else None
+        consumer = Consumer(world, f"c{self._named}", f"g{group}", instance)
+        self.consumers.append(consumer)
+        consumer.start()
+
+    def _again(self) -> None:
+        world = self.world
+        world.later(1 + int(-log(1 - world.random()) * world.scenario.tick_ms), self._tick, None)
+
+    def _tick(self, _: None) -> None:
+        world, random = self.world, self.world.random
+        if world.calm:
+            return
+        world.events += 1
+        if random() < world.scenario.crashes:
+            if world.core is not None:
+                (world.crash if random() < 0.6 else world.resign)(int(random() * 3_000))
+        else:
+            living = self.living()
+            if len(living) < world.scenario.consumers:
+                self._spawn(int(random() * world.scenario.groups))
+            elif living:
+                self._trouble(living[int(random() * len(living))])
+        self._again()
+
+    def _note(self, what: str, one: Consumer) -> None:
+        self.world.note(what, None, f"{one.name} of {one.group!r}")
+
+    def _trouble(self, one: Consumer) -> None:
+        world, random = self.world, self.world.random
+        what = random()
+        if what < 0.35:
+            self._note("killed", one)
+            one.kill()
+        elif what < 0.6:
+            self._note("paused", one)
+            one.paused_until_ms = world.ms + int(random() * 2.5 * one.session_ms)
+        elif what < 0.75:
+            self._note("connected anew", one)
+            one.again(one.live())
+        elif what < 0.85 and one.instance is not None:
+            self._note("second process", one)
+            self._named += 1
+            twin = Consumer(world, f"c{self._named}", one.group, one.instance)
+            self.consumers.append(twin)
+            twin.start()
+        elif one.assigned is not None:
+            self._note("zombie", one)
+            self._named += 1
+            zombie = Consumer(world, f"c{self._named}", one.group, one.instance)
+            zombie.member_id, zombie.generation, zombie.assigned = one.member_id, one.generation, one.assigned
+            self.consumers.append(zombie)
+            zombie.start(zombie.zombie())
+
+
+class Prober(Actor):
+    """A stranger that asks anything, with ids of others, old and new, and none."""
+
+    def __init__(self, world: World, chaos: Chaos) -> None:
+        super().__init__(world, "prober")
+        self.chaos = chaos
+        self.two_step = False
+        self.seen: list[tuple[str, str, str | None, int]] = []
+
+    def live(self) -> Script:
+        """Ask, wait a little, ask again. Its own long waits it does not wait for."""
+        random = self.world.random
+        while True:
+            yield int(random() * 2 * self.world.scenario.tick_ms) + 100
+            self._look_around()
+            yield self.question()
+
+    def _look_around(self) -> None:
+        living = self.chaos.living()
+        if living:
+            one = living[int(self.world.random() * len(living))]
+            self.seen.append((one.group, one.member_id, one.instance, one.generation))
+            del self.seen[:-20]
+
+    def question(self) -> Message:
+        """Any request."""
+        random = self.world.random
+        group, member_id, instance, generation = f"g{int(random() * self.world.scenario.groups)}", "", None, -1
+        if self.seen and random() < 0.9:
+            group, member_id, instance, generation = self.seen[int(random() * len(self.seen))]
+            if random() < 0.2:
+                generation -= 1
+            if random() < 0.2:
+                instance = f"i{int(random() * INSTANCES)}"
+        ask: Any = QUESTIONS[int(random() * len(QUESTIONS))]
+        request: Message = ask(self, group, member_id, instance, generation)
+        return request
+
+    def join(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+        """It joins in another's place; its timeouts may be anything."""
+        random = self.world.random
+        session_ms = SESSIONS_MS[int(random() * len(SESSIONS_MS))] if random() < 0.9 else 1
+        rebalance_ms = REBALANCES_MS[int(random() * len(REBALANCES_MS))]
+        kind = "consumer" if random() < 0.9 else "connect"
+        return JoinGroupRequest(
+            group, session_ms, rebalance_ms, member_id, instance, kind, offered(int(random() * 5)), "curious"
+        )
+
+    def sync(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+        """It assigns everything to itself."""
+        shares = [SyncGroupRequestAssignment(member_id, bytes(range(PARTITIONS)))]
+        return SyncGroupRequest(group, generation, member_id, instance, None, None, shares)
+
+    def heartbeat(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+        """It keeps another one alive."""
+        return HeartbeatRequest(group, generation, member_id, instance)
+
+    def leave(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+        """It lets another one leave, by id or as an administrator by instance."""
+        if instance is not None and self.world.random() < 0.5:
+            member_id = ""
+        return LeaveGroupRequest(group, "", [MemberIdentity(member_id, instance, "out")])
+
+    def commit(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+        """It commits as another one, or as nobody."""
+        if self.world.random() < 0.3:
+            member_id, instance, generation = "", None, -1
+        partition = int(self.world.random() * PARTITIONS)
+        rows = [OffsetCommitRequestPartition(partition, int(self.world.random() * 1_000), 1, "p")]
+        return OffsetCommitRequest(
+            group, generation, member_id, instance, -1, [OffsetCommitRequestTopic("t", NO_ID, rows)]
+        )
+
+    def delete_offsets(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+        """It deletes an offset."""
+        rows = [OffsetDeleteRequestPartition(int(self.world.random() * PARTITIONS))]
+        return OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)])
+
+    def administer(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+        """It looks, or deletes the group."""
+        what = self.world.random()
+        if what < 0.4:
+            return DeleteGroupsRequest([group, group])
+        return DescribeGroupsRequest([group, "none"]) if what < 0.8 else ListGroupsRequest()
+
+
+QUESTIONS: Final = (
+    Prober.join,
+    Prober.join,
+    Prober.sync,
+    Prober.heartbeat,
+    Prober.leave,
+    Prober.commit,
+    Prober.delete_offsets,
+    Prober.administer,
+)

@@ -1,0 +1,271 @@
+"""Cores that are broken on purpose, one rule each: what proves that each checker can fail.
+
+`MUTANTS`: name -> (the checker that finds it, how to break the core).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from muster.coordinator.groups import (
+    classic,
+    commit,
+    core,
+    heartbeat,
+    join,
+    offsets,
+    parked,
+    rebalance,
+    state,
+    static,
+    sync,
+)
+
+Break = Callable[[pytest.MonkeyPatch], None]
+_Group: Final = classic.ClassicGroup
+
+
+def everybody_leads(patch: pytest.MonkeyPatch) -> None:
+    """Each member is told that it is the leader."""
+    present = rebalance.present
+
+    def alone(group: Any, member: Any, *, full: bool) -> Any:
+        response = present(group, member, full=full)
+        response.leader = member.member_id
+        return response
+
+    patch.setattr(rebalance, "present", alone)
+
+
+def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
+    """The first SyncGroup is taken for the leader's."""
+    handle = sync.handle
+
+    def first(turn: Any, command: Any, request: Any) -> None:
+        group = turn.state.classic(request.group_id)
+        known = group is not None and group.state == "CompletingRebalance" and request.member_id in group.members
+        leader = group.leader_id if known else None
+        if known:
+            group.leader_id = request.member_id
+        handle(turn, command, request)
+        if known and group.leader_id == request.member_id:
+            group.leader_id = leader
+
+    patch.setitem(core._HANDLERS, sync.SyncGroupRequest, first)
+
+
+def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Everybody gets the share of the first one that the leader named."""
+    _assign = sync._assign
+
+    def alike(turn: Any, group: Any, assignments: dict[str, bytes]) -> None:
+        share = next(iter(assignments.values()), b"")
+        _assign(turn, group, dict.fromkeys(group.members, share))
+
+    patch.setattr(sync, "_assign", alike)
+
+
+def everybody_its_own_protocol(patch: pytest.MonkeyPatch) -> None:
+    """Each member is told the protocol that it likes best."""
+    present = rebalance.present
+
+    def own(group: Any, member: Any, *, full: bool) -> Any:
+        response = present(group, member, full=full)
+        response.protocol_name = member.protocols[0][0]
+        return response
+
+    patch.setattr(rebalance, "present", own)
+
+
+def votes_for_what_not_all_offer(patch: pytest.MonkeyPatch) -> None:
+    """The first member's favourite wins, whoever offers it."""
+    patch.setattr(_Group, "vote", lambda group: next(iter(group.members.values())).protocols[0][0])
+
+
+def generations_go_back(patch: pytest.MonkeyPatch) -> None:
+    """Now and then a round makes a generation that was before."""
+    begin = _Group.begin_generation
+
+    def back(group: Any) -> None:
+        begin(group)
+        group.generation -= 2 * (group.generation % 4 == 0)
+
+    patch.setattr(_Group, "begin_generation", back)
+
+
+def generations_jump_when_deserted(patch: pytest.MonkeyPatch) -> None:
+    """A group that becomes Empty counts two."""
+    begin = _Group.begin_generation
+
+    def jump(group: Any) -> None:
+        begin(group)
+        group.generation += not group.members
+
+    patch.setattr(_Group, "begin_generation", jump)
+
+
+def no_barrier(patch: pytest.MonkeyPatch) -> None:
+    """A round ends with the first who joins."""
+    patch.setattr(_Group, "has_everyone", property(lambda group: group.awaiting > 0))
+
+
+def pending_ids_do_not_count(patch: pytest.MonkeyPatch) -> None:
+    """An id that was handed out holds up nothing."""
+    patch.setattr(_Group, "has_everyone", property(lambda group: group.awaiting == len(group.members)))
+
+
+def the_quickest_members_timeout(patch: pytest.MonkeyPatch) -> None:
+    """A round waits for the quickest member's rebalance timeout, not for the slowest's."""
+    least = property(lambda group: min((one.rebalance_timeout_ms for one in group.members.values()), default=0))
+    patch.setattr(_Group, "rebalance_timeout_ms", least)
+
+
+def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
+    """Sessions last a quarter as long as they should after an answer."""
+
+    def restart(turn: Any, member: Any) -> None:
+        turn.state.deadlines.set(member.session, turn.now.mono_ms + member.session_timeout_ms // 4)
+
+    for module in (parked, commit, static, rebalance, core.parked):
+        patch.setattr(module, "restart_session", restart, raising=False)
+
+
+def the_old_incarnation_lives(patch: pytest.MonkeyPatch) -> None:
+    """A heartbeat by a replaced static member is answered as if it were one."""
+    validate = _Group.validate_member
+
+    def lenient(group: Any, member_id: str, instance_id: str | None) -> int:
+        error = validate(group, member_id, instance_id)
+        return 0 if error == 82 else error
+
+    def beat(state_: Any, command: Any, request: Any, now: Any) -> Any:
+        group = state_.classic(request.group_id)
+        if group is not None and request.group_instance_id in group.static_ids and request.generation_id > 0:
+            request.member_id, member_id = group.static_ids[request.group_instance_id], request.member_id
+            output = handle(state_, command, request, now)
+            request.member_id = member_id
+            return output
+        return handle(state_, command, request, now)
+
+    handle = heartbeat.handle
+    patch.setattr(heartbeat, "handle", beat)
+    patch.setattr(_Group, "validate_member", lenient)
+
+
+def leavers_stay(patch: pytest.MonkeyPatch) -> None:
+    """Who leaves by instance is told so, and is still there."""
+    from muster.coordinator.groups import leave
+
+    patch.setattr(leave, "drop_member", lambda turn, group, member_id: group.members.get(member_id))
+
+
+def answered_twice(patch: pytest.MonkeyPatch) -> None:
+    """The token of a parked SyncGroup is not forgotten when it is answered."""
+    answer = parked.answer_syncs
+
+    def again(turn: Any, group: Any, error: int) -> None:
+        tokens = {member.member_id: member.sync_token for member in group.members.values()}
+        answer(turn, group, error)
+        for member in group.members.values():
+            member.sync_token = tokens[member.member_id]
+
+    for module in (sync, rebalance):
+        patch.setattr(module, "answer_syncs", again)
+
+
+def lesser_offsets_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A commit of an offset before the last one is acknowledged, and not kept."""
+    put = offsets.Offsets.put
+
+    def keep(own: Any, group_id: str, topic: str, partition: int, value: Any) -> None:
+        known = own.get(group_id, topic, partition)
+        if known is None or known.offset < value.offset:
+            put(own, group_id, topic, partition, value)
+
+    patch.setattr(offsets.Offsets, "put", keep)
+
+
+def commits_are_not_written(patch: pytest.MonkeyPatch) -> None:
+    """Every other commit changes the state, and is in no record."""
+    record = commit.Turn.record
+
+    def forget(turn: Any, one: Any) -> None:
+        record(turn, one)
+        if getattr(one.key, "partition", 0) % 2:
+            turn.records.pop()
+
+    patch.setattr(commit.Turn, "record", forget)
+
+
+def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
+    """A reload forgets who has which share."""
+    restore = state._restore
+
+    def forget(group: Any, value: Any) -> None:
+        new = not group.members
+        restore(group, value)
+        for member in group.members.values() if new else ():
+            member.assignment = b""
+
+    patch.setattr(state, "_restore", forget)
+
+
+def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
+    """A silent member stays for ever."""
+    patch.setattr(rebalance, "on_session_deadline", lambda turn, group, deadline: None)
+
+
+def join_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
+    """A round waits for those who do not come, unless they are removed otherwise."""
+    patch.setattr(rebalance, "on_join_deadline", lambda turn, group: None)
+
+
+def sync_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
+    """A leader that does not sync is waited for."""
+    patch.setattr(rebalance, "on_sync_deadline", lambda turn, group: None)
+
+
+def the_replaced_request_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A JoinGroup that another one of the same member replaced is never answered."""
+    patch.setattr(parked, "_leave_behind", lambda turn, member, token, response: None)
+
+
+def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is answered when the core is given up."""
+    patch.setattr(parked, "answer_all", lambda state_, error: [])
+
+
+def trips(patch: pytest.MonkeyPatch) -> None:
+    """The table lacks a decision that is needed."""
+    patch.setattr(
+        join, "DECISIONS", {pair: what for pair, what in join.DECISIONS.items() if pair != (join.CHANGED, "Stable")}
+    )
+
+
+MUTANTS: Final[dict[str, tuple[str, Break]]] = {
+    one.__name__: (checker, one)
+    for checker, broken in {
+        "OneLeader": (everybody_leads, anybody_assigns),
+        "OneOwner": (the_same_share_for_all,),
+        "OneProtocol": (everybody_its_own_protocol, votes_for_what_not_all_offer),
+        "GenerationsGrow": (generations_go_back, generations_jump_when_deserted),
+        "Barrier": (no_barrier, pending_ids_do_not_count, the_quickest_members_timeout),
+        "NobodyPutOut": (a_quarter_of_the_session,),
+        "FencedStayOut": (the_old_incarnation_lives, leavers_stay),
+        "AnsweredOnce": (answered_twice,),
+        "CommitsShown": (lesser_offsets_are_dropped,),
+        "ReplayTheSame": (commits_are_not_written, assignments_are_not_loaded),
+        "NobodyStuck": (sessions_never_end,),
+        "AnswersInTime": (
+            join_deadlines_are_missed,
+            sync_deadlines_are_missed,
+            the_replaced_request_is_forgotten,
+            resigning_forgets,
+        ),
+        "crash": (trips,),
+    }.items()
+    for one in broken
+}

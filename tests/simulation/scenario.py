@@ -1,0 +1,61 @@
+"""What a seed decides before anything happens: the settings of the core, how bad the weather is, who takes part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from muster.coordinator.groups.settings import GroupSettings
+
+SESSIONS_MS: Final = (6_000, 8_000, 12_000)
+REBALANCES_MS: Final = (3_000, 8_000, 20_000)
+DELAYS_MS: Final = (0, 0, 500, 3_000)
+MAX_SIZES: Final = (3, 6, 1_000, 1_000)
+NO_ANSWER_FOR_MS: Final = SESSIONS_MS[-1] + REBALANCES_MS[-1] + DELAYS_MS[-1] + 1
+"""No request may stay parked longer: a round takes a rebalance timeout (or the initial delay), and a request that
+nobody waits for a session more."""
+SETTLED_WITHIN_MS: Final = 300_000
+"""How long after the last fault all groups must be stable: requests that were lost are given up after 30 s, dead
+members after a session or a rebalance timeout, and each of these may begin a round more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One seed's circumstances. Probabilities are per message or per tick of the chaos (see faults)."""
+
+    settings: GroupSettings
+    groups: int
+    consumers: int
+    probers: int
+    lose_request: float
+    lose_reply: float
+    sync_ms: int
+    """A record is durable after up to so many ms; 0: at once."""
+    tick_ms: int
+    """How often something goes wrong, or somebody comes or goes: on average."""
+    crashes: float
+    """How much of that is the server's own end."""
+
+
+def draw(rng: Random) -> Scenario:
+    """A seed's scenario: fair weather as well as foul, few members as well as many."""
+    settings = GroupSettings(
+        group_min_session_timeout_ms=SESSIONS_MS[0],
+        group_max_session_timeout_ms=60_000,
+        group_initial_rebalance_delay_ms=rng.choice(DELAYS_MS),
+        group_max_size=rng.choice(MAX_SIZES),
+    )
+    groups = rng.choice((1, 1, 2, 4))
+    loss = rng.choice((0.0, 0.01, 0.05))
+    return Scenario(
+        settings,
+        groups,
+        consumers=groups * rng.choice((2, 3, 5, 8)),
+        probers=rng.choice((0, 1, 2)),
+        lose_request=loss,
+        lose_reply=rng.choice((0.0, loss, loss * 2)),
+        sync_ms=rng.choice((0, 0, 5, 40)),
+        tick_ms=rng.choice((200, 800, 3_000)),
+        crashes=rng.choice((0.0, 0.02, 0.1)),
+    )

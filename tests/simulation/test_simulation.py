@@ -1,0 +1,103 @@
+"""A thousand histories, each of a thousand events and more; and what one may rely on when one fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import chunk, main
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.run import EVENTS, Failure, first_failure, play, simulate
+
+SEEDS = 1_000
+DIGEST = """
+import hashlib
+from tests.simulation.run import brief, simulate
+digest = hashlib.sha256()
+for seed in range(5):
+    for number, ms, what, call, detail in simulate(seed).trace:
+        digest.update(f"{number} {ms} {what} {'' if call is None else brief(call.request)} {brief(detail)}".encode())
+print(digest.hexdigest())
+"""
+
+
+def test_a_thousand_histories_keep_every_rule() -> None:
+    part = SEEDS // 8
+    # a fresh process has no threads and no event loop that a fork could hurt
+    with ProcessPoolExecutor(min(2, os.cpu_count() or 1), multiprocessing.get_context("spawn")) as pool:
+        played = [pool.submit(chunk, start, part, EVENTS) for start in range(0, SEEDS, part)]
+        failures = [one for part_played in played for one in part_played.result()[3]]
+        events = [part_played.result()[1] for part_played in played]
+    assert not failures, f"{len(failures)} of {SEEDS} seeds failed: {[seed for seed, _ in failures]}\n{failures[0][1]}"
+    assert sum(events) >= SEEDS * EVENTS
+
+
+def test_a_seed_is_the_same_history_in_every_process() -> None:
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", DIGEST],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
+
+
+def test_a_history_has_at_least_so_many_events() -> None:
+    assert all(simulate(seed, 300).events >= 300 for seed in range(20))
+
+
+def test_histories_reach_what_they_are_for() -> None:
+    kinds: dict[str, int] = {}
+    for seed in range(60):
+        for _, _, what, call, detail in simulate(seed).trace:
+            name = type(call.request).__name__ if call is not None else ""
+            error = getattr(detail, "error_code", "") if what == "<-" else ""
+            kinds[f"{what} {name} {error}".strip()] = kinds.get(f"{what} {name} {error}".strip(), 0) + 1
+    joins = {0, 22, 23, 25, 26, 27, 79, 81, 82, 16, -1} - {22}
+    assert {int(key.rpartition(" ")[2]) for key in kinds if key.startswith("<- JoinGroupRequest")} >= joins
+    assert {int(key.rpartition(" ")[2]) for key in kinds if key.startswith("<- SyncGroupRequest")} >= {
+        0,
+        16,
+        22,
+        25,
+        27,
+        82,
+    }
+    assert {int(key.rpartition(" ")[2]) for key in kinds if key.startswith("<- HeartbeatRequest")} >= {
+        0,
+        22,
+        25,
+        27,
+        82,
+    }
+    for what in ("crash", "resign", "loaded", "killed", "paused", "zombie", "second process", "connected anew", "time"):
+        assert kinds.get(what, 0) > 2, what
+
+
+def test_a_failure_can_be_played_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    MUTANTS["no_barrier"][1](monkeypatch)
+    failure = first_failure(range(60), "Barrier")
+    assert failure is not None
+    assert f"--seeds 1 --start {failure.seed} --events {EVENTS}" in failure.text
+    assert len(failure.text.splitlines()) > 10
+    with pytest.raises(Failure) as again:
+        simulate(failure.seed)
+    assert str(again.value) == failure.text
+    told: list[Failure] = []
+    assert play([failure.seed], EVENTS, told.append) == (0, 1)
+    assert [one.text for one in told] == [failure.text]
+
+
+def test_the_command_plays_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--seeds", "3", "--start", "7", "--events", "200", "--processes", "1"]) == 0
+    assert "3 seeds" in capsys.readouterr().out
