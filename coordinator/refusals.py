@@ -132,7 +132,8 @@ def _spoil_commit(response: OffsetCommitResponse, code: int) -> Message:
 
 
 _SPOIL: Final[dict[type, Callable[[Any, int], Message]]] = {
-    JoinGroupResponse: lambda r, code: JoinGroupResponse(error_code=code, protocol_name=None, member_id=r.member_id),
+    # the id may have been given in the records that were not written
+    JoinGroupResponse: lambda _, code: JoinGroupResponse(error_code=code, protocol_name=None),
     SyncGroupResponse: lambda _, code: SyncGroupResponse(error_code=code),
     HeartbeatResponse: lambda _, code: HeartbeatResponse(error_code=code),
     LeaveGroupResponse: lambda _, code: LeaveGroupResponse(error_code=code),

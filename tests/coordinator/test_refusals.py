@@ -91,7 +91,7 @@ def _committed(*codes: int) -> OffsetCommitResponse:
     ("response", "spoiled"),
     [
         (JoinGroupResponse(generation_id=3, member_id="m", leader="m", protocol_name="range"),
-         JoinGroupResponse(error_code=16, member_id="m", protocol_name=None)),
+         JoinGroupResponse(error_code=16, protocol_name=None)),
         (SyncGroupResponse(assignment=b"a"), SyncGroupResponse(error_code=16)),
         (HeartbeatResponse(), HeartbeatResponse(error_code=16)),
         (LeaveGroupResponse(), LeaveGroupResponse(error_code=16)),

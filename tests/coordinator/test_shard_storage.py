@@ -118,9 +118,11 @@ class Bench:
         asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
         return self.ask(OffsetFetchRequest(groups=[asked]))
 
-    def join(self, member: str = "", group: str = "members", rebalance_ms: int = 60_000) -> Answers:
+    def join(
+        self, member: str = "", group: str = "members", rebalance_ms: int = 60_000, instance: str | None = None
+    ) -> Answers:
         protocols = [JoinGroupRequestProtocol("range", b"x")]
-        request = JoinGroupRequest(group, 60_000, rebalance_ms, member, None, "consumer", protocols)
+        request = JoinGroupRequest(group, 60_000, rebalance_ms, member, instance, "consumer", protocols)
         answers = Answers()
         self.shard.submit(JoinCommand(request, answers, CLIENT, f"{next(self.ids)}", True, True))
         return answers
@@ -173,6 +175,24 @@ class TestAFullDisk:
         assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
         group = bench.ask(DescribeGroupsRequest(["members"])).one().groups[0]
         assert (group.group_state, [row.member_assignment for row in group.members]) == ("Stable", [b"all"])
+
+    def test_a_static_member_whose_return_was_not_written_has_not_returned(self) -> None:
+        bench = Bench()
+        joining = bench.join(instance="i")
+        bench.clock.advance(0)
+        member: str = joining.one().member_id
+        everything = [SyncGroupRequestAssignment(member, b"all")]
+        sync = SyncGroupRequest("members", 1, member, "i", "consumer", "range", everything)
+        assert bench.ask(sync).one().assignment == b"all"
+        bench.disk.full = True
+        refused = bench.join(instance="i").one()
+        assert (refused.error_code, refused.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+        bench.disk.full = False
+        bench.clock.advance(0)
+        assert bench.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.NONE
+        returned = bench.join(instance="i").one()
+        assert (returned.error_code, returned.generation_id) == (ErrorCode.NONE, 1)
+        assert bench.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.FENCED_INSTANCE_ID
 
     def test_those_who_wait_for_others_are_told_to_come_again(self) -> None:
         bench = Bench()

@@ -19,6 +19,13 @@ def test_an_unknown_group_is_dead() -> None:
     assert (row.protocol_type, row.protocol_data, list(row.members)) == ("", "", [])
 
 
+def test_the_nameless_group_is_described_like_any_other() -> None:
+    room = Room()
+    room.commit(group="")
+    (row,) = describe(room, "")
+    assert (row.error_code, row.group_state) == (0, "Empty")
+
+
 def test_stable_shows_protocol_metadata_and_assignment() -> None:
     room = Room()
     a, b = room.stable(static=True, protocols=BOTH)

@@ -54,6 +54,15 @@ def test_offsets_of_subscribed_topics_stay() -> None:
     assert delete(room, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
+def test_an_offset_that_is_not_there_goes_without_a_record() -> None:
+    room = Room()
+    room.commit()
+    assert delete(room, ("t", 1), ("u", 0)) == [0, 0]
+    assert tombstones(room) == []
+    assert delete(room, ("t", 0)) == [0]
+    assert tombstones(room) == ["OffsetCommitKey(group='g', topic='t', partition=0)"]
+
+
 def test_unknown_subscriptions_hold_every_topic() -> None:
     room = Room()
     a, _ = room.stable(protocols=(("range", b"nonsense"),))
@@ -100,6 +109,13 @@ def test_a_group_with_members_is_not_deleted(state: str) -> None:
     room = Room()
     getattr(room, state)()
     assert room.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_the_nameless_group_is_deleted_like_any_other() -> None:
+    room = Room()
+    room.commit(group="")
+    codes = [room.send(DeleteGroupsRequest([""])).results[0].error_code for _ in range(2)]
+    assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 
 
 def test_a_dead_group_is_not_there_to_be_deleted() -> None:
