@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test simulate lint format bench conformance conformance-clients conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate lint format docs bench conformance conformance-clients conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -48,16 +48,20 @@ test: venv ## run the tests
 simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000'; else for ever)
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
-lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules up to date
+lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p muster -p tools -p bench
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 	PYTHONPATH=. $(BIN)/python -m tools.codec.generate --check
+	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw --check
 
 format: venv ## let ruff format and mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: venv ## draw the tables of docs/groups.md anew from the code
+	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw
 
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
 	$(BIN)/python -m bench.run
