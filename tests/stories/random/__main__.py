@@ -1,0 +1,127 @@
+"""Random histories on a real Kafka and on Muster, compared reply by reply: `make conformance-random`.
+
+    make conformance-random ARGS='--seed 7 --steps 10000'
+    python -m tests.stories.random --only 700012          one history again, by its number
+
+Starts the servers (Java 17+ and Maven are needed), plays histories on both at the same time, many groups side by side,
+and stops them. A difference is played again, shrunk, and printed as a story with Kafka's answers, ready for
+tests/stories/. Exit status 1 when there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.stories.random.session import Found, Session, Stopwatch, numbered
+from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
+
+COMMON = {"group.min.session.timeout.ms": "100"}
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "at-once": {**COMMON, "group.initial.rebalance.delay.ms": "0", "group.max.size": "4"},
+    "delayed": {**COMMON, "group.initial.rebalance.delay.ms": "400"},
+}
+"""Broker settings, each of which gets its part of the steps."""
+NOT_TOLD = {"offsets.topic.num.partitions": "10"}
+"""Settings that no story can see."""
+
+
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "tests.stories.random", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
+    parser.add_argument("--steps", type=int, default=10_000, help="how many steps at least (default: 10000)")
+    parser.add_argument("--seconds", type=float, default=480, help="how long at most, for all steps (default: 480)")
+    parser.add_argument("--at-once", type=int, default=64, help="histories side by side (default: 64)")
+    parser.add_argument("--settings", choices=[*SETTINGS, "all"], default="all", help="the servers' (default: all)")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="play this one history only, and print it")
+    parser.add_argument("--differences", type=int, default=5, help="stop after so many (default: 5)")
+    parser.add_argument("--shrink", type=float, default=90, metavar="SECONDS", help="for each difference (default: 90)")
+    return parser.parse_args(words)
+
+
+class Servers:
+    """A Kafka and a Muster with the same settings, running while the context lasts."""
+
+    def __init__(self, workdir: Path, properties: Mapping[str, str]) -> None:
+        self._servers: list[ServerProcess] = [
+            KafkaServer(workdir / "kafka", properties),
+            MusterServer(workdir / "muster", properties, in_memory=True, arguments=["--log-level", "warning"]),
+        ]
+
+    def __enter__(self) -> dict[str, tuple[str, int]]:
+        try:
+            for server in self._servers:
+                server.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return {server.name: server.address for server in self._servers}
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._servers:
+            if server.running:
+                server.kill()  # what they have kept is thrown away
+
+
+async def compare(args: argparse.Namespace, session: Session, steps: int, seconds: float) -> list[Found]:
+    """The part of the steps that these servers get; what differs, looked into."""
+    await session.prepare()
+    watch = Stopwatch()
+    if args.only is not None:
+        await session.run(iter([args.only]), 1, lambda: session.totals.histories > 0, 1)
+    else:
+        await session.run(
+            numbered(args.seed),
+            args.at_once,
+            lambda: session.totals.steps >= steps or watch.seconds > seconds,
+            args.differences,
+        )
+    totals, took_s = session.totals, watch.seconds
+    opened = ", ".join(f"{paragraph}: {count}" for paragraph, count in totals.opened.items()) or "none"
+    print(
+        f"  {totals.steps} steps of {totals.histories} histories in {took_s:.0f} s"
+        f" ({totals.steps / took_s * 60:.0f} a minute), {len(session.found)} differences\n"
+        f"  {totals.replies} replies, {totals.replies - totals.alike} told apart by what docs/conformance.md accepts;"
+        f" chosen otherwise: {opened}",
+        flush=True,
+    )
+    for found in session.found:
+        print(f"history {found.number}: {found.outcome.difference}\n  (looking into it)", flush=True)
+        await session.look_into(found, args.shrink)
+        print(found.story if found.again else "  not seen again\n" + found.outcome.text, flush=True)
+    return session.found
+
+
+def main() -> int:
+    args = arguments()
+    if not kafka_available():
+        print("Comparing with Kafka needs Java 17+ and Maven (java and mvn on PATH).", file=sys.stderr)
+        return 2
+    if args.seed is None:
+        args.seed = int.from_bytes(__import__("os").urandom(2))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    print(f"seed {args.seed}", flush=True)
+    found: list[Found] = []
+    chosen = SETTINGS if args.settings == "all" else {args.settings: SETTINGS[args.settings]}
+    for name, broker in chosen.items():
+        told = " ".join(f"{key}={value}" for key, value in broker.items())
+        print(f"{name}: {told}", flush=True)
+        with tempfile.TemporaryDirectory() as folder, Servers(Path(folder), {**broker, **NOT_TOLD}) as servers:
+            part = len(chosen)
+            found += asyncio.run(
+                compare(args, Session(servers, broker), args.steps // part, args.seconds / part)
+            )
+    seen_again = sum(one.again for one in found)
+    print(f"{seen_again} differences, {len(found) - seen_again} not seen again")
+    return 1 if seen_again else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Comparing what a server answered with what its mirror did: bodies, field by field, after renaming member ids.
+
+Each side has names of its own for the ids it has handed out: an id is called by the request that brought it about.
+Order is compared where Kafka's order means something, and not where it is that of a hash map.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+
+from tests.stories.stage import UUID
+from tests.stories.story import Body, Reply
+
+UNORDERED: Mapping[str, Mapping[str, str]] = {
+    "JoinGroup": {"Members": "MemberId"},
+    "DescribeGroups": {"Groups": "GroupId", "Members": "MemberId"},
+    "ListGroups": {"Groups": "GroupId"},
+    "DeleteGroups": {"Results": "GroupId"},
+    "OffsetCommit": {"Topics": "Name"},
+    "OffsetDelete": {"Topics": "Name"},
+}
+"""Lists whose order is open: API -> field -> what its rows are sorted by."""
+ALL_OFFSETS = {"Topics": "Name", "Partitions": "PartitionIndex"}
+"""Of an OffsetFetch that names no topics."""
+OF_THE_MACHINE = ("NodeId", "Host", "Port")
+"""Fields that say where a server is."""
+
+
+class Names:
+    """The names of one side: of member ids, of groups (which have a suffix), of topics."""
+
+    def __init__(self, suffix: str, topic_ids: Mapping[str, uuid.UUID]) -> None:
+        self.suffix = suffix
+        self.members: dict[str, str] = {}
+        self.topics = {topic_id: name for name, topic_id in topic_ids.items()}
+
+    def learn(self, index: int, reply: Reply) -> None:
+        """A JoinGroup's reply (to the request of that index) may tell of a new id."""
+        new = reply.body.get("MemberId") if reply.api == "JoinGroup" else None
+        if new and new != reply.request["MemberId"]:
+            self.members.setdefault(new, f"<{UUID.sub('', new)} of request {index}>")
+
+    def member(self, name: str) -> str | None:
+        """The id that goes by this name."""
+        return next((real for real, known in self.members.items() if known == name), None)
+
+    def text(self, text: str) -> str:
+        """A member id by its name, any other text without the suffix of groups."""
+        name = self.members.get(text)
+        if name is not None:
+            return name
+        return UUID.sub("<uuid>", text.replace(self.suffix, "") if self.suffix else text)
+
+
+def plain(reply: Reply, names: Names) -> Body:
+    """A reply's body in which nothing is left that differs from one server, or one run, to the next."""
+    rows = dict(UNORDERED.get(reply.api, {}))
+    if reply.api == "OffsetFetch":
+        asked = reply.request.get("Groups", [reply.request])
+        rows = ALL_OFFSETS if any(one["Topics"] is None for one in asked) else {}
+    if reply.api == "ListGroups" and names.suffix:
+        mine = [row for row in reply.body["Groups"] if row["GroupId"].endswith(names.suffix)]
+        return plain_value({**reply.body, "Groups": mine}, names, rows)
+    return plain_value(reply.body, names, rows)
+
+
+def plain_value(value: object, names: Names, rows: Mapping[str, str]) -> object:  # type: ignore[explicit-any]
+    """Any part of a body."""
+    if isinstance(value, dict):
+        out = {}
+        for key, one in value.items():
+            if key in OF_THE_MACHINE and "Port" in value:
+                continue
+            out[key] = plain_value(one, names, rows)
+            if key in rows and isinstance(one, list):
+                out[key] = sorted(out[key], key=lambda row: str(row[rows[key]]))
+        return out
+    if isinstance(value, list):
+        return [plain_value(one, names, rows) for one in value]
+    if isinstance(value, uuid.UUID):
+        return names.topics.get(value, "an id of no topic")
+    return names.text(value) if isinstance(value, str) else value
+
+
+def differences(theirs: object, ours: object, path: str = "") -> list[str]:
+    """Where two plain bodies differ: `field: theirs, expected ours`."""
+    if isinstance(theirs, dict) and isinstance(ours, dict) and theirs.keys() == ours.keys():
+        return [line for key in theirs for line in differences(theirs[key], ours[key], f"{path}.{key}".lstrip("."))]
+    if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        pairs = enumerate(zip(theirs, ours, strict=True))
+        return [line for i, (one, other) in pairs for line in differences(one, other, f"{path}[{i}]")]
+    return [] if theirs == ours else [f"{path}: {theirs!r}, expected {ours!r}"]
+
+
+def dumped(body: object) -> str:
+    """One line of text for a plain body."""
+    return json.dumps(body, default=repr, sort_keys=True)
+
+
+def by_index(replies: Iterable[Reply], index_of: Callable[[Reply], int]) -> dict[int, Reply]:
+    """Replies by the index of the request they answer."""
+    return {index_of(reply): reply for reply in replies}

@@ -1,0 +1,203 @@
+"""Random histories: what some clients ask of two groups, as lines of the story format. One seed, one history.
+
+A history is written without knowing what the server will answer. Where a step needs somebody's member id it says
+`{B}`: the id that B has by then (see `lockstep`). Nothing is avoided but what conformance.md lists as never to be
+compared: bytes that no subscription can be read from in a way that stops Kafka's group for good, and a protocol name
+that one member lists twice.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from tests.stories.story import Story
+
+TOPICS = "topics t1=3 t2=1"
+LETTERS = "ABCDEF"
+SESSIONS = ("30000", "30000", "30000", "2000", "1000")
+REBALANCES = ("30000", "30000", "30000", "1500", "700")
+PROTOCOLS = (
+    "range",
+    "range,roundrobin",
+    "roundrobin,range",
+    "range:a,roundrobin:b",
+    "sticky,range",
+    "range,sticky,roundrobin",
+)
+"""What members offer; `range` is in all, so that most groups find a common one."""
+ODD_PROTOCOLS = ("roundrobin", "sticky:x", "none")
+ADVANCES = (200, 500, 900, 1600)
+
+Asks = tuple[tuple[str, ...], ...]
+"""Arguments of a request: one of each tuple is taken."""
+
+WRONG = ("",) * 12 + ("member=id:ghost", "member=none", "member={A}", "member={B}", "instance=i-a", "instance=i-x")
+WRONG_GENERATION = ("",) * 12 + ("generation=+1", "generation=-1", "generation=0", "generation=1", "generation=-2")
+NO_INSTANCE = ("",) * 9 + ("instance=none",)
+OTHER_GROUP = ("",) * 30 + ("group=h", "group=none")
+OFFSETS = ("t1/0=1", "t1/1=2 t2/0=3", "t1/2=4:note", "t2/0=5@3:null", "t1/0=6 nope/0=1", "t1/9=1", "t2/0=7:x*4097")
+PARTITIONS = ("t1/0", "t1/0 t1/1 t1/2 t2/0", "t2/0 t1/1", "t1/7 nope/0", "t1/0 t1/0")
+
+REQUESTS: Mapping[str, tuple[int, Asks]] = {
+    "join": (
+        16,
+        (
+            ("",) * 7 + tuple(f"v={v}" for v in range(9)),
+            ("",) * 6 + ("protocols",),
+            ("",) * 8 + ("session", "rebalance", "topics=t1", "topics=t1,t2", "topics=none", "reason=because"),
+            ("",) * 24 + ("type=connect", "type=consumer", "type=none", "session=50", "session=9999999"),
+            WRONG,
+            NO_INSTANCE,
+            OTHER_GROUP,
+        ),
+    ),
+    "enter": (8, (("",) * 4 + ("v=3", "v=4", "v=5", "v=7"), ("",) * 3 + ("protocols",))),
+    "sync": (
+        14,
+        (
+            ("",) * 5 + tuple(f"v={v}" for v in range(5)),
+            ("", "assign={A}:a1,{B}:b1,{C}:c1", "assign={A}:mine,id:ghost:x", "assign={B}:y*50"),
+            ("",) * 20 + ("protocol=roundrobin", "protocol=null", "type=connect", "type=null"),
+            WRONG,
+            WRONG_GENERATION,
+            NO_INSTANCE,
+            OTHER_GROUP,
+        ),
+    ),
+    "heartbeat": (
+        12,
+        (("",) * 4 + tuple(f"v={v}" for v in range(4)), WRONG, WRONG_GENERATION, NO_INSTANCE, OTHER_GROUP),
+    ),
+    "leave": (
+        7,
+        (
+            ("",) * 3
+            + tuple(f"v={v}" for v in range(5))
+            + ("{B}", "{C} {B}", "{A} {A}", "none(i-a) none(i-b)", "{B}(i-b)", "{B}(i-a)", "none(i-c)")
+            + ("id:ghost", "nobody=yes", "{A} none(i-x) none", "v=3 {C} none(i-d)", "v=1 member={B}", "member=none"),
+            OTHER_GROUP,
+        ),
+    ),
+    "commit": (
+        8,
+        (
+            ("",) * 5 + tuple(f"v={v}" for v in range(2, 11)),
+            ("",) * 4 + ("generation=-1 member=none instance=none", "generation=-1 member=none instance=none group=h"),
+            WRONG,
+            WRONG_GENERATION,
+            NO_INSTANCE,
+            OTHER_GROUP,
+            OFFSETS,
+        ),
+    ),
+    "fetch": (
+        5,
+        (
+            ("",) * 4 + tuple(f"v={v}" for v in range(2, 11)) + ("groups=g,h", "v=8 groups=h,g,nobody", "stable=yes"),
+            ("all", "all", *PARTITIONS),
+        ),
+    ),
+    "describe": (7, (("",) * 4 + tuple(f"v={v}" for v in range(6)) + ("operations=yes",), ("", "", "", "g h", "h"))),
+    "list": (
+        3,
+        (("",) * 2 + tuple(f"v={v}" for v in range(5)), ("", "", "states=Stable,Empty", "states=stable types=Classic")),
+    ),
+    "find": (1, (("", "v=4", "v=2"), ("g",))),
+    "offset-delete": (3, (OTHER_GROUP, PARTITIONS)),
+    "delete": (2, (("", "v=1", "v=0"), ("", "", "", "g h", "h", "nobody"))),
+    "restart": (5, ()),
+    "drop": (2, ()),
+}
+"""Request -> (how often, its arguments)."""
+
+TAKES_FILTERS = 4
+"""First version of ListGroups that can ask for states; for types it is the next one."""
+
+
+def history(seed: int, broker: Mapping[str, str]) -> Story:
+    """The history of that seed, for a server with those settings: a story without outcomes."""
+    dice = random.Random(seed)
+    actors = LETTERS[: dice.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 6))]
+    settings = " ".join(f"{name}={value}" for name, value in broker.items())
+    lines = [f"# random history {seed}", f"broker {settings}", TOPICS]
+    entering = [f"{actor}: enter {_settings(dice, actor)}".strip() for actor in actors]
+    lines += entering if dice.random() < 0.9 else entering[:1]
+    requests, weights = list(REQUESTS), [often for often, _ in REQUESTS.values()]
+    for _ in range(dice.randint(12, 40)):
+        luck = dice.random()
+        if luck < 0.14:
+            lines += _round(dice, actors)
+        elif luck < 0.20:
+            lines.append(f"advance {dice.choice(ADVANCES)}")
+        else:
+            lines.append(_step(dice, actors, dice.choices(requests, weights)[0]))
+            if dice.random() < 0.8:
+                lines += _mended(lines[-1])
+    return Story(f"random-{seed}", "\n".join(lines) + "\n")
+
+
+def _settings(dice: random.Random, actor: str) -> str:
+    words = [
+        f"instance=i-{actor.lower()}" if dice.random() < 0.35 else "",
+        f"protocols={dice.choice(PROTOCOLS)}" if dice.random() < 0.6 else "",
+        f"topics={dice.choice(('t1', 't2', 't1,t2'))}" if dice.random() < 0.3 else "",
+        f"session={dice.choice(SESSIONS)}" if dice.random() < 0.5 else "session=30000",
+        f"rebalance={dice.choice(REBALANCES)}" if dice.random() < 0.5 else "rebalance=30000",
+        f"v={dice.choice((3, 4, 5, 6))}" if dice.random() < 0.15 else "",
+        f"client={dice.choice(('null', 'app'))}" if dice.random() < 0.05 else "",
+    ]
+    return _joined(words)
+
+
+def _round(dice: random.Random, actors: str) -> list[str]:
+    """Some join, some sync: what most groups do most of the time."""
+    joining = list(actors)
+    dice.shuffle(joining)
+    everybody = " ".join(joining)
+    some = " ".join(joining[: dice.randint(1, len(joining))])
+    shares = ",".join(f"{{{actor}}}:{actor.lower()}{dice.randint(1, 9)}" for actor in actors)
+    sync = dice.choice((f"{everybody}: sync assign={shares}", f"{everybody}: sync assign={shares}", f"{some}: sync"))
+    return [f"{dice.choice((everybody, everybody, some))}: {dice.choice(('join', 'enter'))}", sync]
+
+
+def _mended(line: str) -> list[str]:
+    """An actor keeps what it once said of itself: after a step that must be refused, one that sets it right."""
+    wrong = {"session=50": "session=30000", "session=9999999": "session=30000", "type=connect": "type=consumer"}
+    wrong |= {"type=none": "type=consumer", "protocols=none": "protocols=range", "instance=i-x": "instance=none"}
+    actor, _, rest = line.partition(": ")
+    words = [right for word, right in wrong.items() if word in rest.split() and rest.startswith(("join", "enter"))]
+    return [f"{actor}: join {' '.join(words)}"] if words else []
+
+
+def _step(dice: random.Random, actors: str, request: str) -> str:
+    actor = dice.choice(actors)
+    words = [dice.choice(one) for one in REQUESTS[request][1]]
+    if request == "list" and words[0]:
+        version = int(words[0].removeprefix("v="))
+        words[1] = words[1] if version > TAKES_FILTERS else "states=Empty" if version == TAKES_FILTERS else ""
+    if request == "fetch" and words[0] == "stable=yes":
+        words[0] = "v=7 stable=yes"
+    line = f"{actor}: {request} {_joined(words)}"
+    line = line.replace(" protocols", f" protocols={dice.choice(PROTOCOLS + ODD_PROTOCOLS)}")
+    line = line.replace(" session ", f" session={dice.choice(SESSIONS)} ").replace(
+        " rebalance ", f" rebalance={dice.choice(REBALANCES)} "
+    )
+    return _only_once(line)
+
+
+def _only_once(line: str) -> str:
+    """Of an argument that was drawn twice the later one counts; the words that only name one are dropped."""
+    head, _, rest = line.partition(": ")
+    words = rest.split()
+    kept = [word for i, word in enumerate(words) if word not in ("session", "rebalance") and not _again(word, words[i + 1 :])]
+    return f"{head}: {' '.join(kept)}"
+
+
+def _again(word: str, later: list[str]) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and "/" not in name and any(other.startswith(f"{name}=") for other in later)
+
+
+def _joined(words: list[str]) -> str:
+    return " ".join(word for word in words if word)

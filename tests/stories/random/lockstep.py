@@ -1,0 +1,107 @@
+"""Plays one history on several servers at once, step by step, away from deadlines, until one answers what it may not.
+
+Every server is compared with a mirror that follows its ways (see `side`), and the servers with each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from tests.stories.random.side import QUIET_MS, Difference, OpenQuestion, Side
+from tests.stories.random.worlds import Clock
+from tests.stories.story import Step, Story
+
+MARGIN_MS = 150
+"""No request is sent so shortly before or after something falls due."""
+SKIPPED = "# cannot be told here: "
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a history went: `steps` played, the first `difference`, and its text as the first server told it."""
+
+    story: Story
+    text: str = ""
+    steps: int = 0
+    replies: int = 0
+    alike: int = 0
+    """Replies in which all servers agree; the others are what accepted differences explain."""
+    difference: str | None = None
+    at: int = 0
+    """How many items of the story were begun when the difference showed."""
+    opened: Counter[str] = dataclasses.field(default_factory=Counter)
+
+
+class Lockstep:
+    """One history on its way."""
+
+    def __init__(self, sides: Sequence[Side], clock: Clock) -> None:
+        self.sides, self.clock = sides, clock
+        self.lines: list[str] = []
+
+    async def play(self, story: Story) -> Outcome:
+        """All of the story, or up to the first difference; closes the worlds."""
+        outcome = Outcome(story)
+        try:
+            for item in story.items:
+                outcome.at += 1
+                if isinstance(item, Step):
+                    outcome.steps += await self._step(item.line)
+                else:
+                    self.lines.append(item)
+            await self.clock.sleep(QUIET_MS)
+            await self._hold()
+        except Difference as found:
+            outcome.difference = str(found)
+        except OpenQuestion:
+            pass
+        finally:
+            for side in self.sides:
+                await side.world.close()
+                outcome.opened += side.opened
+        outcome.text = "\n".join(self.lines) + "\n"
+        told = [side.told for side in self.sides]
+        outcome.replies = len(told[0])
+        outcome.alike = sum(all(one.get(index) == text for one in told[1:]) for index, text in told[0].items())
+        return outcome
+
+    async def _step(self, line: str) -> int:
+        if line.startswith("advance"):
+            await self._hold(int(line.split()[1]))
+            return 1
+        await self._hold()
+        told = [side.begin(line) for side in self.sides]
+        if told[0] is None:
+            return 0
+        self.lines.append(told[0])
+        outcomes: list[list[str]] = []
+        while any(side.busy for side in self.sides):
+            if outcomes:
+                await self._hold(within_step=True)
+            outcomes = await asyncio.gather(*(side.perform() for side in self.sides if side.busy))
+        self.lines += outcomes[0] if outcomes else []
+        return 1
+
+    async def _hold(self, ms: int = 0, *, within_step: bool = False) -> None:
+        """Let so much time pass, and more when something falls due about now."""
+        began_ms = self.clock.now_ms()
+        await self.clock.sleep(ms)
+        while (wait_ms := self._too_near_for()) > 0:
+            await self.clock.sleep(wait_ms)
+        outcomes = await asyncio.gather(*(side.overhear(within_step=within_step) for side in self.sides))
+        passed_ms = self.clock.now_ms() - began_ms
+        if not within_step and (ms or passed_ms > QUIET_MS or outcomes[0]):
+            self.lines += [f"advance {passed_ms}", *outcomes[0]]
+
+    def _too_near_for(self) -> int:
+        now_ms, until_ms = self.clock.now_ms(), 0
+        for side in self.sides:
+            side.mirror.live_until(now_ms)
+            until_ms = max(until_ms, side.mirror.rang_ms + MARGIN_MS)
+            due_ms = side.mirror.due_ms()
+            if due_ms is not None and due_ms <= now_ms + MARGIN_MS:
+                until_ms = max(until_ms, due_ms + MARGIN_MS)
+        return until_ms - now_ms

@@ -1,0 +1,87 @@
+"""A mirror: a core that is asked the same as a server at the same times, and so tells what the server has to answer.
+
+The core runs in virtual time that is set by a clock outside: before each request it lives through the time that has
+passed, so that sessions and rebalances end in the mirror when they end on the server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.coordinator.groups import rebalance
+from tests.stories.random.ways import OwnWays
+from tests.stories.story import Body, Drop, Reply, Send, Story
+from tests.stories.virtual import START, VirtualDriver
+
+
+class Mirror(VirtualDriver):
+    """One core beside one server. `ways`: whose; its replies wait in `replies`."""
+
+    def __init__(self, story: Story, ways: OwnWays) -> None:
+        super().__init__(story)
+        self.ways = ways
+        self.rang_ms = -(10**9)
+        """When a deadline fell due last."""
+
+    def due_ms(self) -> int | None:
+        """When the next deadline may fall due, in ms since the history began."""
+        due = self.core.next_deadline_ms()
+        return None if due is None else due - START.mono_ms
+
+    def live_until(self, ms: int) -> None:
+        """So many ms have passed since the history began."""
+        with self.ways.in_force():
+            while (due := self.due_ms()) is not None and due <= ms:
+                self.move_to(START.mono_ms + due)
+                self.take(self.core.advance(self.now))
+                self.rang_ms = due
+        self.move_to(START.mono_ms + ms)
+
+    def ask(self, send: Send) -> None:
+        """A request, now."""
+        with self.ways.in_force():
+            self.send(send)
+
+    def drop(self, actor: str) -> None:
+        """The actor hears nothing any more of what it has asked."""
+        self.act(Drop(actor))
+
+    def taken(self) -> list[Reply]:
+        """The replies since this was asked last."""
+        replies, self.replies = self.replies, []
+        return replies
+
+    # ---- who leads, when that is open
+
+    def leader_of(self, group_id: str) -> str | None:
+        """The member id that leads here."""
+        group = self.core.state.classic(group_id)
+        return None if group is None else group.leader_id
+
+    def follow(self, group_id: str, leader_id: str, replies: list[Reply]) -> None:
+        """The server chose another leader, as it may: so does the mirror, in those of its replies that tell."""
+        group = self.core.state.classic(group_id)
+        if group is None:
+            return
+        group.leader_id = leader_id
+        for reply in replies:
+            body = reply.body
+            if tells_leader(reply) and reply.request["GroupId"] == group_id and body["GenerationId"] == group.generation:
+                body["Leader"] = leader_id
+                body["Members"] = self._members(group, reply.version) if body["MemberId"] == leader_id else []
+
+    def _members(self, group: Any, version: int) -> list[Body]:
+        shows_instances = version >= 5  # KIP-345
+        return [
+            {
+                "MemberId": one.member_id,
+                "GroupInstanceId": one.group_instance_id if shows_instances else None,
+                "Metadata": one.metadata,
+            }
+            for one in rebalance.member_list(group)
+        ]
+
+
+def tells_leader(reply: Reply) -> bool:
+    """Whether the reply says who leads a generation."""
+    return reply.api == "JoinGroup" and reply.body["ErrorCode"] == 0

@@ -1,0 +1,142 @@
+"""Many histories on two servers, side by side; what differs is played again, shrunk and told as a story."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import difflib
+import itertools
+import secrets
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from tests.stories import tcp
+from tests.stories.random.histories import TOPICS, history
+from tests.stories.random.lockstep import Lockstep, Outcome
+from tests.stories.random.shrinking import Shrinking
+from tests.stories.random.side import Side
+from tests.stories.random.ways import KafkaWays, OwnWays
+from tests.stories.random.worlds import RealClock, ServerWorld
+from tests.stories.story import Step, Story
+
+AGAIN = 3
+"""How often a history that showed a difference is played once more, before it is said not to show it again."""
+WAYS: Mapping[str, Callable[[], OwnWays]] = {"kafka": KafkaWays, "muster": OwnWays}
+
+Address = tuple[str, int]
+
+
+@dataclasses.dataclass
+class Found:
+    """One difference: the history's number, what it said, and whether it was seen again; its story in the end."""
+
+    number: int
+    outcome: Outcome
+    again: bool = False
+    story: str = ""
+
+
+@dataclasses.dataclass
+class Totals:
+    """What was played."""
+
+    histories: int = 0
+    steps: int = 0
+    replies: int = 0
+    alike: int = 0
+    opened: Counter[str] = dataclasses.field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        """One history more."""
+        self.histories += 1
+        self.steps += outcome.steps
+        self.replies += outcome.replies
+        self.alike += outcome.alike
+        self.opened += outcome.opened
+
+
+class Session:
+    """Two running servers with the same settings (`broker`), by name: where each listens."""
+
+    def __init__(self, servers: Mapping[str, Address], broker: Mapping[str, str]) -> None:
+        self.servers, self.broker = dict(servers), dict(broker)
+        self.totals = Totals()
+        self.found: list[Found] = []
+        self._topic_ids: dict[str, dict[str, uuid.UUID]] = {}
+
+    async def prepare(self) -> None:
+        """The topics are there, and the coordinators answer."""
+        for name, address in self.servers.items():
+            runner = await tcp.Connection.to(*address)
+            self._topic_ids[name] = await tcp.prepare(runner, {}, Story("topics", TOPICS + "\n"))
+            await runner.close()
+
+    async def play(self, story: Story) -> Outcome:
+        """One history on both servers, with fresh group ids."""
+        clock, suffix = RealClock(), "~" + secrets.token_hex(4)
+        sides = [
+            Side(ServerWorld(name, *address), WAYS[name](), story, clock, suffix, self._topic_ids[name])
+            for name, address in self.servers.items()
+        ]
+        return await Lockstep(sides, clock).play(story)
+
+    async def run(self, numbers: Iterator[int], at_once: int, enough: Callable[[], bool], most: int) -> None:
+        """Play histories, so many at once, until `enough()` or so many differences."""
+
+        async def worker() -> None:
+            while not enough() and len(self.found) < most:
+                number = next(numbers)
+                outcome = await self.play(history(number, self.broker))
+                self.totals.add(outcome)
+                if outcome.difference is not None:
+                    self.found.append(Found(number, outcome))
+
+        await asyncio.gather(*(worker() for _ in range(at_once)))
+
+    # ---- what differs
+
+    async def look_into(self, found: Found, seconds: float) -> None:
+        """Play it again, alone; when it differs again, make a short story of it within that time."""
+        whole = found.outcome.story
+        cut = Story(whole.path, "\n".join(_texts(whole)[: found.outcome.at]) + "\n")
+        found.again = any([await self._differs(cut) for _ in range(AGAIN)])
+        if found.again:
+            shrunk = await Shrinking(cut, self._differs, seconds).run()
+            found.story = await self._told(shrunk)
+
+    async def _differs(self, story: Story) -> bool:
+        return (await self.play(story)).difference is not None
+
+    async def _told(self, story: Story) -> str:
+        """The story as the first server tells it, and where the second one differs."""
+        outcome = await self.play(story)
+        first, second = self.servers
+        steps = Story(story.path, outcome.text)
+        recording = tcp.Driver(*self.servers[first], recording=True)
+        recorded = await tcp.play(recording, steps, self._topic_ids[first])
+        ours = await tcp.play(tcp.Driver(*self.servers[second]), Story(story.path, recorded), self._topic_ids[second])
+        lines = difflib.unified_diff(recorded.splitlines(), ours.splitlines(), first, second, lineterm="", n=2)
+        return "\n".join([recorded, *(f"# {line}" for line in lines), f"# {outcome.difference}"])
+
+
+def _texts(story: Story) -> list[str]:
+    return [item.line if isinstance(item, Step) else item for item in story.items]
+
+
+def numbered(seed: int) -> Iterator[int]:
+    """The histories of a seed."""
+    return itertools.count(seed * 100_000)
+
+
+class Stopwatch:
+    """How long it has taken."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.monotonic() - self._began_s

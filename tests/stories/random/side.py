@@ -1,0 +1,208 @@
+"""One side of a history: a server, the mirror that tells what it has to answer, and what its actors remember."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tests.stories import playing
+from tests.stories.random.comparing import Names, differences, dumped, plain
+from tests.stories.random.mirror import Mirror, tells_leader
+from tests.stories.random.ways import LEADER, OwnWays
+from tests.stories.random.worlds import Clock, World
+from tests.stories.showing import say
+from tests.stories.stage import Stage
+from tests.stories.story import Action, Drop, Reply, Send, Step, Story
+
+QUIET_MS = 60
+"""So long nothing may come when nothing is due."""
+PATIENCE_S = 5.0
+"""So late a reply may come that is due."""
+UNTELLABLE = (KeyError, ValueError, AttributeError)
+"""What a step that cannot be said now raises: it names an id that nobody has, or a version that has no such field."""
+
+
+class Difference(Exception):
+    """A server did not answer as its mirror did."""
+
+
+class OpenQuestion(Exception):
+    """A difference behind a choice that Kafka leaves open and that no reply has told: the comparison ends."""
+
+
+class Side:
+    """One server and its mirror, in one history. `suffix`: of the group ids on the server."""
+
+    def __init__(
+        self,
+        world: World,
+        ways: OwnWays,
+        story: Story,
+        clock: Clock,
+        suffix: str = "",
+        topic_ids: Mapping[str, uuid.UUID] | None = None,
+    ) -> None:
+        self.world, self.ways, self.clock = world, ways, clock
+        self.mirror = Mirror(story, ways)
+        mirror_ids = {name: uuid.UUID(bytes=one.topic_id) for name, one in self.mirror.topics.by_name.items()}
+        self.stage = Stage(story, suffix, dict(topic_ids or mirror_ids))
+        self.twin = Stage(story, "", mirror_ids)
+        self._names = Names(suffix, self.stage.topic_ids)
+        self._twin_names = Names("", mirror_ids)
+        self._plays: tuple[playing.Part, playing.Part] | None = None
+        self._actions: tuple[Action, Action] | None = None
+        self._held: tuple[list[Reply], list[Reply]] = ([], [])
+        self.told: dict[int, str] = {}
+        """What was answered: index of the request -> plain body."""
+        self.opened: Counter[str] = Counter()
+        """How often which accepted difference was met."""
+
+    # ---- steps
+
+    def begin(self, line: str) -> str | None:
+        """Begin a step, or say that it cannot be told now (None). The line, with the ids that it speaks of."""
+        told = with_ids(line, self.stage)
+        self._plays = tuple(  # type: ignore[assignment]  # of two
+            playing.step(stage, Step(with_ids(line, stage), [], 0), None) for stage in (self.stage, self.twin)
+        )
+        try:
+            self._go_on(None)
+        except UNTELLABLE:
+            self._plays = self._actions = None
+            return None
+        return told
+
+    @property
+    def busy(self) -> bool:
+        """Whether the step has not ended."""
+        return self._actions is not None
+
+    async def perform(self) -> list[str]:
+        """The next action of the step; outcome lines, when it was the last one."""
+        assert self._actions is not None
+        action, twin_action = self._actions
+        try:
+            if isinstance(action, Drop):
+                await self.world.drop(action.actor)
+                self.mirror.drop(action.actor)
+                return self._go_on(([], []))
+            assert isinstance(action, Send)
+            assert isinstance(twin_action, Send)
+            self.mirror.live_until(self.clock.now_ms())
+            self.mirror.ask(twin_action)
+            self.mirror.live_until(self.clock.now_ms())  # what is due at once
+            await self.world.transmit(action)
+            real, expected = await self.catch_up(len(self.stage.sent) - 1)
+            held, self._held = self._held, ([], [])
+            return self._go_on((held[0] + real, held[1] + expected))
+        except UNTELLABLE:
+            self._plays = self._actions = None
+            return []
+
+    def _go_on(self, replies: tuple[list[Reply], list[Reply]] | None) -> list[str]:
+        assert self._plays is not None
+        actions, ends = [], []
+        for play, answer in zip(self._plays, replies or (None, None), strict=True):
+            try:
+                actions.append(play.send(answer))
+            except StopIteration as end:
+                ends.append(end.value)
+        if len(actions) == 1:
+            raise Difference(f"{self.world.name}: the conversation took another turn than in the mirror")
+        self._actions = (actions[0], actions[1]) if actions else None
+        return list(ends[0]) if ends else []
+
+    # ---- replies
+
+    async def catch_up(self, index: int | None = None) -> tuple[list[Reply], list[Reply]]:
+        """Wait for the replies that are due and compare them: (the server's, the mirror's), in the order of requests.
+
+        `index`: of the request that was just sent: when it has to be parked, nothing may come for a while.
+        """
+        expected = in_order(self.mirror.taken(), self.twin)
+        due = set(expected)
+
+        def here() -> bool:
+            return due <= {position(reply, self.stage) for reply in self.world.arrived()}
+
+        await self.world.until(here, PATIENCE_S)
+        if index is not None and index not in due:
+            await self.clock.sleep(QUIET_MS)
+        real = in_order(self.world.taken(), self.stage)
+        try:
+            self._compare(real, expected)
+        except Difference:
+            groups = [group for group in self.mirror.core.state.groups if len(self.ways.candidates(group)) > 1]
+            if groups:
+                self.opened[LEADER] += 1
+                raise OpenQuestion(LEADER) from None
+            raise
+        return list(real.values()), list(expected.values())
+
+    def _compare(self, real: dict[int, Reply], expected: dict[int, Reply]) -> None:
+        for names, replies in ((self._names, real), (self._twin_names, expected)):
+            for index, reply in replies.items():
+                names.learn(index, reply)
+        self._follow_leaders(real, expected)
+        for index in sorted(real.keys() | expected.keys()):
+            here, there = real.get(index), expected.get(index)
+            if here is None or there is None:
+                reply = here or there
+                assert reply is not None
+                what = f"{reply.actor}'s {reply.api} v{reply.version}"
+                text = "answered, not parked" if there is None else "not answered"
+                names = self._names if there is None else self._twin_names
+                raise Difference(f"{self.world.name}: {what} was {text}: {dumped(plain(reply, names))}")
+            body = plain(here, self._names)
+            lines = differences(body, plain(there, self._twin_names))
+            if lines:
+                what = f"{self.world.name}: {here.actor}'s {here.api} v{here.version}"
+                raise Difference(f"{what}: {'; '.join(lines)}")
+            self.told[index] = dumped(body)
+
+    def _follow_leaders(self, real: dict[int, Reply], expected: dict[int, Reply]) -> None:
+        """Where who leads was open, it is as the server says."""
+        for index, reply in real.items():
+            mirrored = expected.get(index)
+            if mirrored is None or not tells_leader(reply) or not tells_leader(mirrored):
+                continue
+            group_id = mirrored.request["GroupId"]
+            names = {self._twin_names.text(one): one for one in self.ways.candidates(group_id)}
+            leader = self._names.text(reply.body["Leader"])
+            if leader in names:
+                self.ways.settle(group_id)
+                if names[leader] != self.mirror.leader_of(group_id):
+                    self.opened[LEADER] += 1
+                    self.mirror.follow(group_id, names[leader], list(expected.values()))
+
+    async def overhear(self, *, within_step: bool) -> list[str]:
+        """Time has passed: the outcome lines of what came of it. In the middle of a step they belong to the step."""
+        real, expected = await self.catch_up()
+        if within_step:
+            self._held[0].extend(real)
+            self._held[1].extend(expected)
+            return []
+        say(self.twin, expected)
+        return say(self.stage, real)
+
+
+def position(reply: Reply, stage: Stage) -> int:
+    """The index of the request that the reply answers."""
+    return next(i for i, body in enumerate(stage.sent) if body is reply.request)
+
+
+def in_order(replies: Sequence[Reply], stage: Stage) -> dict[int, Reply]:
+    """Replies by the index of their request, in that order."""
+    return dict(sorted(((position(reply, stage), reply) for reply in replies), key=lambda pair: pair[0]))
+
+
+def with_ids(line: str, stage: Stage) -> str:
+    """`{B}` is the member id that B has now, by its label; `none` when it has none."""
+
+    def label(found: re.Match[str]) -> str:
+        actor = stage.actors.get(found[1])
+        return "none" if actor is None or not actor.member else stage.label(actor.member)
+
+    return re.sub(r"\{(\w)\}", label, line)

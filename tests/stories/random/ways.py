@@ -1,0 +1,173 @@
+"""Kafka's ways: the differences that docs/conformance.md accepts, as changes to a core, so that it explains Kafka.
+
+Each names the paragraph that it stands for. A core that follows them answers as Kafka does; whatever else differs is
+a bug. Who leads after a leader is lost nobody can foresee: that is only noted here, and taken from Kafka's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
+from muster.coordinator.groups import classic, commit, core, parked, rebalance
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.members import Member
+from muster.coordinator.groups.vote import Support
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+
+LEADER = "Which member leads after a leader is lost"
+TIES = "Ties of the protocol vote"
+PARKED = "Nothing stays parked for ever"
+UNSYNCED = "A static member that restarts before it synced"
+REFUSED = "A commit refused only for its metadata"
+DELAY = "The initial delay"
+PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY)
+"""The paragraphs of docs/conformance.md that are followed here."""
+
+JAVA_TABLE = 16
+"""Buckets of a small java.util.HashMap."""
+
+_remove, _rename, _keep_or_elect = ClassicGroup.remove, ClassicGroup.rename, ClassicGroup.keep_or_elect_leader
+_begin, _complete, _on_sync_deadline = rebalance.begin, rebalance.complete, rebalance.on_sync_deadline
+
+
+def java_order(names: Iterable[str]) -> list[str]:
+    """The order in which Java's HashMap holds a few strings."""
+
+    def bucket(name: str) -> int:
+        code = 0
+        for letter in name:
+            code = (31 * code + ord(letter)) & 0xFFFFFFFF
+        return (code ^ code >> 16) % JAVA_TABLE
+
+    return sorted(names, key=bucket)
+
+
+def elect_by_hash(support: Support, members: Iterable[Member], size: int, leader: Member | None) -> str:
+    """TIES: Kafka counts the votes in a HashMap and takes the first of those with most."""
+    candidates = support.candidates(size)
+    votes = dict.fromkeys(candidates, 0)
+    for member in members:
+        votes[next(name for name, _ in member.protocols if name in votes)] += 1
+    return max(java_order(name for name in candidates if votes[name]), key=lambda name: votes[name])
+
+
+class OwnWays:
+    """A core as it is."""
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """While this lasts, cores have these ways."""
+        yield
+
+    def candidates(self, group_id: str) -> frozenset[str]:
+        """The member ids that may lead the present generation; none when it is no open question."""
+        return frozenset()
+
+    def settle(self, group_id: str) -> None:
+        """Who leads is known now."""
+
+
+class KafkaWays(OwnWays):
+    """Kafka's ways, for one core: what they remember is of its groups."""
+
+    def __init__(self) -> None:
+        self._possible: dict[str, set[str]] = {}  # who may be the leader that was chosen when the last one was lost
+        self._candidates: dict[str, frozenset[str]] = {}
+        self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
+        self._patches = [
+            (classic, "elect", elect_by_hash),
+            (parked, "_leave_behind", lambda *_: None),  # PARKED: Kafka forgets such a request
+            (ClassicGroup, "remove", lambda group, member_id: self.remove(group, member_id)),
+            (ClassicGroup, "rename", lambda group, instance_id, member_id: self.rename(group, instance_id, member_id)),
+            (ClassicGroup, "keep_or_elect_leader", lambda group: self.keep_or_elect_leader(group)),
+            (rebalance, "on_sync_deadline", on_sync_deadline),
+            (rebalance, "begin", self.begin),
+            (rebalance, "complete", self.complete),
+        ]
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, way in self._patches:
+                stack.enter_context(mock.patch.object(owner, name, way))
+            stack.enter_context(mock.patch.dict(core._HANDLERS, {OffsetCommitRequest: commit_and_leave_a_group}))
+            yield
+
+    def candidates(self, group_id: str) -> frozenset[str]:
+        return self._candidates.get(group_id, frozenset())
+
+    def settle(self, group_id: str) -> None:
+        self._candidates.pop(group_id, None)
+
+    # ---- LEADER
+
+    def remove(self, group: ClassicGroup, member_id: str) -> Member | None:
+        """When the leader goes, any other member may be chosen."""
+        possible = self._possible.get(group.group_id, set())
+        if member_id in group.members and (member_id == group.leader_id or member_id in possible):
+            self._possible[group.group_id] = set(group.members) - {member_id}
+        return _remove(group, member_id)
+
+    def keep_or_elect_leader(self, group: ClassicGroup) -> bool:
+        """The one that was chosen leads if it has joined, else any that has."""
+        joined = {member.member_id for member in group.members.values() if member.join_token is not None}
+        possible = self._possible.get(group.group_id) or {group.leader_id or ""}
+        if joined:
+            self._possible.pop(group.group_id, None)
+            self._candidates[group.group_id] = frozenset(possible if possible <= joined else joined)
+        return _keep_or_elect(group)
+
+    # ---- UNSYNCED
+
+    def rename(self, group: ClassicGroup, instance_id: str, member_id: str) -> None:
+        """Kafka goes on to expect a SyncGroup of the old id."""
+        old_id = group.static_ids[instance_id]
+        unsynced = old_id in group.pending_sync
+        _rename(group, instance_id, member_id)
+        if unsynced:
+            group.pending_sync.pop(member_id, None)
+            group.pending_sync[old_id] = None
+        for ids in (self._possible.get(group.group_id), self._candidates.get(group.group_id)):
+            if ids and old_id in ids:
+                renamed = {*ids, member_id} - {old_id}
+                if isinstance(ids, set):
+                    self._possible[group.group_id] = renamed
+                else:
+                    self._candidates[group.group_id] = frozenset(renamed)
+
+    # ---- DELAY
+
+    def begin(self, turn: Any, group: ClassicGroup, *rest: Any) -> None:
+        """An initial delay may begin with a newcomer of the one before."""
+        _begin(turn, group, *rest)
+        if group.initial and group.group_id in self._carried:
+            group.newcomer = True
+        self._carried.discard(group.group_id)
+
+    def complete(self, turn: Any, group: ClassicGroup) -> None:
+        """That a member was added in an initial delay is not forgotten at its end."""
+        added = group.initial and group.newcomer
+        _complete(turn, group)
+        if added and not group.initial:
+            self._carried.add(group.group_id)
+
+
+def on_sync_deadline(turn: Any, group: ClassicGroup) -> None:
+    """UNSYNCED: at last Kafka rebalances because of an id that nobody has."""
+    gone = [member_id for member_id in group.pending_sync if member_id not in group.members]
+    for member_id in gone:
+        del group.pending_sync[member_id]
+    if group.pending_sync or not gone:
+        _on_sync_deadline(turn, group)
+    else:
+        rebalance.begin(turn, group, "an id that nobody has did not sync")
+
+
+def commit_and_leave_a_group(turn: Any, command: Any, request: Any) -> None:
+    """REFUSED: Kafka makes the group before it looks at the metadata."""
+    commit.handle(turn, command, request)
+    if request.group_id not in turn.state.groups and request.generation_id_or_member_epoch < 0:
+        turn.state.groups[request.group_id] = ClassicGroup(request.group_id, turn.now.wall_ms)

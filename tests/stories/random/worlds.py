@@ -1,0 +1,134 @@
+"""What a history is played on: a server over TCP in real time, or a core in virtual time that stands for a server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from tests.stories import tcp
+from tests.stories.random.mirror import Mirror
+from tests.stories.random.ways import OwnWays
+from tests.stories.story import Reply, Send, Story
+
+
+class Clock(Protocol):
+    """The time of one history."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the history began."""
+        ...
+
+    async def sleep(self, ms: float) -> None:
+        """Let time pass."""
+        ...
+
+
+class World(Protocol):
+    """One server, as one history sees it."""
+
+    name: str
+
+    async def transmit(self, send: Send) -> None:
+        """Send a request; its reply comes when it comes."""
+        ...
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Wait until `done()`, for so many seconds at most; whether it is."""
+        ...
+
+    def taken(self) -> list[Reply]:
+        """The replies since this was asked last."""
+        ...
+
+    def arrived(self) -> list[Reply]:
+        """The same, left where they are."""
+        ...
+
+    async def drop(self, actor: str) -> None:
+        """The actor's process dies."""
+        ...
+
+    async def close(self) -> None:
+        """The history is over."""
+        ...
+
+
+class RealClock:
+    """The machine's."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+
+    def now_ms(self) -> int:
+        return int((time.monotonic() - self._began_s) * 1000)
+
+    async def sleep(self, ms: float) -> None:
+        await asyncio.sleep(ms / 1000)
+
+
+class ServerWorld(tcp.Driver):
+    """A server over TCP; each actor has as many connections as it has parked requests, and one."""
+
+    def __init__(self, name: str, host: str, port: int) -> None:
+        super().__init__(host, port)
+        self.name = name
+
+    async def transmit(self, send: Send) -> None:
+        free = next((one for one in self.connections[send.actor] if not one.open), None)
+        if free is None:
+            free = await tcp.Connection.to(self.host, self.port, self.on_reply)
+            self.connections[send.actor].append(free)
+        free.send(send)
+
+    def arrived(self) -> list[Reply]:
+        return self.replies
+
+    async def drop(self, actor: str) -> None:
+        for connection in self.connections.pop(actor, []):
+            await connection.close()
+
+
+class VirtualClock:
+    """Time that passes when it is told to; `worlds` live through it."""
+
+    def __init__(self) -> None:
+        self._now_ms = 0
+        self.worlds: list[CoreWorld] = []
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    async def sleep(self, ms: float) -> None:
+        self._now_ms += int(ms)
+        for world in self.worlds:
+            world.core.live_until(self._now_ms)
+
+
+class CoreWorld:
+    """A core in place of a server. `ways`: how it behaves, which may be wrong on purpose."""
+
+    def __init__(self, name: str, story: Story, ways: OwnWays, clock: VirtualClock) -> None:
+        self.name, self._clock = name, clock
+        self.core = Mirror(story, ways)
+        clock.worlds.append(self)
+
+    async def transmit(self, send: Send) -> None:
+        self.core.ask(send)
+        self.core.live_until(self._clock.now_ms())
+
+    async def until(self, done: Callable[[], bool], seconds: float) -> bool:
+        return done()
+
+    def taken(self) -> list[Reply]:
+        return self.core.taken()
+
+    def arrived(self) -> list[Reply]:
+        return self.core.replies
+
+    async def drop(self, actor: str) -> None:
+        self.core.drop(actor)
+
+    async def close(self) -> None:
+        self._clock.worlds.remove(self)
