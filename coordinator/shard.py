@@ -14,12 +14,14 @@ from typing import Any, Final, Protocol
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.groups.deadlines import NEVER, Deadlines
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.refusals import append_error, refuse, spoil
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 log = structlog.get_logger("muster.shard")
 
@@ -32,8 +34,14 @@ RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_0
 class Core(Protocol):
     """What a shard asks of the groups (`groups.core.GroupCore`)."""
 
+    deadlines: Deadlines
+    """To be looked at only: when the earliest falls due."""
+
     def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
         """Decide one command."""
+
+    def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
+        """Answer a heartbeat."""
 
     def advance(self, now: Now) -> Output:
         """Let the deadlines that are due pass."""
@@ -105,7 +113,7 @@ class Shard:
         self._core: Core = _NO_CORE
         self._log: Any = None
         self._timer: Timer | None = None
-        self._timer_ms = 0
+        self._timer_ms = NEVER
         self._parked: deque[tuple[int, Sequence[Reply]]] = deque()
         self._failures = 0
         self._term = 0
@@ -131,9 +139,21 @@ class Shard:
         else:
             for token, response in output.replies:
                 token(response)  # type: ignore[operator]  # the tokens of the shell are callables
-        deadline = self._core.next_deadline_ms()
-        if deadline is not None and (self._timer is None or deadline < self._timer_ms):
-            self._arm(deadline)
+        if self._core.deadlines.earliest_ms < self._timer_ms:
+            self._rearm()
+
+    def heartbeat(self, request: HeartbeatRequest, respond: Callable[[Message], object]) -> Message | None:
+        """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
+        if self.state_error:
+            return refuse(request, self.state_error)
+        core = self._core
+        response: Message = core.heartbeat(request, self._clock.mono_ms())
+        if core.deadlines.earliest_ms < self._timer_ms:
+            self._rearm()
+        if self._parked:
+            self._parked.append((self._parked[-1][0], ((respond, response),)))
+            return None
+        return response
 
     def topics_changed(self, image: TopicsImage) -> None:
         """The topics are others now."""
@@ -265,7 +285,7 @@ class Shard:
         deadline = self._core.next_deadline_ms()
         if deadline is None:
             self._disarm()
-        elif self._timer is None or deadline < self._timer_ms:
+        elif deadline < self._timer_ms:
             self._arm(deadline)
 
     def _arm(self, deadline_ms: int) -> None:
@@ -277,11 +297,11 @@ class Shard:
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        self._timer, self._timer_ms = None, NEVER
 
     def _ring(self) -> None:
         # a deadline that has moved on meanwhile lets this do nothing but arm the timer again
-        self._timer = None
+        self._timer, self._timer_ms = None, NEVER
         if self.active:
             self._run(self._core.advance)
 

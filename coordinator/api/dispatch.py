@@ -2,8 +2,8 @@
 
 header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. What is known of one
 (API, version, client id) is a `Route`, shared by all connections: thousands of them touch the same few lines of memory.
-A connection keeps the route and the context of its last request, so that a heartbeat makes a message, an `Exchange`
-and nothing else. Knows no socket: it is given a `Sink`.
+A connection keeps the route and the context of its last request, and the `Exchange` of one that was answered at once,
+so that a heartbeat makes two messages and nothing else. Knows no socket: it is given a `Sink`.
 """
 
 from __future__ import annotations
@@ -96,19 +96,20 @@ class Route:
 class Exchange:
     """One request and its answer: the `Respond` that its handler is given."""
 
-    __slots__ = ("_correlation", "_requests", "_route")
+    __slots__ = ("_requests", "correlation", "route")
 
-    def __init__(self, requests: ConnectionRequests, route: Route, correlation: bytes) -> None:
+    route: Route
+    correlation: bytes
+
+    def __init__(self, requests: ConnectionRequests) -> None:
         self._requests = requests
-        self._route = route
-        self._correlation = correlation
 
     def __call__(self, response: Message | None) -> None:
         """Answer. Only the first call counts, and none after the connection has ended."""
         requests = self._requests
         if requests.current is not self:
             if not requests.gone:
-                log.error("a request was answered twice", **self._route.facts())
+                log.error("a request was answered twice", **self.route.facts())
         elif requests.before_encode is None:
             self.send(response)
         else:
@@ -117,34 +118,37 @@ class Exchange:
     def send(self, response: Message | None) -> None:
         """Encode the answer and hand it to the connection."""
         requests = self._requests
-        if requests.current is not self:
-            return
-        requests.current = None
-        if response is None:
-            requests.sink.answer(None)
-            return
-        route = self._route
+        if requests.current is self:
+            requests.current = None
+            if response is None:
+                requests.sink.answer(None)
+                return
+            frame = self.frame(response)
+            if frame is not None:
+                requests.sink.answer(frame)
+
+    def frame(self, response: Message) -> Answer | None:
+        """The bytes of an answer. None: it cannot be said, and the connection was told so."""
+        route = self.route
         try:
             if route.lowers:
                 response = shapes.lower_response(route.api.key, route.version, response)
             body = route.encode(response)
             if type(body) is bytes and len(body) < frames.JOIN_BELOW:
-                frame: Answer = route.put_head(len(body) + route.head_size, self._correlation) + body
-            else:
-                frame = self._in_parts(body)
+                return route.put_head(len(body) + route.head_size, self.correlation) + body
+            return self._in_parts(body)
         except Exception as error:
             # a response that cannot be said is a bug, and must not hurt the others that are answered in the same turn
             log.error("an answer could not be encoded", exc_info=error, **route.facts())
-            requests.sink.fail(Refused("its answer could not be encoded", **route.facts()))
-            return
-        requests.sink.answer(frame)
+            self._requests.sink.fail(Refused("its answer could not be encoded", **route.facts()))
+            return None
 
     def _in_parts(self, body: bytes | list[bytes | memoryview]) -> list[bytes | memoryview]:
         """A large answer, or one with records, which are not copied."""
-        route = self._route
+        route = self.route
         parts: list[bytes | memoryview] = [body] if isinstance(body, bytes) else body
         size = sum(map(len, parts)) + route.head_size
-        return frames.joined(route.put_head(size, self._correlation), parts)
+        return frames.joined(route.put_head(size, self.correlation), parts)
 
 
 class ConnectionRequests:
@@ -156,6 +160,7 @@ class ConnectionRequests:
         "_node",
         "_route",
         "_routes",
+        "_spare",
         "_ways",
         "before_encode",
         "context",
@@ -179,10 +184,15 @@ class ConnectionRequests:
         self._channel = channel
         self._routes = routes
         self._route: Route | None = None
+        self._spare: Exchange | None = None
         self._ways: dict[bytes, tuple[Route, RequestContext]] = {}
 
-    def handle(self, data: bytes, start: int, end: int) -> None:
-        """Take on the request in data[start:end]. Raises `Refused` when it is none that can be answered."""
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """Take on the request in data[start:end].
+
+        Returns the answer of a handler that knew it at once; None: it goes to the sink, now or later. Raises `Refused`
+        when the request is none that can be answered.
+        """
         route = self._route
         if (
             route is None
@@ -191,13 +201,16 @@ class ConnectionRequests:
         ):
             route = self._turn_to(data, start, end)
             if route is None:
-                return
+                return None
         body = start + route.header_size
         if route.flexible:
             body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
         if body > end:
             raise Refused("malformed request: RequestHeader: truncated", **route.facts())
-        exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
+        exchange, self._spare = self._spare or Exchange(self), None
+        exchange.route = route
+        exchange.correlation = data[start + 4 : start + 8]
+        self.current = exchange
         try:
             request = route.decode(data, body, end)
         except REFUSALS:
@@ -206,11 +219,20 @@ class ConnectionRequests:
             request = shapes.raise_request(route.api.key, route.version, request)
         if self._before_handler is not None:
             self._before_handler(self.context, request, lambda: self._run(route, request, exchange))
-            return
+            return None
         try:
-            route.handler(self._node, self.context, request, exchange)
+            response = route.handler(self._node, self.context, request, exchange)
         except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
             self._fault(route, error)
+            return None
+        if response is None:
+            return None
+        if self.before_encode is not None:
+            exchange(response)
+            return None
+        # nobody else knows the exchange: it serves the next request too
+        self._spare, self.current = exchange, None
+        return exchange.frame(response)
 
     def closed(self) -> None:
         """The connection has ended."""
@@ -227,7 +249,9 @@ class ConnectionRequests:
 
     def _run(self, route: Route, request: Any, respond: Respond) -> None:
         try:
-            route.handler(self._node, self.context, request, respond)
+            response = route.handler(self._node, self.context, request, respond)
+            if response is not None:
+                respond(response)
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self._fault(route, error)
 

@@ -12,6 +12,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command, JoinCommand
 from muster.coordinator.refusals import refuse
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest
@@ -51,14 +52,14 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
         node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
 
 
-def handle_heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond) -> None:
-    """A member lives (key 12)."""
+def handle_heartbeat(
+    node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond
+) -> Message | None:
+    """A member lives (key 12). The most frequent request of all: no call and no object more than it takes."""
     group_id = request.group_id
-    # the most frequent request of all: no call and no object more than it takes
     if authorize(context, _READ, (GROUP, group_id)):
-        node.routing.shard(group_id).submit(Command(request, respond, context.client))
-    else:
-        respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return node.routing.shard(group_id).heartbeat(request, respond)
+    return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest, respond: Respond) -> None:

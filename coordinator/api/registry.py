@@ -12,9 +12,12 @@ from typing import Any, NamedTuple
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.protocol.message import Message
 
-Handler = Callable[[Node, RequestContext, Any, Respond], None]
-"""handle_x(node, context, request, respond): calls `respond` once, now or later, with the newest-shape response."""
+Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
+"""handle_x(node, context, request, respond): calls `respond` once, now or later, with the newest-shape response; or
+returns that response, and then leaves `respond` alone.
+"""
 
 
 class ServedApi(NamedTuple):

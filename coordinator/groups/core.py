@@ -32,7 +32,7 @@ from muster.coordinator.groups.turn import Turn
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
-from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest
 from muster.protocol.messages.list_groups import ListGroupsRequest
@@ -63,10 +63,11 @@ class GroupCore:
     safe to call from two threads.
     """
 
-    __slots__ = ("_state",)
+    __slots__ = ("_state", "deadlines")
 
     def __init__(self, settings: GroupSettings, image: TopicsImage) -> None:
         self._state = State(settings, image)
+        self.deadlines = self._state.deadlines
 
     @property
     def state(self) -> State:
@@ -75,19 +76,23 @@ class GroupCore:
 
     def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
         """Work on one command. Raises TypeError for a request that is not the core's to answer."""
+        turn = Turn(self._state, now)
         if isinstance(command, TopicsChanged):
-            turn = Turn(self._state, now)
             forget.change_topics(turn, command)
             return turn.output()
         request = command.request
-        if type(request) is HeartbeatRequest:
-            return heartbeat.handle(self._state, command, request, now)
         handler = _HANDLERS.get(type(request))
-        if handler is None:
+        if handler is not None:
+            handler(turn, command, request)
+        elif type(request) is HeartbeatRequest:
+            turn.reply(command.token, self.heartbeat(request, now.mono_ms))
+        else:
             raise TypeError(f"the core does not answer {type(request).__name__}")
-        turn = Turn(self._state, now)
-        handler(turn, command, request)
         return turn.output()
+
+    def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
+        """Answer a Heartbeat, of which nothing comes but its answer, without a command and an output around it."""
+        return heartbeat.answer(self._state, request, mono_ms)
 
     def advance(self, now: Now) -> Output:
         """Let everything happen that is due by `now`, in the order of its times."""

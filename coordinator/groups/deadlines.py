@@ -34,11 +34,15 @@ class Deadline:
 
 
 class Deadlines:
-    """All deadlines of one core."""
+    """All deadlines of one core.
 
-    __slots__ = ("_heap", "_order", "_stale")
+    `earliest_ms`: as `next_ms` would tell, or earlier; NEVER for none. To be looked at where a call is too much.
+    """
+
+    __slots__ = ("_heap", "_order", "_stale", "earliest_ms")
 
     def __init__(self) -> None:
+        self.earliest_ms = NEVER
         self._heap: list[tuple[int, int, Deadline]] = []
         self._order = 0
         self._stale = 0
@@ -65,12 +69,10 @@ class Deadlines:
     def next_ms(self) -> int | None:
         """When to look again (never after the earliest deadline, perhaps before it); None when nothing can fall due."""
         heap = self._heap
-        while heap:
-            at_ms, _, deadline = heap[0]
-            if at_ms == deadline.queued_ms:
-                return at_ms
+        while heap and heap[0][0] != heap[0][2].queued_ms:
             self._drop_top()
-        return None
+        self._look()
+        return heap[0][0] if heap else None
 
     def pop_due(self, mono_ms: int) -> Deadline | None:
         """The earliest deadline that is due at `mono_ms`, switched off; None when there is none."""
@@ -84,9 +86,11 @@ class Deadlines:
             deadline.queued_ms = NEVER
             if deadline.due_ms <= mono_ms:
                 deadline.due_ms = NEVER
+                self._look()
                 return deadline
             if deadline.due_ms != NEVER:
                 self._queue(deadline)
+        self._look()
         return None
 
     def clear(self) -> None:
@@ -95,11 +99,17 @@ class Deadlines:
             deadline.due_ms = deadline.queued_ms = NEVER
         self._heap.clear()
         self._stale = 0
+        self.earliest_ms = NEVER
 
     def _queue(self, deadline: Deadline) -> None:
         deadline.queued_ms = deadline.due_ms
         self._order += 1
         heapq.heappush(self._heap, (deadline.due_ms, self._order, deadline))
+        if deadline.due_ms < self.earliest_ms:
+            self.earliest_ms = deadline.due_ms
+
+    def _look(self) -> None:
+        self.earliest_ms = self._heap[0][0] if self._heap else NEVER
 
     def _drop_top(self) -> None:
         heapq.heappop(self._heap)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.groups.interface import Command, Now, Output
+from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.state import State
 from muster.coordinator.groups.states import DEAD, EMPTY, PREPARING
 from muster.protocol.errors import ErrorCode
@@ -13,10 +13,10 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 _REBALANCE_IN_PROGRESS: Final = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def handle(state: State, command: Command, request: HeartbeatRequest, now: Now) -> Output:
+def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
     """Answer a Heartbeat. It moves the member's deadline and changes nothing else."""
-    group = state.classic(request.group_id)
-    if group is not None:
+    group = state.groups.get(request.group_id)
+    if type(group) is ClassicGroup:
         member = group.members.get(request.member_id)
         if (
             member is not None
@@ -24,12 +24,11 @@ def handle(state: State, command: Command, request: HeartbeatRequest, now: Now) 
             and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
         ):
             session = member.session
-            session.due_ms = due_ms = now.mono_ms + member.session_timeout_ms
+            session.due_ms = due_ms = mono_ms + member.session_timeout_ms
             if due_ms < session.queued_ms:
                 state.deadlines.set(session, due_ms)
-            error = _REBALANCE_IN_PROGRESS if group.state == PREPARING else 0
-            return Output(((command.token, HeartbeatResponse(0, error)),))
-    return Output(((command.token, HeartbeatResponse(0, _refusal(state, request))),))
+            return HeartbeatResponse(0, _REBALANCE_IN_PROGRESS if group.state == PREPARING else 0)
+    return HeartbeatResponse(0, _refusal(state, request))
 
 
 def _refusal(state: State, request: HeartbeatRequest) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any, Final, Protocol
 
 import structlog
@@ -19,6 +20,9 @@ from muster.coordinator.net.limits import Limits
 from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 log = structlog.get_logger("muster.net")
+
+LENGTH_BYTES: Final = 4
+_length: Final = Struct(">i").unpack_from
 
 INPUT_HIGH_BYTES: Final = 64 * 1024
 """Reading pauses when this much waits behind a parked request."""
@@ -36,8 +40,9 @@ class Requests(Protocol):
     def current(self) -> object | None:
         """The request that is not answered yet."""
 
-    def handle(self, data: bytes, start: int, end: int) -> None:
-        """Take on the request in data[start:end]; `Connection.answer` is called for it once, now or later.
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """Take on the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
+        later.
 
         Raises `Refused` when the frame is no request that can be answered.
         """
@@ -149,14 +154,21 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle what is whole, keep the rest."""
         self.alive = True
-        if self._calm and int.from_bytes(data[:4], "big") == len(data) - 4:
+        size = len(data)
+        if self._calm and size > LENGTH_BYTES and _length(data)[0] == size - LENGTH_BYTES:
             # nearly always: nothing waits in either direction, and one chunk is one request
             requests = self._requests
             try:
-                requests.handle(data, 4, len(data))
+                answer = requests.handle(data, LENGTH_BYTES, size)
             except Refused as refused:
                 self._refuse(refused)
-            if requests.current is not None:
+                return
+            if type(answer) is bytes and self._calm:
+                self._transport.write(answer)
+                return
+            if answer is not None:
+                self.answer(answer)
+            elif requests.current is not None:
                 self._calm = False
             return
         if self._closing:
@@ -286,7 +298,9 @@ class Connection(asyncio.Protocol):
             data, start, end = frames.popleft()
             self._frames_bytes -= end - start
             try:
-                self._requests.handle(data, start, end)
+                answer = self._requests.handle(data, start, end)
+                if answer is not None:
+                    self._collect(answer)
             except Refused as refused:
                 self._refuse(refused)
             if self._out_bytes > OUTPUT_HIGH_BYTES:

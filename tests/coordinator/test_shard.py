@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.image import NO_TOPICS, TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
 from muster.coordinator.shard import Shard
@@ -18,7 +20,7 @@ from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from muster.protocol.messages.leave_group import LeaveGroupRequest
-from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -70,8 +72,17 @@ class FakeCore:
                 topics=[OffsetCommitResponseTopic("t", partitions=[OffsetCommitResponsePartition(row.partition_index)])]
             )
             return Output([(command.token, response)], [Record(key, value, 4)], [Event("commit", "g", {})])
-        assert isinstance(request, HeartbeatRequest)
-        return Output([(command.token, HeartbeatResponse())])
+        assert isinstance(request, ListGroupsRequest)
+        return Output([(command.token, ListGroupsResponse())])
+
+    def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
+        if self.deadline is not None:
+            self.deadline = min(self.deadline, mono_ms + request.generation_id)
+        return HeartbeatResponse()
+
+    @property
+    def deadlines(self) -> Any:
+        return SimpleNamespace(earliest_ms=NEVER if self.deadline is None else self.deadline)
 
     def advance(self, now: Now) -> Output:
         self.advanced.append(now.mono_ms)
@@ -136,7 +147,12 @@ class Bench:
 
     def submit(self, request: Message) -> Answers:
         answers = Answers()
-        self.shard.submit(Command(request, answers, CLIENT))
+        if isinstance(request, HeartbeatRequest):
+            at_once = self.shard.heartbeat(request, answers)
+            if at_once is not None:
+                answers(at_once)
+        else:
+            self.shard.submit(Command(request, answers, CLIENT))
         return answers
 
     def commit(self, offset: int, partition: int = 0) -> Answers:
@@ -227,6 +243,12 @@ class TestDeadlines:
         assert answers.all == []
         bench.clock.advance(1)
         assert answers.one().generation_id == 1
+
+    def test_a_heartbeat_that_brings_a_deadline_forward_replaces_the_timer(self, bench: Bench) -> None:
+        bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.submit(HeartbeatRequest("g", generation_id=20))
+        bench.clock.advance(20)
+        assert bench.core.advanced == [20]
 
     def test_a_shard_out_of_office_has_no_timer(self, bench: Bench) -> None:
         bench.submit(JoinGroupRequest("g", session_timeout_ms=50))

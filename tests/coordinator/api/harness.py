@@ -118,5 +118,7 @@ def ask(node: Node, request: Message, context: RequestContext | None = None) -> 
     name = type(request).__name__.removesuffix("Request")
     key = api_named(name).key
     answers = Answers()
-    handler(key)(node, context or make_context(key, SERVED[key].max_version), request, answers)
+    at_once = handler(key)(node, context or make_context(key, SERVED[key].max_version), request, answers)
+    if at_once is not None:
+        answers(at_once)
     return answers

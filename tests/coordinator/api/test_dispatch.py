@@ -46,7 +46,9 @@ class Connection:
     def receive(self, frame: bytes) -> None:
         """Hand over one frame, size included, with other bytes around it as in a real chunk."""
         data = b"\xff" * 3 + frame[4:] + b"\xff" * 5
-        self.requests.handle(data, 3, 3 + len(frame) - 4)
+        at_once = self.requests.handle(data, 3, 3 + len(frame) - 4)
+        if at_once is not None:
+            self.answer(at_once)
 
     def ask(self, key: int, version: int, message: Message, correlation_id: int = 5, client: str | None = "me") -> None:
         self.receive(frames.request_frame(api(key), version, correlation_id, message, client))
@@ -244,6 +246,34 @@ class TestAnswers:
         assert connection.answers == []
         assert logs[0]["event"] == "an answer could not be encoded"
 
+    def test_a_handler_may_return_its_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        made: list[Respond] = []
+
+        def run(respond: Respond) -> Message:
+            made.append(respond)
+            return HeartbeatResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
+
+        monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: run(respond))
+        connection = Connection()
+        for number in (1, 2):
+            connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"), correlation_id=number)
+            assert connection.response(HEARTBEAT, 4) == (number, HeartbeatResponse(error_code=22))
+            assert connection.requests.current is None
+        with capture_logs() as logs:
+            made[0](HeartbeatResponse())
+        assert len(connection.answers) == 2
+        assert [line["event"] for line in logs] == ["a request was answered twice"]
+
+    def test_an_answer_that_is_returned_and_cannot_be_said_costs_its_connection_only(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        response = HeartbeatResponse(error_code=1_000_000)
+        monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: response)
+        connection = Connection()
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        assert len(connection.failed) == 1
+        assert connection.answers == []
+
     def test_a_large_answer_is_not_joined_with_its_header(self, seen: Seen) -> None:
         connection = Connection()
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
@@ -255,6 +285,16 @@ class TestAnswers:
 
 
 class TestIntercept:
+    def test_an_answer_that_is_returned_can_be_held_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(registry._loaded, HEARTBEAT, lambda node, context, request, respond: HeartbeatResponse())
+        held: list[Callable[[], None]] = []
+        intercept = Intercept(response=lambda context, response, proceed: held.append(lambda: proceed(response)))
+        connection = Connection(intercept)
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        assert connection.answers == []
+        held[0]()
+        assert connection.response(HEARTBEAT, 4) == (5, HeartbeatResponse())
+
     def test_a_request_can_be_held_back(self, seen: Seen) -> None:
         held: list[Callable[[], None]] = []
         connection = Connection(Intercept(request=lambda context, request, proceed: held.append(proceed)))

@@ -121,7 +121,10 @@ def test_it_does_what_a_plain_list_of_times_would(steps: list[tuple[str, int, in
                 last = next_ms
                 got += due(deadlines, next_ms)
             assert sorted(got) == expected
+            assert deadlines.earliest_ms == (NEVER if next_ms is None else next_ms)
             assert all(model.pop(name) <= now for name in got)
     soonest = min(model.values(), default=None)
+    seen = deadlines.earliest_ms
     looked = deadlines.next_ms()
+    assert seen <= (NEVER if looked is None else looked)
     assert (soonest is None) or (looked is not None and looked <= soonest)

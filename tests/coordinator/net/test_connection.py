@@ -58,7 +58,9 @@ class Transport:
 
 
 class Echo:
-    """Answers each request with its content in a frame, at once or, for those that begin with "park", later."""
+    """Answers each request with its content in a frame: at once, for those that begin with "park" later, for those that
+    begin with "now" by returning it.
+    """
 
     def __init__(self, channel: Channel, connection: Connection) -> None:
         self.connection = connection
@@ -67,12 +69,15 @@ class Echo:
         self.current: object | None = None
         self.ended = 0
 
-    def handle(self, data: bytes, start: int, end: int) -> None:
+    def handle(self, data: bytes, start: int, end: int) -> Any:
         request = data[start:end]
         self.seen.append(request)
         self.current = request
         if request.startswith(b"bad"):
             raise Refused("no request", api="Echo")
+        if request.startswith(b"now"):
+            self.current = None
+            return [frame(request)[:4], memoryview(request)] if b"parts" in request else frame(request)
         if request.startswith(b"park"):
             self.parked = request
         elif request.startswith(b"silent"):
@@ -83,6 +88,7 @@ class Echo:
             self.answer(b"x" * (OUTPUT_HIGH_BYTES + 1))
         else:
             self.answer(frame(request))
+        return None
 
     def answer(self, answer: Any) -> None:
         self.current = None
@@ -164,6 +170,18 @@ class TestFrames:
     async def test_requests_that_come_together_are_answered_in_one_write(self, bench: Bench) -> None:
         bench.receive(b"a", b"b", b"c")
         assert bench.transport.writes == [frame(b"a") + frame(b"b") + frame(b"c")]
+
+    async def test_an_answer_may_be_returned(self, bench: Bench) -> None:
+        bench.receive(b"now")
+        bench.receive(b"now parts")
+        assert bench.transport.writes == [frame(b"now"), frame(b"now parts")]
+        bench.receive(b"a", b"now parts", b"b", b"now", b"park")
+        assert bench.transport.writes[2:] == [b"".join(map(frame, (b"a", b"now parts", b"b", b"now")))]
+        bench.receive(b"now")
+        assert len(bench.transport.writes) == 3
+        bench.echo.release()
+        await turn()
+        assert bench.transport.writes[3:] == [frame(b"park"), frame(b"now")]
 
     async def test_an_empty_frame_is_a_request_of_no_bytes(self, bench: Bench) -> None:
         bench.receive(b"")
