@@ -14,6 +14,7 @@ from muster.coordinator.config import load
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api
@@ -91,6 +92,6 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
     listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
     assert len(listed) == len(set(listed))
     config = load()
-    for room in (ApiSettings, GroupSettings, LogSettings, NetSettings, TopicSettings):
+    for room in (ApiSettings, GroupSettings, LogSettings, NetSettings, ObserveSettings, TopicSettings):
         config.settings(room)
     assert set(listed) == config.asked

@@ -6,7 +6,7 @@ from collections import Counter
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_partitions import (
@@ -39,7 +39,7 @@ def _grow(
     try:
         if not authorize(context, Operation.ALTER, Resource(TOPIC, topic.name)):
             raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if topic.name == GROUP_OFFSETS_TOPIC:
+        if topic.name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
             raise Refused(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The number of partitions of {topic.name} says where groups are kept and stays.",

@@ -31,6 +31,13 @@ def delete_offsets(turn: Turn, command: Command, request: OffsetDeleteRequest) -
         _delete_topic(turn, request.group_id, topic, is_subscribed=group.subscribes_to(topic.name))
         for topic in request.topics
     ]
+    deleted = {
+        row.name: partitions
+        for row in rows
+        if (partitions := [one.partition_index for one in row.partitions if not one.error_code])
+    }
+    if deleted:
+        turn.event(events.OFFSETS_DELETED, request.group_id, cause=events.ASKED, topics=deleted)
     turn.reply(command.token, OffsetDeleteResponse(0, 0, rows))
 
 
@@ -80,5 +87,7 @@ def change_topics(turn: Turn, command: TopicsChanged) -> None:
     state.image = command.image
     for topic_name in gone:
         for group_id, partitions in list(state.offsets.of_topic(topic_name)):
+            deleted = {topic_name: sorted(partitions)}
+            turn.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)
             for partition in list(partitions):
                 turn.record(records.offset_tombstone(group_id, topic_name, partition))

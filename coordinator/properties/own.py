@@ -6,5 +6,8 @@ from muster.coordinator.properties.table import Row
 
 OWN: tuple[Row, ...] = (
     # the id of the cluster this node says it is; without it, the one kept in the data directory, else a fresh one
+    ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
+    ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
+    ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
     ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),
 )

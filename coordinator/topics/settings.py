@@ -21,6 +21,10 @@ class TopicSettings:
     """Partitions of __consumer_offsets when it is created."""
     offsets_topic_segment_bytes: int = 104_857_600
     """Segment size of __consumer_offsets."""
+    muster_group_events_retention_ms: int = 604_800_000
+    """How long __group_events keeps what happened, when it is created."""
+    muster_group_events_retention_bytes: int = 134_217_728
+    """How much of it each partition of __group_events keeps, when it is created."""
     transaction_state_log_num_partitions: int = 50
     """Partitions of __transaction_state, should a client's metadata request create it."""
     transaction_state_log_segment_bytes: int = 104_857_600

@@ -17,6 +17,7 @@ from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.names import (
+    GROUP_EVENTS_TOPIC,
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
     METADATA_TOPIC,
@@ -35,6 +36,10 @@ from muster.protocol.messages.metadata_records.partition_record import Partition
 from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
 
+EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024
+"""Of __group_events: small, so that `retention.bytes` is kept to within an eighth."""
+EVENTS_FLUSH_MS = 1_000
+"""How much of __group_events a power cut may cost."""
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
@@ -195,6 +200,18 @@ class Topics:
         if name == GROUP_OFFSETS_TOPIC:
             partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
             configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
+        elif name == GROUP_EVENTS_TOPIC:
+            # as many as the offsets topic really has, whatever the setting says meanwhile
+            offsets = self.by_name.get(GROUP_OFFSETS_TOPIC)
+            partitions = settings.offsets_topic_num_partitions if offsets is None else len(offsets.partitions)
+            configs = {
+                "compression.type": "producer",
+                "cleanup.policy": "delete",
+                "retention.ms": str(settings.muster_group_events_retention_ms),
+                "retention.bytes": str(settings.muster_group_events_retention_bytes),
+                "segment.bytes": str(EVENTS_SEGMENT_BYTES),
+                "flush.ms": str(EVENTS_FLUSH_MS),
+            }
         elif name == TRANSACTION_STATE_TOPIC:
             partitions = settings.transaction_state_log_num_partitions
             configs = {

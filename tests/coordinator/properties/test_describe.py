@@ -15,7 +15,12 @@ FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "kafka_describe.json
 GIVEN: dict[str, str] = FOUND["properties"]
 
 # Muster's own property; and names without a definition (Kafka shows them because they were given)
-NOT_KAFKAS = {"muster.cluster.id"}
+NOT_KAFKAS = {
+    "muster.cluster.id",
+    "muster.group.events.enable",
+    "muster.group.events.retention.bytes",
+    "muster.group.events.retention.ms",
+}
 NOT_DEFINED = {"super.users", "listener.name.plaintext.ssl.client.auth"}
 
 # a cluster formatted with eligible leader replicas (KIP-966) gets this as a dynamic default; Muster has none

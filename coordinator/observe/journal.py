@@ -1,0 +1,131 @@
+"""The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
+
+Events are appended before the answers leave that show what they tell of, so that a killed process loses none; nobody
+waits for the disk. When the log fails, events are lost until it can be opened again, which is said once; groups go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.groups import events
+from muster.coordinator.groups.interface import Event, Now
+from muster.coordinator.log import batches
+from muster.coordinator.log.errors import LogError
+from muster.coordinator.observe.refused import SECOND_MS, Refused
+from muster.coordinator.observe.schema import plain_json, to_json
+from muster.protocol.errors import ErrorCode, error_name
+
+log = structlog.get_logger("muster.events")
+
+SHARD_LOADED: Final = "shard_loaded"
+"""partition, groups, records, took_ms. Belongs to no group."""
+REQUESTS_REFUSED: Final = "requests_refused"
+"""api, error, error_code, client_id, host, instance, count: of one second."""
+MEMBER_FENCED: Final = "member_fenced"
+"""As REQUESTS_REFUSED: requests of a member whose instance id another one has."""
+SYNC_MS: Final = 1_000
+"""How long what was appended may wait for the disk: what a power cut may cost."""
+REOPEN_MS: Final = 10_000
+"""How long a log that failed is left alone."""
+
+Row = tuple[bytes | None, bytes]
+
+
+class EventLog(Protocol):
+    """What a journal asks of the log of its partition (`log.Log`)."""
+
+    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
+        """Append one batch; raises the log's errors or OSError."""
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Begin a sync of what has waited for `flush.ms`."""
+
+
+class Journal:
+    """See the module."""
+
+    def __init__(self, partition: int, open_log: Callable[[], EventLog], clock: Clock, leader_epoch: int = 0) -> None:
+        """`open_log`: the partition's log, opened again when it had failed."""
+        self.partition = partition
+        self._open_log = open_log
+        self._clock = clock
+        self._leader_epoch = leader_epoch
+        self._log: EventLog | None = None
+        self._closed_until_ms = 0
+        self._lost = 0
+        self._refused = Refused()
+        self._sync_is_due = False
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """Write what has happened; refusals are counted and written within a second."""
+        rows: list[Row] = []
+        for event in happened:
+            if event.kind == events.REQUEST_REFUSED:
+                self._count(event, now)
+            else:
+                rows.append((event.group_id.encode("utf-8", "surrogatepass"), to_json(event, now.wall_ms)))
+        if rows:
+            self._append(rows, now)
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """The shard has its state from the log."""
+        facts = {"partition": self.partition, "groups": groups, "records": records, "took_ms": took_ms}
+        self._append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
+
+    def close(self) -> None:
+        """Write what is still being counted."""
+        if self._refused.began_ms is not None:
+            self._write_refused()
+
+    # ---- refusals
+
+    def _count(self, event: Event, now: Now) -> None:
+        if self._refused.began_ms is None:
+            self._clock.call_at(now.mono_ms + SECOND_MS, self._write_refused)
+        self._refused.add(event, now.wall_ms)
+
+    def _write_refused(self) -> None:
+        began_ms = self._refused.began_ms
+        if began_ms is None:  # closed meanwhile
+            return
+        rows: list[Row] = []
+        for group_id, facts in self._refused.take():
+            code = facts["error_code"]
+            kind = MEMBER_FENCED if code == ErrorCode.FENCED_INSTANCE_ID else REQUESTS_REFUSED
+            key = None if group_id is None else group_id.encode("utf-8", "surrogatepass")
+            facts["error"] = None if code is None else error_name(code)
+            rows.append((key, plain_json(kind, group_id, began_ms, facts)))
+        self._append(rows, self._clock.now())
+
+    # ---- the log
+
+    def _append(self, rows: Sequence[Row], now: Now) -> None:
+        if self._log is None and now.mono_ms < self._closed_until_ms:
+            self._lost += len(rows)
+            return
+        try:
+            if self._log is None:
+                self._log = self._open_log()
+                if self._lost:
+                    log.warning("events are written again", partition=self.partition, lost=self._lost)
+                    self._lost = 0
+            self._log.append(self._leader_epoch, batches.build(rows, timestamp_ms=now.wall_ms), wall_ms=now.wall_ms)
+            if not self._sync_is_due:
+                self._sync_is_due = True
+                self._clock.call_at(now.mono_ms + SYNC_MS, self._sync)
+        except (LogError, OSError) as error:
+            self._log = None
+            self._closed_until_ms = now.mono_ms + REOPEN_MS
+            self._lost += len(rows)
+            log.error("events cannot be written and are lost until their log can be opened again",
+                      partition=self.partition, error=str(error))  # fmt: skip
+
+    def _sync(self) -> None:
+        self._sync_is_due = False
+        if self._log is not None:
+            self._log.sync_if_older(self._clock.mono_ms())

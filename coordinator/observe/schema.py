@@ -1,0 +1,151 @@
+"""The JSON of `__group_events`: one record's value for each event, as `docs/events.md` describes it. Pure.
+
+Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and what its kind has. A reader skips
+kinds and fields that it does not know; a field is never renamed and never changes its meaning under the same `v`.
+
+Text is put together here rather than by a general encoder: a group of 1,000 members is told of in one value, while
+everybody else waits.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from json.encoder import encode_basestring as quote
+from typing import Any, Final
+
+from muster.assignors.measures import moves
+from muster.coordinator.groups import events
+from muster.coordinator.groups.events import MemberFacts, Trigger
+from muster.coordinator.groups.interface import Event
+from muster.coordinator.groups.members import Protocols
+from muster.coordinator.observe import ownership
+from muster.coordinator.observe.ownership import Owned
+
+VERSION: Final = 1
+"""Of the schema; it grows only when old readers would misread something."""
+SETTINGS: Final = (
+    "group_initial_rebalance_delay_ms",
+    "group_min_session_timeout_ms",
+    "group_max_session_timeout_ms",
+    "group_max_size",
+)
+"""The settings that a completed rebalance tells, by their names in `GroupSettings`."""
+
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def to_json(event: Event, wall_ms: int) -> bytes:
+    """The value of the event's record."""
+    tell = _TELL.get(event.kind, _plain)
+    head = f'{{"v":{VERSION},"kind":{quote(event.kind)},"group":{quote(event.group_id)},"time":{wall_ms}'
+    return f"{head}{tell(event.facts)}}}".encode("utf-8", "surrogatepass")
+
+
+def plain_json(kind: str, group_id: str | None, wall_ms: int, facts: Mapping[str, object]) -> bytes:
+    """The value of an event that is no core's: facts are what JSON knows."""
+    head = {"v": VERSION, "kind": kind, "group": group_id, "time": wall_ms}
+    return _json(head | dict(facts)).encode("utf-8", "surrogatepass")
+
+
+# ---- each kind: what follows the head, beginning with a comma
+
+
+def _plain(facts: dict[str, Any]) -> str:
+    return "".join(f",{quote(name)}:{_json(value)}" for name, value in facts.items())
+
+
+def _member_event(facts: dict[str, Any]) -> str:
+    rest = _plain({name: value for name, value in facts.items() if name != "member"})
+    return f',"member":{_member(facts["member"], None, {})}{rest}'
+
+
+def _started(facts: dict[str, Any]) -> str:
+    rest = _plain({name: value for name, value in facts.items() if name != "trigger"})
+    return f',"trigger":{_trigger(facts["trigger"])}{rest}'
+
+
+def _failed(facts: dict[str, Any]) -> str:
+    members = _members(facts["members"], [None] * len(facts["members"]))
+    return f',"generation":{facts["generation"]},"cause":{quote(facts["cause"])},"took_ms":{facts["took_ms"]},{members}'
+
+
+def _completed(facts: dict[str, Any]) -> str:
+    members: Sequence[MemberFacts] = facts["members"]
+    now, then = ownership.read(facts["protocol_type"], members, facts["before"])
+    settings = {name: getattr(facts["settings"], name) for name in SETTINGS}
+    told = ("generation", "protocol_type", "protocol", "votes", "leader", "cause", "join_phase_ms", "sync_phase_ms",
+            "took_ms", "topics")  # fmt: skip
+    return (
+        f"{_plain({name: facts[name] for name in told})}"
+        f',"trigger":{_trigger(facts["trigger"])}'
+        f',"settings":{_json(settings)}'
+        f',"before":{_json(list(facts["before"]))}'
+        f',"moves":{"null" if now is None or then is None else _moves(then, now)}'
+        f",{_members(members, [None] * len(members) if now is None else now.values())}"
+    )
+
+
+# ---- parts
+
+
+def _trigger(trigger: Trigger | None) -> str:
+    return "null" if trigger is None else _json(trigger._asdict())
+
+
+def _members(members: Sequence[MemberFacts], owned: Iterable[Owned | None]) -> str:
+    seen: dict[Protocols, str] = {}
+    return f'"members":[{",".join(_member(one, has, seen) for one, has in zip(members, owned, strict=True))}]'
+
+
+def _member(member: MemberFacts, owned: Owned | None, seen: dict[Protocols, str]) -> str:
+    """`seen`: protocols that stand in the same value already, for most members say the same."""
+    protocols = seen.get(member.protocols)
+    if protocols is None:
+        protocols = seen[member.protocols] = _protocols(member.protocols)
+    assignment = "null" if owned is None else _owned(owned)
+    raw = f'"{b64encode(member.assignment).decode()}"' if owned is None and member.assignment else "null"
+    return (
+        f'{{"member":{quote(member.member)},"instance":{_text(member.instance)},"client_id":{quote(member.client_id)}'
+        f',"host":{quote(member.host)},"session_timeout_ms":{member.session_timeout_ms}'
+        f',"rebalance_timeout_ms":{member.rebalance_timeout_ms},"joined":{_number(member.joined_ms)}'
+        f',"synced":{_number(member.synced_ms)},"heard":{_number(member.heard_ms)},"protocols":{protocols}'
+        f',"assignment":{assignment},"assignment_base64":{raw}}}'
+    )
+
+
+def _protocols(protocols: Protocols) -> str:
+    rows = (f'{{"name":{quote(name)},"metadata":"{b64encode(metadata).decode()}"}}' for name, metadata in protocols)
+    return f"[{','.join(rows)}]"
+
+
+def _owned(owned: Owned) -> str:
+    # one list of rows rather than names as keys: readers with fixed schemas (Spark) can take it
+    rows = (f'{{"topic":{quote(topic)},"partitions":{_json(list(one))}}}' for topic, one in owned.items())
+    return f"[{','.join(rows)}]"
+
+
+def _moves(then: Mapping[str, Owned], now: Mapping[str, Owned]) -> str:
+    return _json([{"topic": topic, **asdict(one)} for topic, one in moves(then, now).items()])
+
+
+def _text(text: str | None) -> str:
+    return "null" if text is None else quote(text)
+
+
+def _number(number: int | None) -> str:
+    return "null" if number is None else str(number)
+
+
+_TELL: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    events.MEMBER_JOINED: _member_event,
+    events.MEMBER_LEFT: _member_event,
+    events.MEMBER_EXPIRED: _member_event,
+    events.MEMBER_REMOVED: _member_event,
+    events.MEMBER_REPLACED: _member_event,
+    events.REBALANCE_STARTED: _started,
+    events.REBALANCE_FAILED: _failed,
+    events.REBALANCE_COMPLETED: _completed,
+}

@@ -1,0 +1,150 @@
+"""The writer of `__group_events`: in time, counted where need be, and harmless when its log fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups import events
+from muster.coordinator.groups.interface import Event
+from muster.coordinator.log import batches
+from muster.coordinator.observe.journal import REOPEN_MS, Journal
+from tests.coordinator.observe.test_refused import refusal
+
+Row = tuple[bytes | None, dict[str, Any]]
+
+
+class FakeLog:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.fails = False
+        self.synced: list[int] = []
+
+    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> None:
+        assert (leader_epoch, wall_ms) == (3, 1_700_000_000_000 + self.elapsed)
+        if self.fails:
+            raise OSError("no space left on device")
+        for _, rows in batches.read(bytes(batch)):
+            self.rows.extend((row.key, json.loads(row.value or b"")) for row in rows)
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        self.synced.append(mono_ms)
+
+    elapsed = 0
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = FakeLog()
+        self.opened = 0
+        self.journal = Journal(7, self._open, self.clock, leader_epoch=3)
+
+    def _open(self) -> FakeLog:
+        self.opened += 1
+        return self.log
+
+    def tell(self, *happened: Event) -> None:
+        self.journal.tell(happened, self.clock.now())
+
+    def advance(self, ms: int) -> None:
+        self.log.elapsed += ms
+        self.clock.advance(ms)
+
+    def told(self) -> list[tuple[bytes | None, str]]:
+        return [(key, value["kind"]) for key, value in self.log.rows]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+CREATED = Event(events.GROUP_CREATED, "g", {})
+
+
+def test_what_happened_is_there_at_once_in_order_by_group(desk: Desk) -> None:
+    desk.tell(CREATED, Event(events.GROUP_DELETED, "h", {}))
+    assert desk.told() == [(b"g", "group_created"), (b"h", "group_deleted")]
+    assert desk.log.rows[0][1]["time"] == desk.clock.now().wall_ms
+    desk.tell()
+    assert desk.opened == 1
+
+
+def test_refusals_are_told_a_second_later(desk: Desk) -> None:
+    desk.tell(refusal(), CREATED, refusal())
+    assert desk.told() == [(b"g", "group_created")]
+    desk.advance(999)
+    desk.tell(refusal(error=82))
+    desk.advance(1)
+    key, value = desk.log.rows[1]
+    assert (key, value["kind"], value["error"], value["error_code"], value["count"]) == (
+        b"g", "requests_refused", "UNKNOWN_MEMBER_ID", 25, 2,
+    )  # fmt: skip
+    assert value["time"] == desk.clock.now().wall_ms - 1_000
+    assert (desk.log.rows[2][1]["kind"], desk.log.rows[2][1]["error"]) == ("member_fenced", "FENCED_INSTANCE_ID")
+    desk.tell(refusal())
+    desk.advance(1_000)
+    assert len(desk.log.rows) == 4
+
+
+def test_a_flood_of_clients_has_one_nameless_row(desk: Desk) -> None:
+    desk.tell(*(refusal(client=str(number)) for number in range(150)))
+    desk.advance(1_000)
+    assert len(desk.log.rows) == 101
+    assert (desk.log.rows[-1][0], desk.log.rows[-1][1]["error"], desk.log.rows[-1][1]["count"]) == (None, None, 50)
+
+
+def test_what_is_being_counted_is_written_at_the_end(desk: Desk) -> None:
+    desk.tell(refusal())
+    desk.journal.close()
+    assert desk.told() == [(b"g", "requests_refused")]
+    desk.advance(1_000)  # its timer finds nothing to do
+    desk.journal.close()
+    assert len(desk.log.rows) == 1
+
+
+def test_a_shard_that_is_loaded_is_told(desk: Desk) -> None:
+    desk.journal.loaded(desk.clock.now(), groups=2, records=30, took_ms=4)
+    key, value = desk.log.rows[0]
+    assert key is None
+    assert (value["kind"], value["group"], value["partition"]) == ("shard_loaded", None, 7)
+    assert (value["groups"], value["records"], value["took_ms"]) == (2, 30, 4)
+
+
+def test_a_log_that_fails_is_left_alone_for_a_while_and_nobody_notices(desk: Desk) -> None:
+    desk.log.fails = True
+    with capture_logs() as lines:
+        desk.tell(CREATED)
+        desk.tell(CREATED, CREATED)
+    assert [line["log_level"] for line in lines] == ["error"]
+    desk.log.fails = False
+    desk.advance(REOPEN_MS - 1)
+    desk.tell(CREATED)
+    assert desk.told() == []
+    desk.advance(1)
+    with capture_logs() as lines:
+        desk.tell(CREATED)
+    assert [(line["log_level"], line["lost"]) for line in lines] == [("warning", 4)]
+    assert desk.told() == [(b"g", "group_created")]
+    assert desk.opened == 2
+
+
+def test_what_was_written_goes_to_the_disk_within_a_second(desk: Desk) -> None:
+    start = desk.clock.now().mono_ms
+    desk.tell(CREATED)
+    desk.advance(500)
+    desk.tell(CREATED)
+    assert desk.log.synced == []
+    desk.advance(500)
+    assert desk.log.synced == [start + 1_000]
+    desk.advance(5_000)
+    desk.tell(CREATED)
+    desk.log.fails = True
+    desk.tell(CREATED)
+    desk.advance(1_000)
+    assert desk.log.synced == [start + 1_000]
