@@ -133,9 +133,7 @@ class Barrier(Checker):
         new = {row.member_id for _, _, row in told}
         ids = [one for one, until_ms in view.pending.items() if until_ms > ms and one not in new]
         if view.members and (late or ids):
-            sure = [one for one in view.members.values() if one.member_id in new or not view.excused(one, ms)]
-            wait_ms = max((one.rebalance_ms for one in sure), default=0)
-            began_ms = view.began_at_the_earliest(ms)
+            wait_ms, began_ms = view.wait_ms(ms, new), min(view.began_at_the_earliest(ms), ms)
             if ms < began_ms + wait_ms:
                 waited_for = f"members {late} and ids {ids}"
                 self.fail(
@@ -145,13 +143,19 @@ class Barrier(Checker):
 
 
 class NobodyPutOut(Checker):
-    """Who heartbeats, rejoins and syncs in time stays a member."""
+    """Who heartbeats, rejoins and syncs in time stays a member.
+
+    A rebalance may pass its timeout and put members out without an answer to anybody: when only static members are left
+    that have not joined either, it waits on for those.
+    """
 
     def unknown(self, view: GroupView, call: Call, ms: int, *, leaving: bool) -> None:
         """Was there a reason to forget this member?"""
         request: Any = call.request
         member = view.member(request.member_id)
-        if member is not None and not leaving and not view.excused(member, ms):
+        if member is None or leaving or view.excused(member, ms):
+            return
+        if ms < view.began_at_the_earliest(ms) + view.wait_ms(ms):
             silent = f"silent for {ms - member.sign_ms} of {member.session_ms} ms"
             self.fail(view.group_id, f"{member.identity!r} was put out in generation {view.generation}, {silent}")
 

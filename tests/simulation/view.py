@@ -6,6 +6,7 @@ outside is kept so that a checker rather excuses than accuses.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Final
 
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
@@ -95,11 +96,12 @@ class GroupView:
         """Something that may begin a rebalance has happened."""
         self.began_ms = min(self.began_ms, ms)
 
-    def drop(self, member_id: str) -> None:
+    def drop(self, member_id: str, ms: int) -> None:
         """This id is no member's any more, nor will it be."""
         self.pending.pop(member_id, None)
         member = self.member(member_id)
         if member is not None:
+            self.begins(self.began_at_the_earliest(ms))  # perhaps because of this one, who is forgotten now
             del self.members[member.identity]
         if member_id in self.identities:
             self.dead[member_id] = None
@@ -113,14 +115,21 @@ class GroupView:
         )
 
     def began_at_the_earliest(self, ms: int) -> int:
-        """When the present rebalance may have begun, also for reasons that nobody is told."""
+        """When the rebalance that is on may have begun, also for reasons that nobody is told; NEVER: it cannot have."""
         began_ms = self.began_ms
         for member in self.members.values():
             if member.sign_ms + member.session_ms <= ms:
                 began_ms = min(began_ms, member.sign_ms + member.session_ms)
-            if not member.synced:
+            if not member.synced and self.ended_ms + self.longest_ms <= ms:
                 began_ms = min(began_ms, self.ended_ms + self.longest_ms)
-        return min(began_ms, ms)
+        return began_ms
+
+    def wait_ms(self, ms: int, rejoined: Container[str] = ()) -> int:
+        """How long a rebalance that is on waits at least: for the slowest of those who are members for certain, because
+        they have not been silent, or have `rejoined` under the same id.
+        """
+        sure = [one for one in self.members.values() if one.member_id in rejoined or not self.excused(one, ms)]
+        return max((one.rebalance_ms for one in sure), default=0)
 
     def restore(self, value: GroupMetadataValue | None, ms: int) -> None:
         """A new core has read the log: what was not in it never was, and sessions begin anew."""

@@ -135,7 +135,7 @@ class Watch:
         view.generation = value.generation
         if not value.members:
             for member_id in [one.member_id for one in view.members.values()]:
-                view.drop(member_id)
+                view.drop(member_id, self.ms)
             view.began_ms, view.ended_ms = NEVER, self.ms
 
     def reply(self, call: Call, response: Message, release_ms: int) -> None:
@@ -203,7 +203,7 @@ class Watch:
             if error == ErrorCode.MEMBER_ID_REQUIRED:
                 view.pending[response.member_id] = self.ms + request.session_timeout_ms
             elif error == ErrorCode.GROUP_MAX_SIZE_REACHED:
-                view.drop(request.member_id)
+                view.drop(request.member_id, self.ms)
             else:
                 self._refused(view, call, request, error)
             return
@@ -273,7 +273,7 @@ class Watch:
                     member.sign_ms = self.ms
                 member.synced = True
         elif error == ErrorCode.REBALANCE_IN_PROGRESS:
-            pass
+            view.begins(self.ms)
         else:
             self._refused(view, call, request, error)
 
@@ -314,7 +314,7 @@ class Watch:
                 if holder is not None and holder.contested:
                     # whoever has the instance now has left; its id was not told yet
                     del view.members[holder.identity]
-            view.drop(member_id)
+            view.drop(member_id, self.ms)
             view.begins(self.ms)
 
     def _succeeded(self, view: GroupView, call: Call, member_id: str, what: str) -> None:
@@ -329,8 +329,7 @@ class Watch:
         if error == ErrorCode.UNKNOWN_MEMBER_ID and instance_id in (None, identity):
             for check in self._hooks["unknown"]:
                 check(view, call, self.ms, leaving=type(self._request) is LeaveGroupRequest)
-            view.begins(view.began_at_the_earliest(self.ms))  # perhaps because of this one, who will be forgotten
-            view.drop(member_id)
+            view.drop(member_id, self.ms)
         elif error == ErrorCode.FENCED_INSTANCE_ID and instance_id == identity:
             view.dead[member_id] = None
 
