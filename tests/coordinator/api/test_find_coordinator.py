@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.api import find_coordinator
+from muster.coordinator.api.context import GROUP, TRANSACTIONAL_ID, Operation
 from muster.coordinator.routing import Routing
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -44,3 +46,25 @@ def test_before_the_offsets_topic_is_there_nobody_coordinates() -> None:
     answers = ask(node, FindCoordinatorRequest(coordinator_keys=["g"]))
     row = answers.one().coordinators[0]
     assert (row.node_id, row.host, row.port, row.error_code) == (-1, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "resource", "told"),
+    [
+        (0, GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (1, TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+def test_without_permission_nobody_is_found(
+    key_type: int, resource: int, told: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_b(_: Any, operation: int, asked: Any) -> bool:
+        assert (operation, asked[0]) == (Operation.DESCRIBE, resource)
+        return bool(asked[1] == "b")
+
+    monkeypatch.setattr(find_coordinator, "authorize", only_b)
+    found = [
+        (row.key, row.node_id, row.host, row.port, row.error_code, row.error_message)
+        for row in rows(["a", "b", "a"], key_type, node_id=3)
+    ]
+    assert found == [("a", -1, "", -1, told, ""), ("b", 3, "here.example", 1234, 0, ""), ("a", -1, "", -1, told, "")]

@@ -109,3 +109,18 @@ def test_all_at_once_empties_the_group() -> None:
     a, b = room.stable()
     batch(room, (a, None), (b, None))
     assert (room.group().state, room.group().generation) == (EMPTY, 3)
+
+
+def test_a_leaver_is_not_missed_later() -> None:
+    room = Room()
+    a, b, c = room.stable(count=3)
+    room.leave(b)
+    room.join(a)
+    room.join(c)  # also what was waited for in that generation is waited for no longer
+    room.leave(c)
+    room.join(a)
+    room.sync(a)
+    for _ in range(6):
+        room.advance(9_000)
+        assert room.beat(a) == 0
+    assert events.MEMBER_REMOVED not in room.kinds()
