@@ -22,7 +22,7 @@ from tests.support.servers import QUICK, ServerProcess
 
 FOLDER = Path(__file__).parents[1] / "stories"
 STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
-AT_ONCE = 16
+AT_ONCE = 48
 DEFAULTS = {"group.max.session.timeout.ms": "1800000", "offset.metadata.max.bytes": "4096"}
 """Kafka's defaults, which some `broker` lines state all the same: no reason for another server."""
 
