@@ -92,12 +92,15 @@ def uuid_key(uuid: bytes) -> tuple[int, int]:
     return int.from_bytes(uuid[:8], "big", signed=True), int.from_bytes(uuid[8:], "big", signed=True)
 
 
+def utf16(text: str) -> bytes:
+    """Sorts as String.compareTo does: by UTF-16 units, so that U+1F600 is before U+FFFF."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 def sort_strings(texts: Iterable[str]) -> list[str]:
-    """Strings sorted as String.compareTo does: by UTF-16 units, so that U+1F600 is before U+FFFF."""
+    """Strings sorted as String.compareTo does."""
     found = list(texts)
-    if all(map(str.isascii, found)):
-        return sorted(found)
-    return sorted(found, key=lambda text: text.encode("utf-16-be", "surrogatepass"))
+    return sorted(found) if all(map(str.isascii, found)) else sorted(found, key=utf16)
 
 
 class JavaSet(Generic[K]):

@@ -1,0 +1,46 @@
+"""Sticky (KIP-54): balanced, and of all balanced assignments one that moves few partitions.
+
+Guarantees, with equal subscriptions: sizes differ by one at most, and no more partitions move than that needs. With
+differing subscriptions: as balanced as moving single partitions makes it, and what need not move does not. Balance goes
+before stickiness, and so do racks (KIP-881): a partition leaves a member that has a rack in which none of its replicas
+is, unless nobody fits better. Eager: members give up everything before they join; their user data tells what they had.
+
+Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are passed over; Kafka
+keeps them, and then may give out partitions twice. Kafka's object also remembers the newest generation of all calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.sticky_data import Claims, decode_owned, encode_owned
+from muster.assignors.sticky_equal import EqualShares
+from muster.assignors.sticky_general import general_shares
+from muster.assignors.sticky_group import Group
+
+
+class StickyAssignor:
+    """The strategy "sticky"."""
+
+    name = "sticky"
+    protocols = (RebalanceProtocol.EAGER,)
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """See Assignor.assign. Raises ValueError when two members have one id.
+
+        What members had is read from their user data; `owned` is not looked at.
+        """
+        if not members:
+            return {}
+        group = Group(members, topics, _claims)
+        equal = group.all_subscribed_alike()
+        return group.by_name(EqualShares(group).shares if equal else general_shares(group))
+
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
+        """What it was last assigned, and in which generation."""
+        return None if owned is None else encode_owned(owned, generation)
+
+
+def _claims(member: Member) -> tuple[Claims, int | None]:
+    return decode_owned(member.user_data)

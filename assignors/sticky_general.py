@@ -1,0 +1,152 @@
+"""Sticky when subscriptions differ: keep what can be kept, hand out the rest, then move partitions while that helps.
+
+What members keep: what they had of topics that they are still subscribed to (and, with racks, what has a replica where
+they are). What is left goes, topics with fewest subscribers first, to the subscriber with fewest partitions. Then
+partitions move from members with more to subscribers that would have less, until none helps; if all the moves made the
+balance no better, they are taken back.
+
+Kafka: AbstractStickyAssignor's GeneralAssignmentBuilder. Where that fails with a NullPointerException, because it wants
+to give a partition back to a member that takes no part in balancing (it has all it can have), that wish is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from muster.assignors.assignor import NO_GENERATION
+from muster.assignors.sticky_group import Group
+from muster.assignors.sticky_loads import Loads, most_of
+from muster.assignors.sticky_moves import Moves
+from muster.protocol.hashing import java_string_hash
+
+
+def general_shares(group: Group) -> list[list[int]]:
+    """Each member's codes."""
+    if not group.count:
+        return [[] for _ in group.ids]
+    return _Balancing(group).shares()
+
+
+class _Balancing:
+    """One assignment in the making."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._subscribed = [[group.index[name] for name in m.topics if name in group.index] for m in group.members]
+        """Topics of each member; one that is listed twice counts twice, as in Kafka."""
+        self._wanted = [0] * group.count
+        for topic in chain.from_iterable(self._subscribed):
+            self._wanted[topic] += 1
+        by_demand = sorted(range(group.count), key=lambda topic: (self._wanted[topic], topic))
+        self._all = [code for topic in by_demand for code in group.codes_of(topic)]
+        """Every partition, those of the topics with fewest subscribers first."""
+        self._previous = _previous_owners(group)
+        self._revoked = False
+        kept = self._keep(group.owned()[0])
+        self._owner = {code: member for member, codes in enumerate(kept) for code in codes}
+        self._loads = Loads(group, self._subscribed, kept)
+        hashes = [java_string_hash(name) for name in group.names]
+        self._moves = Moves(group.count, lambda code: 31 * (31 + code // group.count) + hashes[code % group.count])
+
+    def _keep(self, owned: Sequence[Sequence[int]]) -> list[dict[int, None]]:
+        kept = []
+        for member, codes in enumerate(owned):
+            topics = set(self._subscribed[member])
+            stays = [
+                code
+                for code in codes
+                if code % self._group.count in topics and not self._group.racks.mismatch(member, code)
+            ]
+            self._revoked |= len(stays) < len(codes)
+            kept.append(dict.fromkeys(stays))
+        return kept
+
+    def shares(self) -> list[list[int]]:
+        """Hand out, then balance."""
+        shares = self._loads.shares
+        fresh = not any(shares)
+        unassigned = [code for code in self._all if code not in self._owner]
+        self._hand_out(unassigned)
+        unassigned, reassignable = self._contested(unassigned), self._contested(self._all)
+        for member in range(len(shares)):
+            if not self._takes_part(member):
+                self._loads.leave_out(member)
+        before = [list(codes) for codes in shares]
+        self._loads.watch_balance()
+        if not self._revoked:
+            self._balance(unassigned)
+        if self._balance(reassignable) and not fresh and self._imbalance(shares) >= self._imbalance(before):
+            return before
+        return [list(codes) for codes in shares]
+
+    def _contested(self, codes: Sequence[int]) -> list[int]:
+        """Those partitions that more than one member could have."""
+        return [code for code in codes if self._wanted[code % self._group.count] >= 2]
+
+    def _takes_part(self, member: int) -> bool:
+        """Whether a member could get more, or has something that another could have."""
+        mine = self._loads.shares[member]
+        return len(mine) < most_of(self._group, self._subscribed[member]) or bool(self._contested(list(mine)))
+
+    def _hand_out(self, unassigned: Sequence[int]) -> None:
+        if self._group.racks.used:
+            unassigned = [code for code in unassigned if not self._hand(code, self._group.racks.of(code))]
+        for code in unassigned:
+            self._hand(code, None)
+
+    def _hand(self, code: int, racks: frozenset[str] | None) -> bool:
+        taker = self._loads.least(code % self._group.count, racks)
+        if taker is None:
+            return False
+        self._loads.give(taker, code)
+        self._owner[code] = taker
+        return True
+
+    def _balance(self, codes: Sequence[int]) -> bool:
+        """Go over the partitions again and again, until the group is balanced or none moved. Whether any did."""
+        any_moved = False
+        moved = True
+        while moved:
+            moved = False
+            for code in codes:
+                if self._loads.balanced():
+                    break
+                if (taker := self._better_owner(code)) is not None:
+                    self._move(self._moves.instead(code, self._owner[code], taker), taker)
+                    moved = any_moved = True
+        return any_moved
+
+    def _better_owner(self, code: int) -> int | None:
+        """Who had it in an earlier generation, else the subscriber with least; None unless that one has less by two."""
+        size = len(self._loads.shares[self._owner[code]])
+        previous = self._previous.get(code)
+        if previous is not None and self._loads.takes_part(previous) and size > len(self._loads.shares[previous]) + 1:
+            return previous
+        taker = self._loads.least(code % self._group.count)
+        return taker if taker is not None and size > len(self._loads.shares[taker]) + 1 else None
+
+    def _move(self, code: int, taker: int) -> None:
+        owner = self._owner[code]
+        self._moves.add(code, owner, taker)
+        self._loads.take(owner, code)
+        self._loads.give(taker, code)
+        self._owner[code] = taker
+
+    def _imbalance(self, shares: Sequence[Sequence[int] | dict[int, None]]) -> int:
+        """The sum, over all pairs of members that take part, of how much their sizes differ."""
+        sizes = sorted(len(codes) for member, codes in enumerate(shares) if self._loads.takes_part(member))
+        return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))
+
+
+def _previous_owners(group: Group) -> dict[int, int]:
+    """Who had a partition in the newest of the generations that are not the newest."""
+    newest = group.newest()
+    owners: dict[int, tuple[int, int]] = {}
+    for member, generation in enumerate(group.generations):
+        age = NO_GENERATION if generation is None else generation
+        if age < newest:
+            for code in group.claimed[member]:
+                if code not in owners or age > owners[code][0]:
+                    owners[code] = (age, member)
+    return {code: member for code, (_, member) in owners.items()}
