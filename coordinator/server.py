@@ -19,7 +19,6 @@ from muster.coordinator.api.node import Node, draw_kafka_uuid
 from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.config import Config
-from muster.coordinator.group_log import log_event
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, MemoryStorage, SharedSync
@@ -29,11 +28,14 @@ from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import WILDCARDS, Listener, ListenerAddress
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.observe.journal import Journal
+from muster.coordinator.observe.observers import Observers
+from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.coordinator.routing import Routing
 from muster.coordinator.shard import Shard
 from muster.coordinator.topics.configs import TopicConfigs
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 
@@ -77,6 +79,7 @@ class Server:
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self._loading: list[Iterator[None]] = []
+        self._observers: list[Observers] = []
         self._stopping = False
 
     # ---- starting ----
@@ -116,6 +119,8 @@ class Server:
         self.topics = Topics(settings, clock, self.logs, self._identity, TopicConfigs(config.value), draw_kafka_uuid)
         self.topics.load()
         offsets = self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+        if config.settings(ObserveSettings).muster_group_events_enable:
+            self.topics.ensure_topic(GROUP_EVENTS_TOPIC)
         for name, partitions in config.topics:
             self.topics.ensure_topic(name, partitions)
         groups = config.settings(GroupSettings)
@@ -141,26 +146,34 @@ class Server:
 
     def _shard(self, index: int, settings: GroupSettings) -> Shard:
         partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
+        observers = self._observe(index)
         shard = Shard(
             index,
             lambda image: GroupCore(settings, image),
-            lambda: self._offsets_log(index),
+            lambda: self._log_of(GROUP_OFFSETS_TOPIC, index),
             OffsetsLogCodec(index),
             self.clock,
             self.topics.image,
             leader_epoch=0 if partition is None else partition.leader_epoch,
-            on_event=log_event,
+            observer=observers,
         )
         self._loading.append(shard.start())
         return shard
 
-    def _offsets_log(self, index: int) -> Log:
-        """The log of one partition of __consumer_offsets, opened anew when it has failed before."""
-        partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
+    def _observe(self, index: int) -> Observers:
+        journal = None
+        if self.config.settings(ObserveSettings).muster_group_events_enable:
+            journal = Journal(index, lambda: self._log_of(GROUP_EVENTS_TOPIC, index), self.clock)
+        self._observers.append(Observers(journal))
+        return self._observers[-1]
+
+    def _log_of(self, topic: str, index: int) -> Log:
+        """The log of one partition of an internal topic, opened anew when it has failed before."""
+        partition = self.topics.partition(topic, index)
         if partition is None:
-            return self.logs.reopen(GROUP_OFFSETS_TOPIC, index)
+            return self.logs.reopen(topic, index)
         if partition.log.failure is not None:
-            partition.use_log(self.logs.reopen(GROUP_OFFSETS_TOPIC, index))
+            partition.use_log(self.logs.reopen(topic, index))
         return partition.log
 
     def _load_for(self, budget_ms: int) -> None:
@@ -212,6 +225,8 @@ class Server:
         if hasattr(self, "routing"):
             for shard in self.routing.shards:
                 shard.resign()
+        for observers in self._observers:
+            observers.close()
         if self._limits is not None:
             await self._close_connections(self._limits)
             self._limits.stop()

@@ -16,7 +16,8 @@ import structlog
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.groups.deadlines import NEVER, Deadlines
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.telling import refusal
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.refusals import append_error, refuse, spoil
 from muster.protocol.errors import ErrorCode
@@ -36,6 +37,10 @@ class Core(Protocol):
 
     deadlines: Deadlines
     """To be looked at only: when the earliest falls due."""
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
 
     def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
         """Decide one command."""
@@ -86,6 +91,16 @@ class Codec(Protocol):
         """The records of some batches that a core can replay."""
 
 
+class Observer(Protocol):
+    """Who is told what happens (`observe.Observers`). Raises nothing."""
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """Things that have just happened, in their order; called before anybody is answered who can see them."""
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """The state was built from the log."""
+
+
 class Shard:
     """See the module. One per partition of __consumer_offsets, numbered as they are."""
 
@@ -98,7 +113,7 @@ class Shard:
         clock: Clock,
         image: TopicsImage,
         leader_epoch: int = 0,
-        on_event: Callable[[Event], None] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """`open_log`: the partition's log, opened again when it had failed; raises OSError or the log's errors."""
         self.index = index
@@ -109,7 +124,7 @@ class Shard:
         self._codec = codec
         self._clock = clock
         self._image = image
-        self._on_event = on_event
+        self._observer = observer
         self._core: Core = _NO_CORE
         self._log: Any = None
         self._timer: Timer | None = None
@@ -142,18 +157,28 @@ class Shard:
         if self._core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
 
-    def heartbeat(self, request: HeartbeatRequest, respond: Callable[[Message], object]) -> Message | None:
+    def heartbeat(
+        self, request: HeartbeatRequest, respond: Callable[[Message], object], client: Client
+    ) -> Message | None:
         """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
         if self.state_error:
             return refuse(request, self.state_error)
         core = self._core
-        response: Message = core.heartbeat(request, self._clock.mono_ms())
+        response = core.heartbeat(request, self._clock.mono_ms())
+        if response.error_code and self._observer is not None:
+            self._tell_refused(request, response.error_code, client)
         if core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
         if self._parked:
             self._parked.append((self._parked[-1][0], ((respond, response),)))
             return None
         return response
+
+    def _tell_refused(self, request: HeartbeatRequest, error_code: int, client: Client) -> None:
+        if error_code != ErrorCode.REBALANCE_IN_PROGRESS and self._observer is not None:
+            command = Command(request, None, client)
+            event = refusal(command, request.group_id, error_code, request.member_id, request.group_instance_id)
+            self._observer.tell((event,), self._clock.now())
 
     def topics_changed(self, image: TopicsImage) -> None:
         """The topics are others now."""
@@ -196,6 +221,7 @@ class Shard:
         self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         core = self._make_core(self._image)
         image = self._image
+        began_ms, records = self._clock.mono_ms(), 0
         try:
             self._log = self._open_log()
             if self._log.end_offset > self._log.start_offset:
@@ -203,6 +229,7 @@ class Shard:
                 for chunk in self._log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
                     for key, value in self._codec.read(chunk):
                         core.replay(key, value, now)
+                        records += 1
                     yield
                     if term != self._term:
                         return
@@ -213,6 +240,9 @@ class Shard:
             return
         self._core = core
         self.state_error = ErrorCode.NONE
+        if records and self._observer is not None:
+            now = self._clock.now()
+            self._observer.loaded(now, groups=core.group_count, records=records, took_ms=now.mono_ms - began_ms)
         self._run(core.loaded)
         if image is not self._image and self.active:
             self.topics_changed(self._image)
@@ -236,6 +266,9 @@ class Shard:
                 self._failed("an append failed", error)
                 return
             self._failures = 0
+        if output.events and self._observer is not None:
+            # before the answers, which show what is told
+            self._observer.tell(output.events, now)
         if output.replies or output.records:
             # records without a reply are parked as well: what they changed is not shown before they are durable
             position = self._log.end_offset
@@ -245,9 +278,6 @@ class Shard:
             else:
                 self._parked.append((position, output.replies))
                 self._log.when_durable(position, self._when_durable(self._term))
-        if self._on_event is not None:
-            for event in output.events:
-                self._on_event(event)
 
     def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
         def callback(error: Exception | None) -> None:

@@ -58,7 +58,7 @@ def handle_heartbeat(
     """A member lives (key 12). The most frequent request of all: no call and no object more than it takes."""
     group_id = request.group_id
     if authorize(context, _READ, (GROUP, group_id)):
-        return node.routing.shard(group_id).heartbeat(request, respond)
+        return node.routing.shard(group_id).heartbeat(request, respond, context.client)
     return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 

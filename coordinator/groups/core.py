@@ -74,6 +74,11 @@ class GroupCore:
         """What the core remembers: for tests and tools, to look at."""
         return self._state
 
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return len(self._state.groups)
+
     def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
         """Work on one command. Raises TypeError for a request that is not the core's to answer."""
         turn = Turn(self._state, now)

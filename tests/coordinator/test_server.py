@@ -190,7 +190,7 @@ class TestBadClients:
                 client.send(HeartbeatRequest("g", 1, "m"))
                 assert (await client.receive(before)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
                 assert await client.reader.read() == b""
-            assert [(line["why"], line["topic"], line["error"]) for line in logs] == [
+            assert [(line["why"], line["topic"], line["error"]) for line in logs if "why" in line] == [
                 ("a Produce request with acks=0 was refused", "nowhere", "UNKNOWN_TOPIC_OR_PARTITION")
             ]
 

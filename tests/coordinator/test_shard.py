@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups import events
 from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.image import NO_TOPICS, TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
@@ -78,7 +80,9 @@ class FakeCore:
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         if self.deadline is not None:
             self.deadline = min(self.deadline, mono_ms + request.generation_id)
-        return HeartbeatResponse()
+        return HeartbeatResponse(error_code=self.heartbeat_error)
+
+    heartbeat_error = 0
 
     @property
     def deadlines(self) -> Any:
@@ -95,6 +99,10 @@ class FakeCore:
 
     def next_deadline_ms(self) -> int | None:
         return self.deadline
+
+    @property
+    def group_count(self) -> int:
+        return len(self.offsets)
 
     def replay(self, key: Any, value: Any, now: Now) -> None:
         self.offsets[key.partition] = value.offset
@@ -116,11 +124,18 @@ class Bench:
         self.log = FakeLog()
         self.cores: list[FakeCore] = []
         self.events: list[Event] = []
+        self.loads: list[tuple[int, int, int]] = []
         self.open_error: Exception | None = None
         self.after_load = Output()
-        self.shard = Shard(
-            7, self._core, self._open, FakeCodec(), self.clock, NO_TOPICS, leader_epoch=3, on_event=self.events.append
-        )
+        self.shard = Shard(7, self._core, self._open, FakeCodec(), self.clock, NO_TOPICS, leader_epoch=3, observer=self)
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        assert now == self.clock.now()
+        self.events.extend(happened)
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        assert now == self.clock.now()
+        self.loads.append((groups, records, took_ms))
 
     @property
     def core(self) -> FakeCore:
@@ -148,7 +163,7 @@ class Bench:
     def submit(self, request: Message) -> Answers:
         answers = Answers()
         if isinstance(request, HeartbeatRequest):
-            at_once = self.shard.heartbeat(request, answers)
+            at_once = self.shard.heartbeat(request, answers, CLIENT)
             if at_once is not None:
                 answers(at_once)
         else:
@@ -207,6 +222,31 @@ class TestSubmit:
         assert alive.all == []
         bench.log.synced()
         assert alive.one() == HeartbeatResponse()
+
+    def test_events_are_told_before_the_answer_that_shows_them(self, bench: Bench) -> None:
+        told: list[int] = []
+        row = OffsetCommitRequestPartition(0, 5)
+        request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
+        bench.shard.submit(Command(request, lambda _: told.append(len(bench.events)), CLIENT))
+        assert told == [1]
+
+    def test_a_refused_heartbeat_is_told_and_one_that_asks_to_join_again_is_not(self, bench: Bench) -> None:
+        bench.core.heartbeat_error = ErrorCode.REBALANCE_IN_PROGRESS
+        bench.submit(HeartbeatRequest("g", 1, "m"))
+        assert bench.events == []
+        bench.core.heartbeat_error = ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.submit(HeartbeatRequest("g", 1, "m")).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        (event,) = bench.events
+        assert (event.kind, event.group_id) == (events.REQUEST_REFUSED, "g")
+        assert event.facts == {"api": "Heartbeat", "error": 25, "client_id": CLIENT.client_id, "host": CLIENT.host,
+                               "member": "m", "instance": None}  # fmt: skip
+
+    def test_a_load_is_told_when_there_was_something_to_load(self, bench: Bench) -> None:
+        assert bench.loads == []
+        bench.commit(5)
+        bench.commit(6)
+        bench.load()
+        assert bench.loads == [(1, 2, 0)]
 
     def test_events_are_told_once_the_records_are_written(self, bench: Bench) -> None:
         bench.commit(5)

@@ -1,0 +1,33 @@
+"""Who is told what the groups of one shard do: the operator's log, and the journal when there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.coordinator.group_log import log_event
+from muster.coordinator.groups.interface import Event, Now
+from muster.coordinator.observe.journal import Journal
+
+
+class Observers:
+    """What a shard knows as its `Observer`."""
+
+    def __init__(self, journal: Journal | None) -> None:
+        self.journal = journal
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """The journal first: it is what must not be lost."""
+        if self.journal is not None:
+            self.journal.tell(happened, now)
+        for event in happened:
+            log_event(event)
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """For the journal: the server's log tells of all shards at once."""
+        if self.journal is not None:
+            self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
+
+    def close(self) -> None:
+        """Nothing more will happen."""
+        if self.journal is not None:
+            self.journal.close()
