@@ -180,6 +180,31 @@ async def test_a_version_that_is_not_served_ends_the_connection_and_no_other(mus
         assert (await other.ask(DescribeGroupsRequest(["nobody"]), 5)).groups[0].error_code == 0
 
 
+NULL, EMPTY, NONE, ONE = b"\xff\xff", b"\0\0", struct.pack(">i", 0), struct.pack(">i", 1)
+WITHOUT_A_GROUP = {
+    "JoinGroup": (0, NULL + struct.pack(">i", 10_000) + EMPTY + EMPTY + NONE),
+    "SyncGroup": (0, NULL + ONE + EMPTY + NONE),
+    "Heartbeat": (0, NULL + ONE + EMPTY),
+    "LeaveGroup": (0, NULL + EMPTY),
+    "OffsetCommit": (2, NULL + struct.pack(">i", -1) + EMPTY + struct.pack(">q", -1) + NONE),
+    "OffsetFetch": (1, NULL + NONE),
+    "OffsetDelete": (0, NULL + NONE),
+    "DescribeGroups": (0, ONE + NULL),
+    "DeleteGroups": (0, ONE + NULL),
+    "FindCoordinator": (0, NULL),
+}
+"""The first version served of each, and a body in which the group id is null."""
+
+
+@pytest.mark.parametrize("name", WITHOUT_A_GROUP)
+async def test_a_group_id_that_is_null_is_no_request(muster_server: Server, name: str) -> None:
+    version, body = WITHOUT_A_GROUP[name]
+    frame = struct.pack(">hhih", api_named(name).key, version, 7, 1) + b"c" + body
+    async with connected(muster_server) as client:
+        client.writer.write(struct.pack(">i", len(frame)) + frame)
+        assert await asyncio.wait_for(client.reader.read(), 10) == b""
+
+
 def bits(number: int) -> list[int] | None:
     """Which bits are set; None when nothing was told."""
     return None if number == -(2**31) else [bit for bit in range(31) if number >> bit & 1]
