@@ -84,6 +84,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
+    from muster.coordinator.cli import log
+
+    log.add_parser(commands)
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -100,6 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from muster.coordinator.cli.health import health
 
         return health(options)
+    if options.command == "log":
+        from muster.coordinator.cli import log
+
+        return log.run(options)
     if options.command == "version":
         print(f"muster {VERSION}")
         return 0

@@ -26,7 +26,7 @@ def base_offset_of(name: str) -> int | None:
 def clear(storage: Storage, directory: str) -> None:
     """Remove what an interrupted deletion, write or compaction left; finish a swap that counts already."""
     names = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
-    if all(base_offset_of(name) is not None or not _is_leftover(name) for name in names):
+    if all(base_offset_of(name) is not None or not is_leftover(name) for name in names):
         _clear_orphans(storage, directory, list(names))
         return
     for name in list(names):
@@ -46,7 +46,8 @@ def clear(storage: Storage, directory: str) -> None:
     _clear_orphans(storage, directory, list(names))
 
 
-def _is_leftover(name: str) -> bool:
+def is_leftover(name: str) -> bool:
+    """A file that only a change under way has."""
     return name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX, REPLACES_SUFFIX))
 
 

@@ -173,6 +173,8 @@ class LogManager:
                 path=error.path,
                 position=error.position,
                 reason=error.reason,
+                what_to_do=f"stop, then `muster log check {self.storage.root}` and `muster log repair "
+                f"{self.storage.root} --partition {topic}-{partition}`, or restore the folder from a backup",
             )
             raise
         if topic_id is not None and self.storage.load(f"{directory}/{checkpoints.PARTITION_METADATA}") is None:
@@ -192,9 +194,12 @@ class LogManager:
     def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> Log:
         """Throw a log's state away and read it anew from its files, as after a kill: the way back from LogOffline.
 
-        The old object stays offline. Its listeners do not move to the new one.
+        The old object stays offline. Its listeners do not move to the new one. DamagedLog when it cannot be opened.
         """
         key = (topic, partition)
+        damage = self.offline.get(key)
+        if damage is not None and key not in self._logs:
+            raise damage
         old = self._logs.pop(key)  # KeyError: it was never opened
         old.abandon()
         self._recovery_points[key] = old.recovery_point

@@ -54,7 +54,7 @@ def check_segment(segment: Segment, file_size: int, next_offset: int, note: Call
         data = file.pread(min(_CHUNK, file_size - position), position)
         at = 0
         while at < len(data):
-            header, reason = _check(data, at, file_size - position, next_offset, segment.base_offset)
+            header, reason = check_batch(data, at, file_size - position, next_offset, segment.base_offset)
             if header is None:
                 break
             segment.note(header.size, header.last_offset, header.max_timestamp)
@@ -63,7 +63,7 @@ def check_segment(segment: Segment, file_size: int, next_offset: int, note: Call
             at += header.length + LENGTH_OVERHEAD
         if at == 0 and not reason:  # a batch larger than a chunk: take it whole
             size = BatchHeader._make(unpack_header(data)).size
-            header, reason = _check(
+            header, reason = check_batch(
                 file.pread(size, position), 0, file_size - position, next_offset, segment.base_offset
             )
             if header is not None:
@@ -72,13 +72,14 @@ def check_segment(segment: Segment, file_size: int, next_offset: int, note: Call
                 next_offset = header.next_offset
                 at = header.size
         position += at
-    if reason and segment.config.preallocate and _only_zeros(file, position, file_size):
+    if reason and segment.config.preallocate and only_zeros(file, position, file_size):
         reason = ""
     return Checked(next_offset, file_size - position, reason)
 
 
-def _check(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
-    """The batch at `at`, when it is whole in `data` and right; otherwise None and why, or None and "" when `data`
+def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
+    """The batch at `at` of a segment that begins at `base_offset`, when `left` bytes are in its file from the start
+    of `data` on: its header when it is whole in `data` and right; otherwise None and why, or None and "" when `data`
     ends too early.
     """
     if left - at < HEADER_SIZE:
@@ -103,7 +104,8 @@ def _check(data: bytes, at: int, left: int, next_offset: int, base_offset: int) 
     return header, ""
 
 
-def _only_zeros(file: File, position: int, end: int) -> bool:
+def only_zeros(file: File, position: int, end: int) -> bool:
+    """Nothing was ever written there: room reserved in advance."""
     while position < end:
         data = file.pread(min(_CHUNK, end - position), position)
         if data.count(0) != len(data):

@@ -1,0 +1,77 @@
+"""`muster log`: look into a data directory, also one of Apache Kafka, and repair it. Nothing here needs a server."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+EXAMPLES = """\
+examples:
+  muster log dump muster-data/__consumer_offsets-7          the records of a partition, as JSON lines
+  muster log dump 00000000000000000000.log --batches        the batches of one segment
+  muster log check muster-data                              is everything as it was written?
+  muster log repair muster-data --partition 7               of __consumer_offsets, while no server runs
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `log` and its commands to those of `muster`."""
+    form = argparse.RawDescriptionHelpFormatter
+    log = commands.add_parser(
+        "log",
+        help="dump, check and repair the log on disk",
+        description=__doc__.strip(),
+        epilog=EXAMPLES,
+        formatter_class=form,
+    )
+    verbs = log.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    dump = verbs.add_parser(
+        "dump",
+        help="print records as JSON lines",
+        description="Print the records of a segment, a partition's folder or a data directory (its "
+        "__consumer_offsets) as JSON lines: those of __consumer_offsets, __transaction_state and __share_group_state "
+        "decoded as Kafka's DumpLogSegments does, keys and values of other topics in base64.",
+        epilog=EXAMPLES,
+        formatter_class=form,
+    )
+    dump.add_argument("path", type=Path, metavar="PATH", help="a .log file, a partition's folder or a data directory")
+    dump.add_argument("--jsonl", action="store_true", help="JSON lines; this is the only form, said or not")
+    dump.add_argument("--batches", action="store_true", help="one line for each batch instead of each record")
+    check = verbs.add_parser(
+        "check",
+        help="check files, CRCs, offsets and indexes",
+        description="Read everything and say what is wrong, with file and position. Changes nothing. Exit status 0: "
+        "all is sound, 1: something is damaged, 2: the folder cannot be read.",
+        epilog=EXAMPLES,
+        formatter_class=form,
+    )
+    check.add_argument("directory", type=Path, metavar="DIR", help="a data directory or a partition's folder")
+    check.add_argument("--json", action="store_true", help="what was found as JSON lines")
+    repair = verbs.add_parser(
+        "repair",
+        help="make a damaged partition readable again",
+        description="Keep every whole batch of a damaged partition, keep each damaged file beside as "
+        "NAME.damaged, and say which offsets are lost. Refuses while a server works on the data directory.",
+        epilog=EXAMPLES,
+        formatter_class=form,
+    )
+    repair.add_argument("directory", type=Path, metavar="DIR", help="the data directory")
+    repair.add_argument(
+        "--partition", required=True, metavar="TOPIC-N", help="which partition; N alone: of __consumer_offsets"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what was asked for; the exit status."""
+    if options.verb == "dump":
+        from muster.coordinator.cli.log.dump import dump
+
+        return dump(options.path, batches_only=options.batches)
+    if options.verb == "check":
+        from muster.coordinator.cli.log.check import check
+
+        return check(options.directory, as_json=options.json)
+    from muster.coordinator.cli.log.repair import repair
+
+    return repair(options.directory, options.partition)

@@ -1,0 +1,189 @@
+"""`muster log dump`: segments as JSON lines, the schema that of Kafka's DumpLogSegments as far as that goes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from muster.coordinator.cli.log.places import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
+from muster.coordinator.cli.progress import Progress
+from muster.coordinator.log import BatchError, batches
+from muster.coordinator.log.headers import HEADER_SIZE, MIN_LENGTH, BatchHeader, read_header
+from muster.coordinator.log.rows import DELETE_HORIZON
+from muster.protocol.as_json import as_json, group_metadata_as_json
+from muster.protocol.message import MalformedMessage
+from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE, KeyedRecords, UnknownRecord
+
+CHUNK_BYTES = 1024 * 1024
+GROUP_METADATA = 2
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
+TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
+Row = dict[str, Any]
+
+
+class Damaged(Exception):
+    """A segment cannot be read any further; names file and position."""
+
+
+def dump(path: Path, *, batches_only: bool) -> int:
+    """Print what `path` holds; the exit status."""
+    try:
+        files = _files(path)
+    except (WrongPath, OSError) as error:
+        print(f"muster log dump: {error}", file=sys.stderr)
+        return 2
+    with Progress("reading", sum(file.stat().st_size for _, file in files)) as progress:
+        try:
+            for place, file in files:
+                lines = _batch_lines if batches_only else _record_lines
+                for row in lines(place, file, progress):
+                    sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # whoever reads has seen enough; nor may the interpreter try to flush on its way out
+            sys.stdout = open("/dev/null", "w")  # noqa: SIM115
+            return 0
+        except Damaged as error:
+            sys.stdout.flush()
+            print(f"muster log dump: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _files(path: Path) -> list[tuple[Place | None, Path]]:
+    if path.is_file():
+        return [(place_of(path.parent), path)]
+    places = partitions_in(path)
+    if len(places) > 1 or places[0].folder != path:
+        places = [place for place in places if place.topic == OFFSETS_TOPIC]
+        if not places:
+            raise WrongPath(f"{path} has no partition of {OFFSETS_TOPIC}: give the folder of one partition")
+    return [(place, file) for place in places for file in segment_files(place.folder)]
+
+
+def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
+    """Position and bytes of the batches of a file, one by one; a torn or reserved end is passed over in silence."""
+    with file.open("rb") as stream:
+        data, position = b"", 0
+        while more := stream.read(CHUNK_BYTES):
+            data += more
+            at = 0
+            while len(data) - at >= HEADER_SIZE:
+                header = read_header(data, at)
+                if header.length < MIN_LENGTH:
+                    if not any(data[at : at + HEADER_SIZE]):
+                        return  # reserved in advance
+                    raise Damaged(f"{file} is damaged at byte {position + at}: a batch of length {header.length}")
+                if len(data) - at < header.size:
+                    break
+                yield position + at, data[at : at + header.size]
+                at += header.size
+            position += at
+            data = data[at:]
+            progress.add(len(more))
+
+
+def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterator[Row]:
+    for position, batch in _chunks(file, progress):
+        header = read_header(batch)
+        row: Row = {} if place is None else {"partition": place.number}
+        horizon = header.attributes & DELETE_HORIZON != 0
+        row |= {
+            "baseOffset": header.base_offset,
+            "lastOffset": header.last_offset,
+            "count": header.record_count,
+            "position": position,
+            "size": header.size,
+            "leaderEpoch": header.leader_epoch,
+            "compression": CODECS[header.compression] if header.compression < len(CODECS) else header.compression,
+            "timestampType": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+            "baseTimestamp": None if horizon else header.base_timestamp,
+            "maxTimestamp": header.max_timestamp,
+            "deleteHorizon": header.base_timestamp if horizon else None,
+            "baseSequence": header.base_sequence,
+        }
+        yield row | _facts(header) | {"crcIsRight": _crc_is_right(batch, header)}
+
+
+def _crc_is_right(batch: bytes, header: BatchHeader) -> bool:
+    from muster.coordinator.log.headers import check_crc
+
+    return check_crc(batch, 0, header)
+
+
+def _facts(header: BatchHeader) -> Row:
+    return {
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "crc": header.crc,
+    }
+
+
+def _record_lines(place: Place | None, file: Path, progress: Progress) -> Iterator[Row]:
+    table = OFFSETS if place is None else TABLES.get(place.topic)
+    show = _raw if table is None else _decoded(table)
+    for position, batch in _chunks(file, progress):
+        try:
+            for header, records in batches.read(batch):
+                facts = {"baseOffset": header.base_offset} | _facts(header)
+                for record in records:
+                    row: Row = {} if place is None else {"partition": place.number}
+                    row |= {
+                        "offset": record.offset,
+                        "timestamp": record.timestamp,
+                        "keySize": -1 if record.key is None else len(record.key),
+                        "valueSize": -1 if record.value is None else len(record.value),
+                        "batch": facts,
+                    }
+                    if header.is_control:
+                        row["marker"] = _marker(record)
+                    else:
+                        row |= show(record.key, record.value)
+                    yield row
+        except BatchError as error:
+            raise Damaged(f"{file} is damaged at byte {position}: {error}") from error
+
+
+def _marker(record: batches.Record) -> Row:
+    kind = batches.control_kind(record)
+    value = record.value or b""
+    epoch = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1
+    return {"type": MARKERS.get(kind, str(kind)), "coordinatorEpoch": epoch}
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _raw(key: bytes | None, value: bytes | None) -> Row:
+    return {"key": _text(key), "value": _text(value)}
+
+
+def _decoded(table: KeyedRecords) -> Callable[[bytes | None, bytes | None], Row]:
+    def show(key: bytes | None, value: bytes | None) -> Row:
+        if key is None:
+            return {"key": None, "value": _text(value)}
+        try:
+            kind, message = table.decode_key(key)
+        except (UnknownRecord, MalformedMessage) as error:
+            number = int.from_bytes(key[:2], "big", signed=True) if len(key) >= 2 else None
+            return {"key": {"type": number, "raw": _text(key)}, "value": _text(value), "unreadable": str(error)}
+        row: Row = {"key": {"type": kind, "data": as_json(message, 0)}, "value": None}
+        if value is not None:
+            try:
+                version, message = table.decode_value(kind, value)
+            except (UnknownRecord, MalformedMessage) as error:
+                return row | {"value": {"raw": _text(value)}, "unreadable": str(error)}
+            is_group = table is OFFSETS and kind == GROUP_METADATA
+            data = group_metadata_as_json(message, version) if is_group else as_json(message, version)
+            row["value"] = {"version": version, "data": data}
+        return row
+
+    return show

@@ -1,0 +1,54 @@
+"""Which partitions' folders and segment files a path on the command line means."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.coordinator.log.leftovers import base_offset_of
+
+_FOLDER = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]+)")
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class WrongPath(Exception):
+    """What was given is no log; the message says what was expected."""
+
+
+class Place(NamedTuple):
+    """A partition's folder."""
+
+    topic: str
+    number: int
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """As Kafka names the folder."""
+        return f"{self.topic}-{self.number}"
+
+
+def place_of(folder: Path) -> Place | None:
+    """The partition that a folder belongs to by its name; None for any other name."""
+    match = _FOLDER.fullmatch(folder.resolve().name)
+    return None if match is None else Place(match["topic"], int(match["index"]), folder)
+
+
+def segment_files(folder: Path) -> list[Path]:
+    """The segment files of a folder, in the order of the log."""
+    return sorted(path for path in folder.iterdir() if base_offset_of(path.name) is not None and path.suffix == ".log")
+
+
+def partitions_in(directory: Path) -> list[Place]:
+    """The partitions of a data directory, or the one that `directory` is. Raises WrongPath."""
+    if not directory.is_dir():
+        raise WrongPath(f"{directory} is no folder: give a data directory or a partition's folder such as orders-0")
+    own = place_of(directory)
+    if own is not None and segment_files(directory):
+        return [own]
+    found = [place_of(path) for path in directory.iterdir() if path.is_dir()]
+    places = sorted(place for place in found if place is not None and segment_files(place.folder))
+    if not places:
+        raise WrongPath(f"{directory} holds no log: neither segments (….log) nor partitions' folders such as orders-0")
+    return places

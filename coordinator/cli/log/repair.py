@@ -1,0 +1,48 @@
+"""`muster log repair`: a damaged partition is made readable again, and what may be lost is said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from muster.coordinator.cli.log.places import OFFSETS_TOPIC, segment_files
+from muster.coordinator.log import repair as repairing
+from muster.coordinator.log.errors import DirectoryLocked
+from muster.coordinator.log.repair import Loss
+
+
+def repair(directory: Path, partition: str) -> int:
+    """Repair one partition of a data directory; 0: done, 1: it could not be done, 2: there is no such partition."""
+    name = f"{OFFSETS_TOPIC}-{partition}" if partition.isascii() and partition.isdigit() else partition
+    folder = directory / name
+    if not folder.is_dir() or not segment_files(folder):
+        print(f"muster log repair: {folder} is no partition's folder: give one of {directory}", file=sys.stderr)
+        return 2
+    try:
+        done = repairing.repair(str(directory), name)
+    except DirectoryLocked as error:
+        holder = f"process {error.pid}" if error.pid is not None else "another process"
+        print(f"muster log repair: {directory} is in use by {holder}: stop it first", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"muster log repair: {error}", file=sys.stderr)
+        return 1
+    for loss in done.losses:
+        print(_line(loss))
+    for kept in done.kept_beside:
+        print(f"the damaged file is kept as {kept}; remove it when you need it no more")
+    for index in done.indexes:
+        print(f"{index} was removed: the next start makes it anew")
+    if not (done.losses or done.indexes):
+        print(f"{name}: nothing to repair")
+    return 0
+
+
+def _line(loss: Loss) -> str:
+    if loss.end_offset < 0:
+        offsets = f"all from offset {loss.first_offset} on"
+    elif loss.end_offset <= loss.first_offset:
+        offsets = "no offset"
+    else:
+        offsets = f"offsets {loss.first_offset} to {loss.end_offset - 1}"
+    return f"{loss.file}: {loss.bytes} bytes at byte {loss.position} were taken out; lost: {offsets}"

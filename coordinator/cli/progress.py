@@ -1,0 +1,41 @@
+"""A progress bar on stderr for what takes long: on a terminal only, so that what is piped stays plain."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+WIDTH = 30
+LONG_BYTES = 64 * 1024 * 1024
+"""Less than that is read in the blink of an eye: no bar."""
+
+
+class Progress:
+    """How much of a number of bytes is done."""
+
+    def __init__(self, what: str, total_bytes: int) -> None:
+        self._what = what
+        self._total = max(total_bytes, 1)
+        self._done = 0
+        self._shown = -1
+        self._on = total_bytes >= LONG_BYTES and sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._on:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def add(self, count: int) -> None:
+        """So many bytes more are done."""
+        self._done += count
+        percent = min(100 * self._done // self._total, 100)
+        if self._on and percent != self._shown:
+            self._shown = percent
+            filled = WIDTH * percent // 100
+            bar = "#" * filled + "-" * (WIDTH - filled)
+            size = f"{self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB"
+            print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %  {size}", end="", file=sys.stderr, flush=True)

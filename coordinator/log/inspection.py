@@ -1,0 +1,217 @@
+"""Looking at a partition's files for damage, without changing anything: CRCs, the order of offsets, indexes, leftovers.
+
+Reads files only, whoever writes to them: for `muster log check` and as the first half of a repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from muster.coordinator.log.errors import InsaneIndex
+from muster.coordinator.log.headers import BatchHeader, read_header
+from muster.coordinator.log.index import OffsetIndex, TimeIndex
+from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.leftovers import base_offset_of, is_leftover
+from muster.coordinator.log.recovery import check_batch, only_zeros, whole_batch_follows
+from muster.coordinator.log.segment import LOG_SUFFIX, segment_name
+from muster.coordinator.log.storage import File, Storage
+
+CHUNK_BYTES = 1024 * 1024
+DAMAGE = "damage"
+NOTE = "note"
+
+
+class Finding(NamedTuple):
+    """Something that is not as a clean stop leaves it."""
+
+    severity: str
+    """DAMAGE, or NOTE for what the next start puts right by itself."""
+    file: str
+    position: int | None
+    problem: str
+
+
+class Stretch(NamedTuple):
+    """Part of a segment file: a batch that holds together, or bytes that do not."""
+
+    position: int
+    end: int
+    header: BatchHeader | None
+    problem: str
+    """"" for bytes that were reserved and never written."""
+
+
+class SegmentFacts(NamedTuple):
+    """What a segment was found to hold."""
+
+    base_offset: int
+    name: str
+    """The path of its files without a suffix."""
+    size: int
+    batches: int
+    next_offset: int
+    bad: tuple[tuple[Stretch, int, int], ...]
+    """Stretches that do not hold together, with the first offset that may be lost by each and the one after the last
+    (-1: unknown).
+    """
+    has_bad_index: bool
+
+
+def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iterator[Stretch]:
+    """All of a segment file, in order. `next_offset`: the lowest that its first batch may have."""
+    position = 0
+    wanted = CHUNK_BYTES
+    while position < size:
+        data = file.pread(min(wanted, size - position), position)
+        at, header, problem = 0, None, ""
+        while at < len(data):
+            header, problem = check_batch(data, at, size - position, next_offset, base_offset)
+            if header is None:
+                break
+            yield Stretch(position + at, position + at + header.size, header, "")
+            next_offset = header.next_offset
+            at += header.size
+        position += at
+        wanted = CHUNK_BYTES
+        if problem:
+            if only_zeros(file, position, size):
+                yield Stretch(position, size, None, "")
+                return
+            follower = whole_batch_follows(file, position, size, next_offset)
+            end = size if follower is None else follower
+            yield Stretch(position, end, None, problem)
+            position = end
+        elif at == 0:
+            wanted = read_header(data).size
+
+
+class Inspection:
+    """Looks at one partition's folder."""
+
+    def __init__(self, storage: Storage, directory: str, progress: Callable[[int], object] = lambda _: None) -> None:
+        """`progress` is told of bytes as they are read."""
+        self.findings: list[Finding] = []
+        self.segments: list[SegmentFacts] = []
+        self._storage = storage
+        self._directory = directory
+        self._progress = progress
+
+    @property
+    def is_damaged(self) -> bool:
+        """Something was found that the next start cannot put right."""
+        return any(finding.severity == DAMAGE for finding in self.findings)
+
+    def run(self) -> None:
+        """Look at everything. OSError when a file cannot be read."""
+        entries = self._storage.entries(self._directory)
+        for entry in entries:
+            if base_offset_of(entry.name) is None and is_leftover(entry.name):
+                self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
+        sizes = {
+            base: entry.size
+            for entry in entries
+            if entry.name.endswith(LOG_SUFFIX) and (base := base_offset_of(entry.name)) is not None
+        }
+        next_offset = 0
+        bases = sorted(sizes)
+        for index, base in enumerate(bases):
+            follower = bases[index + 1] if index + 1 < len(bases) else None
+            next_offset = max(self._segment(base, sizes[base], max(next_offset, base), follower), next_offset)
+
+    def _find(self, severity: str, name: str, position: int | None, problem: str) -> None:
+        file = self._storage.file(f"{self._directory}/{name}" if self._directory else name).path
+        self.findings.append(Finding(severity, file, position, problem))
+
+    def _segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
+        name = f"{self._directory}/{segment_name(base)}" if self._directory else segment_name(base)
+        file_name = segment_name(base) + LOG_SUFFIX
+        file = self._storage.file(name + LOG_SUFFIX)
+        index = _IndexCheck(self._storage, name, base, size)
+        bad: list[tuple[Stretch, int, int]] = []
+        batches = 0
+        try:
+            for stretch in stretches(file, base, size, next_offset):
+                self._progress(stretch.end - stretch.position)
+                header = stretch.header
+                if header is not None:
+                    batches += 1
+                    index.batch(stretch.position, header)
+                    if bad and bad[-1][2] < 0:
+                        bad[-1] = (bad[-1][0], bad[-1][1], header.base_offset)
+                    next_offset = header.next_offset
+                    continue
+                is_tail = stretch.end == size and follower is None
+                if not stretch.problem:
+                    if follower is not None:
+                        self._find(NOTE, file_name, stretch.position, "zeros up to the end of a segment that is full")
+                elif is_tail:
+                    problem = f"a torn tail: {stretch.problem}; the next start cuts {size - stretch.position} bytes off"
+                    self._find(NOTE, file_name, stretch.position, problem)
+                else:
+                    bad.append((stretch, next_offset, -1))
+                    self._find(DAMAGE, file_name, stretch.position, stretch.problem)
+        finally:
+            file.close()
+        if bad and bad[-1][2] < 0 and follower is not None:
+            bad[-1] = (bad[-1][0], bad[-1][1], follower)
+        if follower is not None and next_offset > follower:
+            problem = f"its offsets go up to {next_offset - 1}, the next segment begins at {follower}"
+            self._find(DAMAGE, file_name, None, problem)
+        for suffix, problem in index.problems():
+            self._find(DAMAGE, segment_name(base) + suffix, None, problem)
+        self.segments.append(SegmentFacts(base, name, size, batches, next_offset, tuple(bad), bool(index.problems())))
+        return next_offset
+
+
+class _IndexCheck:
+    """Do both index files lead to where they say? A missing one does no harm: it is made anew."""
+
+    def __init__(self, storage: Storage, name: str, base_offset: int, size: int) -> None:
+        self._base = base_offset
+        self._problems: dict[str, str] = {}
+        self._index = OffsetIndex()
+        self._times = TimeIndex()
+        self._at = self._time_at = 0
+        self._last_offset = base_offset - 1
+        self._greatest = -1
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            data = storage.load(name + suffix)
+            try:
+                if data and suffix == INDEX_SUFFIX:
+                    self._index = OffsetIndex.decode(_without_zeros(data, 8), size)
+                elif data:
+                    self._times = TimeIndex.decode(_without_zeros(data, 12))
+            except InsaneIndex as error:
+                self._problems[suffix] = str(error)
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        """The next batch that holds together."""
+        index, times = self._index, self._times
+        while self._at < len(index) and index.positions[self._at] <= position:
+            offset = self._base + index.offsets[self._at]
+            if index.positions[self._at] < position or offset <= self._last_offset:
+                self._wrong(INDEX_SUFFIX, offset, f"position {index.positions[self._at]}, where no such batch begins")
+            self._at += 1
+        while self._time_at < len(times) and self._base + times.offsets[self._time_at] <= header.last_offset:
+            if times.timestamps[self._time_at] < self._greatest:
+                offset = self._base + times.offsets[self._time_at]
+                self._wrong(TIME_INDEX_SUFFIX, offset, f"timestamp {times.timestamps[self._time_at]}, not the greatest")
+            self._time_at += 1
+        self._last_offset = header.last_offset
+        self._greatest = max(self._greatest, header.max_timestamp)
+
+    def _wrong(self, suffix: str, offset: int, what: str) -> None:
+        self._problems.setdefault(suffix, f"its entry for offset {offset} names {what}")
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Suffix of the file and what is wrong with it."""
+        return sorted(self._problems.items())
+
+
+def _without_zeros(data: bytes, entry: int) -> bytes:
+    """An index without the room that Kafka reserves in that of an active segment."""
+    end = len(data)
+    while end >= entry and not any(data[end - entry : end]):
+        end -= entry
+    return data[:end]

@@ -1,0 +1,102 @@
+"""Making a damaged partition readable again: every whole batch is kept, each damaged file stays beside as
+`NAME.damaged`, and what may be lost is told as offsets. Only while no server works on the data directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.coordinator.log.files import FileStorage
+from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.inspection import Inspection, SegmentFacts
+from muster.coordinator.log.segment import LOG_SUFFIX
+from muster.coordinator.log.storage import File
+
+DAMAGED_SUFFIX = ".damaged"
+_WORK_SUFFIX = ".tmp"
+"""As a start removes it, should the repair be interrupted."""
+
+
+class Loss(NamedTuple):
+    """What could not be kept of a segment."""
+
+    file: str
+    position: int
+    bytes: int
+    first_offset: int
+    end_offset: int
+    """The offset after the last that may be lost; -1: unknown, the log ends there."""
+
+
+class Repair(NamedTuple):
+    """What was done."""
+
+    losses: list[Loss]
+    kept_beside: list[str]
+    """The damaged files, under the names they have now."""
+    indexes: list[str]
+    """Index files that were removed: they are made anew."""
+
+
+def repair(directory: str, partition: str) -> Repair:
+    """Repair the folder `partition` of a data directory. DirectoryLocked while a server has it, OSError otherwise."""
+    storage = FileStorage(directory)
+    lock = storage.lock()
+    try:
+        inspection = Inspection(storage, partition)
+        inspection.run()
+        done = Repair([], [], [])
+        for facts in inspection.segments:
+            if facts.bad:
+                _rewrite(storage, facts, done)
+            if facts.bad or facts.has_bad_index:
+                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    if storage.load(facts.name + suffix) is not None:
+                        storage.remove(facts.name + suffix)
+                        done.indexes.append(f"{storage.root}/{facts.name}{suffix}")
+        storage.sync_directory(partition)
+        return done
+    finally:
+        lock.release()
+
+
+def _rewrite(storage: FileStorage, facts: SegmentFacts, done: Repair) -> None:
+    path = f"{storage.root}/{facts.name}{LOG_SUFFIX}"
+    source, target = storage.file(facts.name + LOG_SUFFIX), storage.file(facts.name + LOG_SUFFIX + _WORK_SUFFIX)
+    with contextlib.closing(source), contextlib.closing(target):
+        target.truncate(0)
+        position = written = 0
+        for stretch, first_offset, end_offset in facts.bad:
+            written = _copy(source, target, position, stretch.position, written)
+            position = stretch.end
+            done.losses.append(Loss(path, stretch.position, stretch.end - stretch.position, first_offset, end_offset))
+        _copy(source, target, position, facts.size, written)
+        target.sync()
+    beside = _free_name(path + DAMAGED_SUFFIX)
+    try:
+        os.link(path, beside)
+    except OSError:  # not every file system knows links
+        shutil.copy2(path, beside)
+    os.replace(path + _WORK_SUFFIX, path)
+    done.kept_beside.append(beside)
+
+
+def _copy(source: File, target: File, start: int, end: int, to: int) -> int:
+    while start < end:
+        data = source.pread(min(1 << 20, end - start), start)
+        target.pwrite(data, to)
+        start += len(data)
+        to += len(data)
+    return to
+
+
+def _free_name(path: str) -> str:
+    name, number = path, 1
+    while Path(name).exists():
+        number += 1
+        name = f"{path}.{number}"
+    return name

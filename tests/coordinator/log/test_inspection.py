@@ -1,0 +1,136 @@
+"""What `muster log check` finds and `muster log repair` keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.log import DamagedLog, DirectoryLocked
+from muster.coordinator.log.files import FileStorage
+from muster.coordinator.log.inspection import DAMAGE, NOTE, Inspection
+from muster.coordinator.log.repair import repair
+from tests.coordinator.log.support import GOLDEN, SMALL, everything, fill, on_files
+
+LOG = "t-0/00000000000000000000.log"
+
+
+def written(directory: Path, count: int, *, clean: bool = True) -> list[bytes]:
+    manager = on_files(directory)
+    content = list(fill(manager.open_log("t", 0, config=SMALL), count))
+    manager.close(clean=clean)
+    return content
+
+
+def inspect(directory: Path) -> Inspection:
+    inspection = Inspection(FileStorage(directory), "t-0")
+    inspection.run()
+    return inspection
+
+
+def flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position] ^= 0xFF
+    path.write_bytes(data)
+
+
+def test_a_sound_log_is_sound(tmp_path: Path) -> None:
+    written(tmp_path, 120)
+    found = inspect(tmp_path)
+    assert found.findings == []
+    assert sum(facts.batches for facts in found.segments) == 120
+    assert found.segments[-1].next_offset == 120
+    assert len(found.segments) > 3
+
+
+@pytest.mark.parametrize("partition", sorted(path.name for path in (GOLDEN / "offsets-log").glob("*-*")))
+def test_segments_of_kafka_are_sound(partition: str) -> None:
+    inspection = Inspection(FileStorage(GOLDEN / "offsets-log"), partition)
+    inspection.run()
+    assert inspection.findings == []
+
+
+@pytest.mark.parametrize("partition", ["mixed-0", "stamped-0"])
+def test_so_are_the_indexes_that_kafka_wrote(partition: str) -> None:
+    inspection = Inspection(FileStorage(GOLDEN / "kafka-log"), partition)
+    inspection.run()
+    assert [finding for finding in inspection.findings if finding.severity == DAMAGE] == []
+
+
+def test_a_torn_tail_is_only_noted(tmp_path: Path) -> None:
+    written(tmp_path, 3, clean=False)
+    path = tmp_path / LOG
+    path.write_bytes(path.read_bytes()[:-10])
+    found = inspect(tmp_path)
+    assert [(finding.severity, finding.file) for finding in found.findings] == [(NOTE, str(path))]
+    assert not found.is_damaged
+
+
+def test_damage_in_the_middle_keeps_a_partition_offline_until_it_is_repaired(tmp_path: Path) -> None:
+    content = written(tmp_path, 60, clean=False)
+    path = tmp_path / LOG
+    flip(path, 400)
+    manager = on_files(tmp_path)
+    with pytest.raises(DamagedLog):
+        manager.open_log("t", 0, config=SMALL)
+    with pytest.raises(DirectoryLocked):
+        repair(str(tmp_path), "t-0")
+    with pytest.raises(DamagedLog):
+        manager.reopen("t", 0)
+    manager.close()
+    damaged = path.read_bytes()
+    found = inspect(tmp_path)
+    position = found.findings[0].position
+    assert found.is_damaged
+    assert position is not None
+    assert position <= 400
+    done = repair(str(tmp_path), "t-0")
+    (loss,) = done.losses
+    assert (loss.position, loss.first_offset, loss.end_offset) == (position, loss.first_offset, loss.first_offset + 1)
+    assert [Path(kept).read_bytes() for kept in done.kept_beside] == [damaged]
+    assert inspect(tmp_path).findings == []
+    manager = on_files(tmp_path)
+    log = manager.open_log("t", 0, config=SMALL)
+    expected = [(offset, value) for offset, value in enumerate(content) if offset != loss.first_offset]
+    assert everything(log) == expected
+    manager.close()
+
+
+def test_a_segment_cut_short_before_others(tmp_path: Path) -> None:
+    content = written(tmp_path, 120)
+    path = tmp_path / LOG
+    path.write_bytes(path.read_bytes()[:-50])
+    second = int(sorted(tmp_path.glob("t-0/*.log"))[1].stem)
+    assert [finding.severity for finding in inspect(tmp_path).findings] == [DAMAGE]
+    (loss,) = repair(str(tmp_path), "t-0").losses
+    assert (loss.first_offset, loss.end_offset) == (second - 1, second)
+    manager = on_files(tmp_path)
+    found = everything(manager.open_log("t", 0, config=SMALL))
+    assert found == [(offset, value) for offset, value in enumerate(content) if offset != second - 1]
+    manager.close()
+
+
+def test_an_index_that_leads_astray_is_removed(tmp_path: Path) -> None:
+    written(tmp_path, 120)
+    index = tmp_path / "t-0/00000000000000000000.index"
+    flip(index, 15)
+    assert [(finding.severity, finding.file) for finding in inspect(tmp_path).findings] == [(DAMAGE, str(index))]
+    done = repair(str(tmp_path), "t-0")
+    assert done.losses == []
+    assert str(index) in done.indexes
+    assert inspect(tmp_path).findings == []
+
+
+def test_what_is_in_order_is_left_alone(tmp_path: Path) -> None:
+    written(tmp_path, 5)
+    before = {path: path.read_bytes() for path in tmp_path.glob("t-0/*")}
+    assert repair(str(tmp_path), "t-0") == ([], [], [])
+    assert {path: path.read_bytes() for path in tmp_path.glob("t-0/*")} == before
+
+
+def test_a_second_repair_keeps_what_the_first_kept(tmp_path: Path) -> None:
+    written(tmp_path, 40)
+    for _ in range(2):
+        flip(tmp_path / LOG, 400)
+        repair(str(tmp_path), "t-0")
+    assert len(list(tmp_path.glob("t-0/*.damaged*"))) == 2

@@ -1,0 +1,144 @@
+"""`muster log`, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.cli import main
+from muster.coordinator.log import DirectoryLocked, FileStorage, LogConfig, LogManager, LogSettings, batches
+from muster.coordinator.log.lock import DirectoryLock
+
+GOLDEN = Path(__file__).parent / "golden" / "offsets-log"
+NOW = 1_700_000_000_000
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with Kafka's offsets partitions."""
+    return Path(shutil.copytree(GOLDEN, tmp_path / "data"))
+
+
+def damage(data: Path) -> Path:
+    path = data / "__consumer_offsets-14" / "00000000000000000000.log"
+    content = bytearray(path.read_bytes())
+    content[550] ^= 1
+    path.write_bytes(content)
+    return path
+
+
+class TestDump:
+    def test_kafkas_segments_to_exactly_what_kafkas_tool_says(self, capsys: Captured) -> None:
+        assert main(["log", "dump", str(GOLDEN)]) == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        expected = [json.loads(line) for line in (GOLDEN / "expected.jsonl").read_text().splitlines()]
+        assert len(expected) == 458
+        assert lines == expected
+        assert [list(line) for line in lines] == [list(line) for line in expected]
+
+    def test_one_partition_and_one_segment(self, capsys: Captured) -> None:
+        folder = GOLDEN / "__consumer_offsets-14"
+        assert main(["log", "dump", str(folder), "--jsonl"]) == 0
+        of_folder = capsys.readouterr().out
+        assert main(["log", "dump", str(folder / "00000000000000000000.log")]) == 0
+        assert capsys.readouterr().out == of_folder
+        assert json.loads(of_folder.splitlines()[0])["partition"] == 14
+
+    def test_batches(self, capsys: Captured) -> None:
+        assert main(["log", "dump", str(GOLDEN), "--batches"]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert len(rows) == 240
+        assert all(row["crcIsRight"] for row in rows)
+        assert sum(row["control"] for row in rows) == 9
+
+    @pytest.mark.parametrize("codec", range(5))
+    def test_other_topics_and_unknown_records(self, codec: int, tmp_path: Path, capsys: Captured) -> None:
+        manager = LogManager(FileStorage(tmp_path), LogSettings())
+        manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
+        rows = [(b"\0\x63later", b"\0\0x"), (b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\x63later"), (None, b"x"), (b"\0", None)]
+        for topic in ("__consumer_offsets", "orders"):
+            manager.open_log(topic, 0, config=LogConfig(preallocate=True)).append(
+                0, batches.build(rows, timestamp_ms=NOW, compression=codec), wall_ms=NOW
+            )
+        manager.close(clean=False)
+        assert main(["log", "dump", str(tmp_path)]) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [row["key"] for row in found] == [
+            {"type": 99, "raw": "AGNsYXRlcg=="},
+            {"type": 1, "data": {"group": "g", "topic": "t", "partition": 0}},
+            None,
+            {"type": None, "raw": "AA=="},
+        ]
+        assert found[1]["value"] == {"raw": "AGNsYXRlcg=="}
+        assert main(["log", "dump", str(tmp_path / "orders-0")]) == 0
+        found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert [row["key"] for row in found] == ["AGNsYXRlcg==", "AAEAAWcAAXQAAAAA", None, "AA=="]
+
+    def test_damage_is_told_with_its_place(self, data: Path, capsys: Captured) -> None:
+        path = damage(data)
+        assert main(["log", "dump", str(path)]) == 1
+        told = capsys.readouterr()
+        assert len(told.out.splitlines()) == 2
+        assert f"{path} is damaged at byte 435" in told.err
+
+    def test_what_is_no_log(self, tmp_path: Path, capsys: Captured) -> None:
+        assert main(["log", "dump", str(tmp_path)]) == 2
+        assert main(["log", "dump", str(tmp_path / "none")]) == 2
+        assert "give a data directory or a partition's folder" in capsys.readouterr().err
+
+    def test_a_reader_that_has_seen_enough(self) -> None:
+        command = [sys.executable, "-m", "muster.coordinator.cli", "log", "dump", str(GOLDEN)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.readline()
+            process.stdout.close()
+            assert process.stderr.read() == b""
+        assert process.returncode == 0
+
+
+class TestCheckAndRepair:
+    def test_a_sound_directory(self, capsys: Captured) -> None:
+        assert main(["log", "check", str(GOLDEN)]) == 0
+        assert capsys.readouterr().out == "26 partitions, 26 segments, 240 batches, 58899 bytes: all sound\n"
+
+    def test_damage_is_found_and_repaired(self, data: Path, capsys: Captured) -> None:
+        path = damage(data)
+        assert main(["log", "check", str(data)]) == 1
+        told = capsys.readouterr().out
+        assert f"__consumer_offsets-14: damage: {path} at byte 435: the CRC" in told
+        assert f"muster log repair {data} --partition 14" in told
+        assert main(["log", "check", str(data / "__consumer_offsets-14"), "--json"]) == 1
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert (rows[0]["file"], rows[0]["position"], rows[0]["severity"]) == (str(path), 435, "damage")
+        assert rows[-1]["summary"]["damaged"] == ["__consumer_offsets-14"]
+        assert main(["log", "repair", str(data), "--partition", "14"]) == 0
+        told = capsys.readouterr().out
+        assert "lost: offsets 2 to 3" in told
+        assert f"{path}.damaged" in told
+        assert main(["log", "check", str(data)]) == 0
+        capsys.readouterr()
+        assert main(["log", "repair", str(data), "--partition", "__consumer_offsets-14"]) == 0
+        assert "nothing to repair" in capsys.readouterr().out
+
+    def test_not_while_a_server_has_it(self, data: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+        def held(_: object, directory: str) -> None:
+            raise DirectoryLocked(directory, 4711)
+
+        monkeypatch.setattr(DirectoryLock, "__init__", held)
+        path = damage(data)
+        before = path.read_bytes()
+        assert main(["log", "repair", str(data), "--partition", "14"]) == 1
+        assert "process 4711: stop it first" in capsys.readouterr().err
+        assert path.read_bytes() == before
+
+    def test_what_is_not_there(self, data: Path, capsys: Captured) -> None:
+        assert main(["log", "repair", str(data), "--partition", "99"]) == 2
+        assert "is no partition's folder" in capsys.readouterr().err
+        assert main(["log", "check", str(data / "none")]) == 2
