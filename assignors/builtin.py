@@ -1,0 +1,26 @@
+"""The strategies that come with Muster, by the names that Kafka knows them by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from muster.assignors.assignor import Assignor
+from muster.assignors.cooperative_sticky import CooperativeStickyAssignor
+from muster.assignors.range import RangeAssignor
+from muster.assignors.roundrobin import RoundRobinAssignor
+from muster.assignors.server_range import ServerRangeAssignor
+from muster.assignors.sticky import StickyAssignor
+from muster.assignors.uniform import UniformAssignor
+
+
+def _by_name(*assignors: Assignor) -> Mapping[str, Assignor]:
+    return MappingProxyType({assignor.name: assignor for assignor in assignors})
+
+
+CLIENT_ASSIGNORS: Final = _by_name(RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
+"""Those that the leader of a classic group runs (`partition.assignment.strategy`)."""
+
+SERVER_ASSIGNORS: Final = _by_name(UniformAssignor(), ServerRangeAssignor())
+"""Those that the server runs for a group of the consumer protocol, KIP-848 (`group.remote.assignor`)."""

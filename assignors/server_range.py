@@ -1,0 +1,32 @@
+"""Range as the server does it (KIP-848): by runs of neighbouring partitions, without racks.
+
+Guarantees, as range of the clients: for each topic sizes differ by one at most, the first members (static ones by
+instance id, then the others by member id) get the larger shares, and topics with as many partitions and the same
+subscribers are co-partitioned. Topics and partitions of the result ascend: on the server they are sets.
+
+Kafka: org.apache.kafka.coordinator.group.assignor.RangeAssignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.range import RangeAssignor
+
+
+class ServerRangeAssignor:
+    """The strategy "range" of the server."""
+
+    name = "range"
+    protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """See Assignor.assign. The result is the target assignment. Raises ValueError when two members have one id."""
+        assignment = RangeAssignor().assign([replace(member, rack=None) for member in members], topics)
+        return {member: dict(sorted(share.items())) for member, share in assignment.items()}
+
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
+        """None: members tell the server what they have."""
+        return None

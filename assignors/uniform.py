@@ -1,0 +1,38 @@
+"""Uniform, the server's default under KIP-848: balanced over all topics, sticky to the present target assignment.
+
+Guarantees: with equal subscriptions, sizes differ by one at most, and a member keeps what it had up to its share. With
+differing ones, sizes of the subscribers of one topic differ by one at most where members' subscriptions are equal or
+disjoint; overlapping ones come close to it (at most 16 passes over the topics). Racks are not looked at (as in 4.3).
+
+`owned` of a member is its target assignment, not what it has by now. Topics and partitions of the result ascend: on the
+server they are sets. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor; where members have to give up
+more than they may keep, which ones it is follows tables as the server builds them when it loads a group from its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.target_group import TargetGroup
+from muster.assignors.uniform_equal import equal_shares
+from muster.assignors.uniform_general import GeneralShares
+
+
+class UniformAssignor:
+    """The strategy "uniform" of the server."""
+
+    name = "uniform"
+    protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """See Assignor.assign. The result is the target assignment. Raises ValueError when two members have one id."""
+        if not members:
+            return {}
+        group = TargetGroup(members, topics)
+        equal = group.all_subscribed_alike()
+        return group.by_name(equal_shares(group) if equal else GeneralShares(group).shares())
+
+    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
+        """None: members tell the server what they have."""
+        return None
