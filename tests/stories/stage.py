@@ -62,7 +62,7 @@ class Stage:
         return known.get(name, name + self.suffix)
 
     def group_name(self, real: str | None) -> str:
-        return real.removesuffix(self.suffix) if real and self.suffix else repr_text(real)
+        return real.removesuffix(self.suffix) if real else repr_text(real)
 
     def member(self, actor: Actor, text: str | None) -> str | None:
         """none, null, id:LITERAL, or the label of a member id: B is B's first one, B#2 its second; own is the
