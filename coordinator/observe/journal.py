@@ -1,7 +1,8 @@
 """The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
 
-Events are appended before the answers leave that show what they tell of, so that a killed process loses none; nobody
-waits for the disk. When the log fails, events are lost until it can be opened again, which is said once; groups go on.
+Events are appended in the turn of the event loop in which they happened, and before an answer leaves that shows what
+they tell of, so that a killed process loses none; nobody waits for the disk. When the log fails, events are lost until
+it can be opened again, which is said once; groups go on.
 """
 
 from __future__ import annotations
@@ -59,18 +60,27 @@ class Journal:
         self._closed_until_ms = 0
         self._lost = 0
         self._refused = Refused()
+        self._rows: list[Row] = []
         self._sync_is_due = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Write what has happened; refusals are counted and written within a second."""
-        rows: list[Row] = []
+        """Take in what has happened: it is written when the turn ends, or `flush` is called; refusals are counted and
+        written within a second.
+        """
+        rows = self._rows
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)
             else:
+                if not rows:
+                    self._clock.call_at(now.mono_ms, self.flush)
                 rows.append((event.group_id.encode("utf-8", "surrogatepass"), to_json(event, now.wall_ms)))
-        if rows:
-            self._append(rows, now)
+
+    def flush(self) -> None:
+        """Write what was told; harmless when there is nothing."""
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._append(rows, self._clock.now())
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The shard has its state from the log."""
@@ -78,7 +88,8 @@ class Journal:
         self._append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def close(self) -> None:
-        """Write what is still being counted."""
+        """Write what is not written yet, and what is still being counted."""
+        self.flush()
         if self._refused.began_ms is not None:
             self._write_refused()
 

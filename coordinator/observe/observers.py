@@ -27,6 +27,11 @@ class Observers:
         if self.journal is not None:
             self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
 
+    def flush(self) -> None:
+        """Somebody is about to see what was told."""
+        if self.journal is not None:
+            self.journal.flush()
+
     def close(self) -> None:
         """Nothing more will happen."""
         if self.journal is not None:

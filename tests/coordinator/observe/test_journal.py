@@ -28,13 +28,14 @@ class FakeLog:
         assert (leader_epoch, wall_ms) == (3, 1_700_000_000_000 + self.elapsed)
         if self.fails:
             raise OSError("no space left on device")
+        self.batches += 1
         for _, rows in batches.read(bytes(batch)):
             self.rows.extend((row.key, json.loads(row.value or b"")) for row in rows)
 
     def sync_if_older(self, mono_ms: int) -> None:
         self.synced.append(mono_ms)
 
-    elapsed = 0
+    elapsed = batches = 0
 
 
 class Desk:
@@ -49,7 +50,9 @@ class Desk:
         return self.log
 
     def tell(self, *happened: Event) -> None:
+        """And let the turn end."""
         self.journal.tell(happened, self.clock.now())
+        self.clock.advance(0)
 
     def advance(self, ms: int) -> None:
         self.log.elapsed += ms
@@ -73,6 +76,19 @@ def test_what_happened_is_there_at_once_in_order_by_group(desk: Desk) -> None:
     assert desk.log.rows[0][1]["time"] == desk.clock.now().wall_ms
     desk.tell()
     assert desk.opened == 1
+
+
+def test_what_happens_in_one_turn_is_one_batch_unless_somebody_must_be_answered(desk: Desk) -> None:
+    desk.journal.tell((CREATED,), desk.clock.now())
+    desk.journal.tell((CREATED,), desk.clock.now())
+    assert desk.told() == []
+    desk.journal.flush()
+    desk.journal.flush()
+    assert len(desk.told()) == 2
+    desk.journal.tell((CREATED,), desk.clock.now())
+    desk.clock.advance(0)
+    assert len(desk.told()) == 3
+    assert desk.log.batches == 2
 
 
 def test_refusals_are_told_a_second_later(desk: Desk) -> None:
@@ -100,12 +116,12 @@ def test_a_flood_of_clients_has_one_nameless_row(desk: Desk) -> None:
 
 
 def test_what_is_being_counted_is_written_at_the_end(desk: Desk) -> None:
-    desk.tell(refusal())
+    desk.journal.tell((CREATED, refusal()), desk.clock.now())
     desk.journal.close()
-    assert desk.told() == [(b"g", "requests_refused")]
+    assert desk.told() == [(b"g", "group_created"), (b"g", "requests_refused")]
     desk.advance(1_000)  # its timer finds nothing to do
     desk.journal.close()
-    assert len(desk.log.rows) == 1
+    assert len(desk.log.rows) == 2
 
 
 def test_a_shard_that_is_loaded_is_told(desk: Desk) -> None:
