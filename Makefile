@@ -41,8 +41,9 @@ venv: $(VENV)/.test ## set up .venv with the muster command and the test tools
 venv-run: $(VENV)/.run
 
 # No decision may follow set or hash order: what could is run under a second hash seed.
-test: venv ## run the tests
-	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/coordinator/groups tests/stories tests/protocol/test_generated.py
+test: venv ## run the tests; those of the core must take every branch of it
+	@PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage run -m pytest -q tests/coordinator/groups tests/stories tests/protocol/test_generated.py
+	@COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage report
 	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q
 
 simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000'; else for ever)

@@ -14,8 +14,8 @@ from muster.coordinator.groups import (
     classic,
     commit,
     core,
-    heartbeat,
     join,
+    leave,
     offsets,
     parked,
     rebalance,
@@ -23,6 +23,7 @@ from muster.coordinator.groups import (
     static,
     sync,
 )
+from muster.protocol.errors import ErrorCode
 
 Break = Callable[[pytest.MonkeyPatch], None]
 _Group: Final = classic.ClassicGroup
@@ -135,30 +136,19 @@ def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
 
 def the_old_incarnation_lives(patch: pytest.MonkeyPatch) -> None:
     """A heartbeat by a replaced static member is answered as if it were one."""
-    validate = _Group.validate_member
+    answer = core.GroupCore.heartbeat
 
-    def lenient(group: Any, member_id: str, instance_id: str | None) -> int:
-        error = validate(group, member_id, instance_id)
-        return 0 if error == 82 else error
+    def lenient(own: Any, request: Any, mono_ms: int) -> Any:
+        response = answer(own, request, mono_ms)
+        if response.error_code == ErrorCode.FENCED_INSTANCE_ID:
+            response.error_code = 0
+        return response
 
-    def beat(state_: Any, command: Any, request: Any, now: Any) -> Any:
-        group = state_.classic(request.group_id)
-        if group is not None and request.group_instance_id in group.static_ids and request.generation_id > 0:
-            request.member_id, member_id = group.static_ids[request.group_instance_id], request.member_id
-            output = handle(state_, command, request, now)
-            request.member_id = member_id
-            return output
-        return handle(state_, command, request, now)
-
-    handle = heartbeat.handle
-    patch.setattr(heartbeat, "handle", beat)
-    patch.setattr(_Group, "validate_member", lenient)
+    patch.setattr(core.GroupCore, "heartbeat", lenient)
 
 
 def leavers_stay(patch: pytest.MonkeyPatch) -> None:
     """Who leaves by instance is told so, and is still there."""
-    from muster.coordinator.groups import leave
-
     patch.setattr(leave, "drop_member", lambda turn, group, member_id: group.members.get(member_id))
 
 

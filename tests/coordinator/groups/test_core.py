@@ -51,6 +51,13 @@ def reload(room: Room, **settings: int) -> Room:
     return again
 
 
+def test_groups_are_counted() -> None:
+    room = Room()
+    room.join(group="g")
+    room.join(group="h")
+    assert room.core.group_count == 2
+
+
 def test_a_loaded_group_with_members_is_stable_with_fresh_sessions() -> None:
     room = Room()
     a, b = room.stable()
