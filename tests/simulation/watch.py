@@ -311,9 +311,6 @@ class Watch:
             if not member_id and row.group_instance_id is not None:
                 holder = view.members.get(row.group_instance_id)
                 member_id = "" if holder is None else holder.member_id
-                if holder is not None and holder.contested:
-                    # whoever has the instance now has left; its id was not told yet
-                    del view.members[holder.identity]
             view.drop(member_id, self.ms)
             view.begins(self.ms)
 
