@@ -1,0 +1,26 @@
+"""What Kafka 4.3's own classes answered to some groups, without Java (made by tests/conformance/test_assignors.py)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.assignors.cases import answer, read_case
+from tests.assignors.histories import ASSIGNORS
+
+SAMPLE = Path(__file__).with_name("kafka-4.3.jsonl.gz")
+
+
+@pytest.mark.parametrize("strategy", ASSIGNORS)
+def test_the_same_answers_as_kafka(strategy: str) -> None:
+    compared = 0
+    for line in gzip.decompress(SAMPLE.read_bytes()).decode().splitlines():
+        row = json.loads(line)
+        if row["case"]["strategy"] == strategy:
+            case = read_case(json.dumps(row["case"]))
+            assert answer(case, ASSIGNORS[strategy].assign(case.members, case.topics)) == row["answer"], line
+            compared += 1
+    assert compared >= 80

@@ -1,0 +1,71 @@
+"""Every strategy gives what Kafka 4.3's own class gives: on groups drawn at random, and through histories of groups.
+
+`MUSTER_FREEZE=1` writes the sample that `make test` compares with (tests/assignors/kafka-4.3.jsonl.gz) anew.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+
+import pytest
+
+from tests.assignors.cases import Case, answer, draw_case
+from tests.assignors.histories import ASSIGNORS, draw_history
+from tests.assignors.test_frozen import SAMPLE
+from tests.conformance.java_assignors import ask_java
+
+GROUPS = 3000
+HISTORIES = 500
+FROZEN_GROUPS = 60
+FROZEN_HISTORIES = 10
+KNOWN_FAILURE = "java.lang.NullPointerException"
+"""Of Kafka's general sticky algorithm (see docs/assignors.md): nothing to compare with."""
+
+
+def differences(cases: list[Case]) -> list[str]:
+    answers = ask_java(case.line() for case in cases)
+    assert len(answers) == len(cases)
+    failed = [said for said in answers if isinstance(said, str)]
+    assert [said for said in failed if not said.startswith(KNOWN_FAILURE)] == []
+    assert len(failed) <= len(cases) / 100
+    return [
+        case.line()
+        for case, said in zip(cases, answers, strict=True)
+        if not isinstance(said, str)
+        and answer(case, ASSIGNORS[case.strategy].assign(case.members, case.topics)) != said
+    ]
+
+
+@pytest.mark.parametrize("strategy", ASSIGNORS)
+def test_groups(strategy: str) -> None:
+    rng = random.Random(f"{strategy} 4.3")
+    assert differences([draw_case(rng, strategy) for _ in range(GROUPS)]) == []
+
+
+@pytest.mark.parametrize("strategy", ASSIGNORS)
+def test_histories(strategy: str) -> None:
+    """Cooperative rounds run to their end; each call of each round is compared."""
+    rng = random.Random(f"{strategy} over time")
+    cases = [case for _ in range(HISTORIES) for case in draw_history(rng, strategy)]
+    assert len(cases) > HISTORIES
+    assert differences(cases) == []
+
+
+def test_the_frozen_sample_is_what_kafka_says() -> None:
+    rng = random.Random("frozen")
+    cases = []
+    for strategy in ASSIGNORS:
+        cases += [draw_case(rng, strategy) for _ in range(FROZEN_GROUPS)]
+        cases += [case for _ in range(FROZEN_HISTORIES) for case in draw_history(rng, strategy)]
+    rows = [
+        {"case": json.loads(case.line()), "answer": said}
+        for case, said in zip(cases, ask_java(case.line() for case in cases), strict=True)
+        if not isinstance(said, str)
+    ]
+    text = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    if os.environ.get("MUSTER_FREEZE"):
+        SAMPLE.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    assert gzip.decompress(SAMPLE.read_bytes()).decode() == text
