@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test simulate lint format docs bench conformance conformance-clients conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate lint format docs bench conformance conformance-clients conformance-assignors conformance-connect conformance-streams conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -67,10 +67,19 @@ docs: venv ## draw the tables of docs/groups.md anew from the code
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
 	$(BIN)/python -m bench.run
 
-conformance: conformance-clients ## everything that is checked against real Kafka or its clients
+conformance: conformance-clients conformance-assignors conformance-connect conformance-streams ## everything that is checked against real Kafka or its clients
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server
-	$(BIN)/python -m pytest -q tests/conformance
+	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*'
+
+conformance-assignors: venv ## every assignor against Kafka's Java class, on thousands of random inputs
+	$(BIN)/python -m pytest -q tests/conformance/test_*assignors*.py
+
+conformance-connect: venv ## three Kafka Connect workers with this as their only cluster; one is killed
+	$(BIN)/python -m pytest -q tests/conformance/test_connect_cluster.py
+
+conformance-streams: venv ## Kafka Streams with this as its only cluster; an instance is killed
+	$(BIN)/python -m pytest -q tests/conformance/test_streams.py
 
 lock: ## resolve the requirements anew (needs uv)
 	@for name in build run test spark; do \
