@@ -1,0 +1,224 @@
+"""Events of `__group_events` as lines that a tired operator understands. Pure: values in, text out.
+
+`Timeline` is fed the values of one group in their order. A rebalance is one line when it is completed: how long, why,
+who, what moved; what led to it (who else came and went meanwhile) is part of that line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
+from typing import Any, Final
+
+Value = Mapping[str, Any]
+"""The JSON of one event."""
+
+
+class Timeline:
+    """One group's story."""
+
+    def __init__(self, zone: tzinfo | None = None, *, dates: bool = True, everything: bool = False) -> None:
+        """`zone`: None is the machine's; `everything`: also what is part of a rebalance's line anyway."""
+        self._zone = zone
+        self._dates = dates
+        self._everything = everything
+        self._day = ""
+        self._went: dict[str, Value] = {}
+        self._joined: list[str] = []
+        self._gone: list[str] = []
+
+    def feed(self, value: Value) -> list[str]:
+        """The lines that this event adds; none when it is part of one that is still to come."""
+        kind = value["kind"]
+        self._remember(kind, value)
+        tell = _TELL.get(kind)
+        if tell is None and kind == "rebalance_completed":
+            text: str | None = self._completed(value)
+        elif tell is None:
+            text = _unknown(value) if self._everything else None
+        elif kind in _DETAILS and not self._everything:
+            text = None
+        else:
+            text = tell(value)
+        if kind in ("rebalance_completed", "group_emptied", "group_deleted"):
+            self._went, self._joined, self._gone = {}, [], []
+        return [] if text is None else [*self._date(value), f"{self._time(value)} {text}"]
+
+    def _remember(self, kind: str, value: Value) -> None:
+        if kind == "member_joined":
+            self._joined.append(value["member"]["member"])
+        elif kind in ("member_left", "member_expired", "member_removed"):
+            member = value["member"]["member"]
+            self._gone.append(member)
+            self._went[member] = value
+
+    def _date(self, value: Value) -> list[str]:
+        day = self._at(value).strftime("%Y-%m-%d")
+        if day == self._day or not self._dates:
+            return []
+        self._day = day
+        return [f"--- {day}"]
+
+    def _time(self, value: Value) -> str:
+        return self._at(value).strftime("%H:%M:%S")
+
+    def _at(self, value: Value) -> datetime:
+        return datetime.fromtimestamp(value["time"] / 1000, self._zone)
+
+    def _completed(self, value: Value) -> str:
+        generation = value["generation"]
+        parts = [self._why(value)]
+        others = self._others(value["trigger"])
+        if others:
+            parts.append(others)
+        moved = _moved(value["moves"])
+        if moved:
+            parts.append(moved)
+        count = len(value["members"])
+        parts.append(f"{count} {_s('member', count)}, {value['protocol'] or 'no protocol'}")
+        return f"rebalance {generation - 1} → {generation}, {seconds(value['took_ms'])}: {'; '.join(parts)}"
+
+    def _why(self, value: Value) -> str:
+        trigger = value["trigger"]
+        if trigger is None:
+            return _phrase(value["cause"], "")
+        went = self._went.get(trigger["member"])
+        how_long = seconds(went["member"]["session_timeout_ms"]) if went is not None else "its session timeout"
+        text = _phrase(value["cause"], who(trigger), how_long)
+        return f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
+
+    def _others(self, trigger: Value | None) -> str:
+        first = None if trigger is None else trigger["member"]
+        joined = len([one for one in self._joined if one != first])
+        gone = len([one for one in self._gone if one != first])
+        told = [f"{joined} more joined"] if joined else []
+        return " and ".join([*told, *([f"{gone} more went"] if gone else [])])
+
+
+def who(member: Value) -> str:
+    """A member, as a person knows it: its instance or its id, its client, its address."""
+    name = f"static member {member['instance']}" if member.get("instance") else f"member {short(member['member'])}"
+    known = [f"client {member['client_id']}" if member.get("client_id") else "", (member.get("host") or "").lstrip("/")]
+    told = ", ".join(one for one in known if one)
+    return f"{name} ({told})" if told else name
+
+
+def short(member_id: str) -> str:
+    """A member id without most of its UUID, which nobody can read."""
+    head, _, tail = member_id.rpartition("-")
+    uuid = member_id[-36:]
+    if len(member_id) > 36 and uuid.count("-") == 4:
+        return f"{member_id[:-37]}-{uuid[:8]}…"
+    return member_id if not head or len(tail) < 12 else f"{head}-{tail[:8]}…"
+
+
+def seconds(ms: int) -> str:
+    """A duration as one reads it aloud."""
+    if ms < 1_000:
+        return f"{ms} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
+    return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
+
+
+def _moved(moves: list[Value] | None) -> str:
+    if moves is None:
+        return ""
+    total = {name: sum(one[name] for one in moves) for name in ("moved", "kept", "gained", "lost")}
+    first = total["moved"] or total["kept"] or not (total["gained"] or total["lost"])
+    told = [f"{total['moved']} {_s('partition', total['moved'])} moved, {total['kept']} kept"] if first else []
+    told += [f"{total['gained']} newly owned"] if total["gained"] else []
+    told += [f"{total['lost']} owned by nobody"] if total["lost"] else []
+    return ", ".join(told)
+
+
+def _s(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}s"
+
+
+def _reason(value: Value) -> str:
+    return f': "{value["reason"]}"' if value.get("reason") else ""
+
+
+def _partitions(value: Value) -> str:
+    return ", ".join(f"{topic}: {' '.join(map(str, rows))}" for topic, rows in value["topics"].items())
+
+
+def _unknown(value: Value) -> str:
+    return f"{value['kind'].replace('_', ' ')}"
+
+
+def _phrase(cause: str, whose: str, how_long: str = "its session timeout") -> str:
+    words = _CAUSES.get(cause, f"{{who}}: {cause.replace('_', ' ')}")
+    return words.replace("{who}", whose).replace("{how long}", how_long).strip()
+
+
+def _started(value: Value) -> str:
+    trigger = value["trigger"]
+    told = _phrase(value["cause"], "" if trigger is None else who(trigger))
+    return f"a rebalance begins in {value['state']}: {told}"
+
+
+def _failed(value: Value) -> str:
+    return (
+        f"rebalance to generation {value['generation']} did not complete, {seconds(value['took_ms'])}: another began, "
+        f"since {_phrase(value['cause'], 'a member')}"
+    )
+
+
+def _refused(value: Value) -> str:
+    count = value["count"]
+    if value["api"] is None:
+        return f"{count} more requests were refused, of many clients"
+    client = {"member": "", "instance": value["instance"], "client_id": value["client_id"], "host": value["host"]}
+    told = who(client).removeprefix("member  ").strip("()") if not value["instance"] else who(client)
+    return f"{count} {value['api']} {_s('request', count)} of {told} refused: {value['error']}"
+
+
+_CAUSES: Final[dict[str, str]] = {
+    "member_joined": "{who} joined",
+    "member_left": "{who} left",
+    "session_expired": "{who} sent no heartbeat for {how long}",
+    "subscription_changed": "{who} changed its subscription",
+    "metadata_changed": "{who} joined again with other metadata",
+    "partitions_changed": "{who} leads and saw that a topic has other partitions",
+    "leader_rejoined": "{who} leads and joined again",
+    "static_member_returned": "{who} came back",
+    "join_timeout": "{who} did not join again in time",
+    "sync_timeout": "{who} did not sync in time",
+    "group_full": "{who} found the group full",
+    "group_over_capacity": "the group was loaded with more members than group.max.size",
+}
+
+_DETAILS: Final = frozenset({"member_joined", "member_left", "member_synced", "rebalance_started", "join_phase_ended"})
+"""What the line of the rebalance tells anyway."""
+
+_TELL: Final[dict[str, Callable[[Value], str]]] = {
+    "group_created": lambda _: "the group was created",
+    "group_emptied": lambda value: f"the group is empty (generation {value['generation']})",
+    "group_deleted": lambda _: "the group was deleted",
+    "member_joined": lambda value: f"{who(value['member'])} joined{_reason(value)}",
+    "member_left": lambda value: f"{who(value['member'])} left{_reason(value)}",
+    "member_expired": lambda value: (
+        f"{who(value['member'])} sent no heartbeat for {seconds(value['member']['session_timeout_ms'])} and was removed"
+    ),
+    "member_removed": lambda value: f"{_phrase(value['cause'], who(value['member']))} and was removed",
+    "member_replaced": lambda value: (
+        f"{who(value['member'])} came back as {short(value['member']['member'])}; {short(value['replaced'])} is fenced"
+    ),
+    "member_synced": lambda value: f"member {short(value['member'])} got its assignment",
+    "rebalance_started": _started,
+    "join_phase_ended": lambda value: (
+        f"generation {value['generation']}: {value['members']} members joined in {seconds(value['join_phase_ms'])}, "
+        f"{short(value['leader'] or '')} leads"
+    ),
+    "rebalance_failed": _failed,
+    "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
+    "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",
+    "requests_refused": _refused,
+    "member_fenced": _refused,
+    "shard_loaded": lambda value: (
+        f"the server read its log: {value['groups']} groups of partition {value['partition']} in "
+        f"{seconds(value['took_ms'])}"
+    ),
+}
