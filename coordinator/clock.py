@@ -34,6 +34,9 @@ class Clock(Protocol):
     def mono_ms(self) -> int:
         """The monotonic half of `now`."""
 
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call back once, when all is looked at that has come in this turn of the loop; in the order of the calls."""
+
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past)."""
 
@@ -68,10 +71,11 @@ class _LoopTimer:
 class LoopClock:
     """The machine's time, with timers of an asyncio event loop."""
 
-    __slots__ = ("_loop",)
+    __slots__ = ("_loop", "_soon")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._soon: list[Callable[[], object]] = []
 
     def now(self) -> Now:
         """The present time."""
@@ -81,6 +85,24 @@ class LoopClock:
     def mono_ms(self) -> int:
         """The monotonic half of `now`."""
         return time.monotonic_ns() // 1_000_000
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call back once, at the end of this turn of the loop."""
+        # the loop is asked once for all of a turn: both asyncio's and uvloop's look at every socket that is ready first
+        if not self._soon:
+            self._loop.call_soon(self._call_now)
+        self._soon.append(callback)
+
+    def _call_now(self) -> None:
+        soon, self._soon = self._soon, []
+        for number, callback in enumerate(soon, 1):
+            try:
+                callback()
+            except BaseException:
+                # the loop logs it; the others are not to suffer for it
+                for other in soon[number:]:
+                    self.call_soon(other)
+                raise
 
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
@@ -112,6 +134,10 @@ class ManualClock:
     def mono_ms(self) -> int:
         """The monotonic half of `now`."""
         return self._now.mono_ms
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """Call back once, during the next `advance`."""
+        self.call_at(self._now.mono_ms, callback)
 
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, during the `advance` that reaches `mono_ms`."""

@@ -19,6 +19,10 @@ from muster.protocol.records import OFFSETS, UnknownRecord
 log = structlog.get_logger("muster.shard")
 
 
+Row = tuple[bytes, bytes | None]
+"""Key and value of a record that is written; a value of None is a tombstone."""
+
+
 class OffsetsLogCodec:
     """What a shard's `Codec` is in the running server; `partition` is for log lines."""
 
@@ -26,9 +30,19 @@ class OffsetsLogCodec:
         self._partition = partition
         self._told: set[tuple[int, int | None]] = set()
 
-    def build(self, output: Sequence[Record], now: Now) -> bytearray:
-        """One batch with these records, stamped with the wall clock."""
-        return batches.build([to_bytes(record) for record in output], timestamp_ms=now.wall_ms)
+    def encode(self, records: Sequence[Record]) -> tuple[list[Row], int]:
+        """Key and value of each record as they stand in the log, and the bytes of them all."""
+        if len(records) == 1:  # a commit, nearly always
+            row = to_bytes(records[0])
+            return [row], len(row[0]) + len(row[1] or b"")
+        rows = [to_bytes(record) for record in records]
+        return rows, sum(len(key) + len(value or b"") for key, value in rows)
+
+    def build(self, rows: Sequence[Row], now: Now) -> bytearray:
+        """One batch with these rows, stamped with the wall clock."""
+        if _keys:
+            _keys.clear()
+        return batches.build(rows, timestamp_ms=now.wall_ms)
 
     def read(self, chunk: bytes) -> Iterator[tuple[Message, Message | None]]:
         """Key and value (None: a tombstone) of each record that a core knows how to replay."""

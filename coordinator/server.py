@@ -34,6 +34,7 @@ from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.coordinator.routing import Routing
 from muster.coordinator.shard import Shard
+from muster.coordinator.shard_parts import ShardSettings
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.settings import TopicSettings
@@ -156,6 +157,7 @@ class Server:
             self.topics.image,
             leader_epoch=0 if partition is None else partition.leader_epoch,
             observer=observers,
+            linger_ms=self.config.settings(ShardSettings).group_coordinator_append_linger_ms,
         )
         self._loading.append(shard.start())
         return shard

@@ -1,104 +1,51 @@
 """One partition of __consumer_offsets: its groups (the core), its log and its deadlines, kept in step.
 
 Decide, append, answer when durable: the core decides and has changed already, its records are appended, its replies
-leave when the log is durable up to the newest position the core has seen. When an append or a sync fails, the core is
-thrown away and built anew from the log. Reads no clock but the one it is given, sets one timer, knows no socket.
+leave when the log is durable up to the newest position the core has seen. Records of many commands are appended as one
+batch (Kafka's group.coordinator.append.linger.ms); those of one command are never split. When an append or a sync
+fails, the core is thrown away and built anew from the log. Reads no clock but the one it is given, knows no socket.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.groups.deadlines import NEVER, Deadlines
+from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.telling import refusal
-from muster.coordinator.log.errors import LogError
+from muster.coordinator.log.errors import DamagedLog, LogError
 from muster.coordinator.refusals import append_error, refuse, spoil
+from muster.coordinator.shard_parts import Codec, Core, Observer, ShardLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.heartbeat import HeartbeatRequest
 
 log = structlog.get_logger("muster.shard")
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """How much of a log is replayed in one step: some 10 ms."""
+BATCH_BYTES: Final = 64 * 1024
+"""How much is gathered into one batch; the records of one command may be more."""
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
 """How long a shard whose log failed waits before it is built anew: by how often that happened in a row."""
 
 
-class Core(Protocol):
-    """What a shard asks of the groups (`groups.core.GroupCore`)."""
+class _Batch:
+    """What was decided and is still to be appended, and what is told and answered then."""
 
-    deadlines: Deadlines
-    """To be looked at only: when the earliest falls due."""
+    __slots__ = ("events", "replies", "rows", "size")
 
-    @property
-    def group_count(self) -> int:
-        """How many groups there are."""
-
-    def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
-        """Decide one command."""
-
-    def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
-        """Answer a heartbeat."""
-
-    def advance(self, now: Now) -> Output:
-        """Let the deadlines that are due pass."""
-
-    def next_deadline_ms(self) -> int | None:
-        """When `advance` is wanted next (monotonic ms)."""
-
-    def replay(self, key: Message, value: Message | None, now: Now) -> None:
-        """Take in one record of the log."""
-
-    def loaded(self, now: Now) -> Output:
-        """The whole log was replayed."""
-
-    def resign(self, error_code: int) -> Output:
-        """Answer all that is parked with an error."""
-
-
-class ShardLog(Protocol):
-    """What a shard asks of the log of its partition (`log.Log`)."""
-
-    start_offset: int
-    end_offset: int
-    durable_offset: int
-
-    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
-        """Append one batch; raises an exception with Kafka's `error_code`."""
-
-    def when_durable(self, position: int, callback: Callable[[Exception | None], object]) -> None:
-        """Call back when the log is durable up to `position`, or has failed."""
-
-    def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
-        """The whole batches from `offset` on, in chunks."""
-
-
-class Codec(Protocol):
-    """Records <-> batches (`record_codec`), given so that a shard can be tested without bytes."""
-
-    def build(self, records: Sequence[Record], now: Now) -> bytes | bytearray:
-        """One batch that holds the records."""
-
-    def read(self, chunk: bytes) -> Iterator[tuple[Message, Message | None]]:
-        """The records of some batches that a core can replay."""
-
-
-class Observer(Protocol):
-    """Who is told what happens (`observe.Observers`). Raises nothing."""
-
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Things that have just happened, in their order; called before anybody is answered who can see them."""
-
-    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """The state was built from the log."""
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self.size = 0
+        self.replies: list[Reply] = []
+        self.events: list[Event] = []
 
 
 class Shard:
@@ -114,8 +61,12 @@ class Shard:
         image: TopicsImage,
         leader_epoch: int = 0,
         observer: Observer | None = None,
+        linger_ms: int = 0,
     ) -> None:
-        """`open_log`: the partition's log, opened again when it had failed; raises OSError or the log's errors."""
+        """`open_log`: the partition's log, opened again when it had failed; raises OSError or the log's errors.
+
+        `linger_ms`: see `shard_parts.ShardSettings`.
+        """
         self.index = index
         self.leader_epoch = leader_epoch
         self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -129,6 +80,8 @@ class Shard:
         self._log: Any = None
         self._timer: Timer | None = None
         self._timer_ms = NEVER
+        self._linger_ms = linger_ms
+        self._batches: list[_Batch] = []
         self._parked: deque[tuple[int, Sequence[Reply]]] = deque()
         self._failures = 0
         self._term = 0
@@ -147,7 +100,7 @@ class Shard:
             return
         now = self._clock.now()
         output = self._core.handle(command, now)
-        if output.records or self._parked or output.events:
+        if output.records or self._batches or self._parked or output.events:
             self._settle(output, now)
             if not self.active:
                 return
@@ -169,6 +122,9 @@ class Shard:
             self._tell_refused(request, response.error_code, client)
         if core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
+        if self._batches:
+            self._batches[-1].replies.append((respond, response))
+            return None
         if self._parked:
             self._parked.append((self._parked[-1][0], ((respond, response),)))
             return None
@@ -200,6 +156,8 @@ class Shard:
 
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR) -> None:
         """Leave office: whatever is parked is answered with the error, and so is every command from now on."""
+        if self.active:
+            self._append()
         self._leave(error_code, error_code)
 
     def _leave(self, error_code: int, parked_error_code: int) -> None:
@@ -210,9 +168,13 @@ class Shard:
         self.state_error = error_code
         self._core = _NO_CORE
         parked, self._parked = self._parked, deque()
+        batches, self._batches = self._batches, []
         for _, replies in parked:
             for token, response in replies:
                 _respond(token, spoil(response, parked_error_code))
+        for batch in batches:
+            for token, response in batch.replies:
+                _respond(token, spoil(response, error_code))
         if active:
             for token, response in core.resign(error_code).replies:
                 _respond(token, response)
@@ -234,6 +196,12 @@ class Shard:
                     if term != self._term:
                         return
                     now = self._clock.now()
+        except DamagedLog as damage:
+            # trying again would find the same bytes: an operator decides, the other partitions serve
+            log.error("the groups of this partition are offline until their log is repaired", partition=self.index,
+                      path=damage.path, position=damage.position)  # fmt: skip
+            self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
         except (LogError, OSError, ValueError) as error:
             # nothing can be decided without the state
             self._failed("the groups cannot be loaded", error)
@@ -256,28 +224,73 @@ class Shard:
             self._rearm()
 
     def _settle(self, output: Output, now: Now) -> None:
-        """Append the records of an output, answer what it answers when that is durable, tell its events."""
+        """Gather the records of an output; what it tells and answers comes behind all that is to be appended."""
         if output.records:
             try:
-                self._log.append(self.leader_epoch, self._codec.build(output.records, now), wall_ms=now.wall_ms)
+                batch = self._batch_for(output.records)
+            except ValueError as error:
+                # the core is ahead of its log now
+                self._append()
+                self._parked.append((-1, output.replies))
+                self._failed("records cannot be written", error)
+                return
+            batch.replies += output.replies
+            batch.events += output.events
+            if self._linger_ms == 0:
+                self._append()
+        elif self._batches:
+            self._batches[-1].replies += output.replies
+            self._batches[-1].events += output.events
+        else:
+            self._tell_and_answer(output.events, output.replies, now)
+
+    def _batch_for(self, records: Sequence[Record]) -> _Batch:
+        """The batch that takes the records of one command: the newest one, or a new one when that is full."""
+        rows, size = self._codec.encode(records)
+        batches = self._batches
+        if not batches:
+            if self._linger_ms < 0:
+                self._clock.call_soon(self._append)
+            elif self._linger_ms > 0:
+                self._clock.call_at(self._clock.mono_ms() + self._linger_ms, self._append)
+            batches.append(_Batch())
+        elif batches[-1].size + size > BATCH_BYTES:
+            batches.append(_Batch())
+        batch = batches[-1]
+        batch.rows += rows
+        batch.size += size
+        return batch
+
+    def _append(self) -> None:
+        """Append all that was gathered, batch by batch."""
+        if not self._batches:
+            return
+        now = self._clock.now()
+        while self._batches:
+            batch = self._batches.pop(0)
+            try:
+                self._log.append(self.leader_epoch, self._codec.build(batch.rows, now), wall_ms=now.wall_ms)
             except (LogError, OSError, ValueError) as error:
                 # the core is ahead of its log now
-                self._parked.append((-1, output.replies))
+                self._parked.append((-1, batch.replies))
                 self._failed("an append failed", error)
                 return
             self._failures = 0
-        if output.events and self._observer is not None:
-            # before the answers, which show what is told
-            self._observer.tell(output.events, now)
-        if output.replies or output.records:
             # records without a reply are parked as well: what they changed is not shown before they are durable
-            position = self._log.end_offset
-            if self._log.durable_offset >= position and not self._parked:
-                for token, response in output.replies:
-                    token(response)  # type: ignore[operator]  # as in `submit`
-            else:
-                self._parked.append((position, output.replies))
-                self._log.when_durable(position, self._when_durable(self._term))
+            self._tell_and_answer(batch.events, batch.replies, now)
+
+    def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now) -> None:
+        """Tell events, and give answers as soon as the log is durable up to here."""
+        if events and self._observer is not None:
+            # before the answers, which show what is told
+            self._observer.tell(events, now)
+        position = self._log.end_offset
+        if self._log.durable_offset >= position and not self._parked:
+            for token, response in replies:
+                token(response)  # type: ignore[operator]  # as in `submit`
+        else:
+            self._parked.append((position, replies))
+            self._log.when_durable(position, self._when_durable(self._term))
 
     def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
         def callback(error: Exception | None) -> None:

@@ -8,6 +8,9 @@ from typing import Any
 from muster.coordinator.groups.interface import Now, Record
 from muster.protocol.message import Message
 
+ROW_BYTES = 16 * 1024
+"""How large a record of the group "g" is, as FakeCodec counts; that of "gg" is twice as large."""
+
 
 class FakeLog:
     """A log of records instead of bytes, that can be told to fail and to be durable later."""
@@ -54,8 +57,11 @@ class FakeLog:
 
 
 class FakeCodec:
-    def build(self, records: Sequence[Record], now: Now) -> Any:
-        return list(records)
+    def encode(self, records: Sequence[Record]) -> tuple[list[Record], int]:
+        return list(records), sum(len(record.key.group) for record in records) * ROW_BYTES  # type: ignore[attr-defined]
+
+    def build(self, rows: Sequence[Record], now: Now) -> Any:
+        return list(rows)
 
     def read(self, chunk: Any) -> Iterator[tuple[Message, Message | None]]:
         yield from ((row.key, row.value) for row in chunk)

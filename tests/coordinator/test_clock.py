@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from typing import Any
 
 import pytest
 
@@ -49,8 +51,73 @@ class TestManualClock:
         clock.advance(0)
         assert rung == [100]
 
+    def test_what_is_to_happen_soon_happens_in_the_next_advance_in_order(self) -> None:
+        clock = ManualClock()
+        called: list[str] = []
+        clock.call_soon(lambda: called.append("first"))
+        clock.call_soon(lambda: called.append("second"))
+        assert called == []
+        clock.advance(0)
+        assert called == ["first", "second"]
+
 
 class TestLoopClock:
+    async def test_what_is_to_happen_soon_happens_in_order_after_the_turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        clock = LoopClock(loop)
+        called: list[str] = []
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def first() -> None:
+            called.append("first")
+            clock.call_soon(lambda: ended.set_result(None))
+
+        clock.call_soon(first)
+        clock.call_soon(lambda: called.append("second"))
+        assert called == []
+        await ended
+        assert called == ["first", "second"]
+
+    async def test_one_that_fails_keeps_nobody_else_from_being_called(self) -> None:
+        loop = asyncio.get_running_loop()
+        faults: list[dict[str, Any]] = []
+        loop.set_exception_handler(lambda _, context: faults.append(context))
+        clock = LoopClock(loop)
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def fail() -> None:
+            raise RuntimeError("a bug")
+
+        clock.call_soon(fail)
+        clock.call_soon(lambda: ended.set_result(None))
+        await ended
+        assert [str(fault["exception"]) for fault in faults] == ["a bug"]
+
+    async def test_all_sockets_that_are_ready_are_looked_at_first(self) -> None:
+        loop = asyncio.get_running_loop()
+        clock = LoopClock(loop)
+        seen: list[str] = []
+        ended: asyncio.Future[None] = loop.create_future()
+        pairs = [socket.socketpair() for _ in range(3)]
+
+        def look(number: int) -> None:
+            pairs[number][0].recv(1)
+            if not seen:
+                clock.call_soon(lambda: (seen.append("end"), ended.set_result(None)))
+            seen.append("socket")
+
+        for ours, theirs in pairs:
+            theirs.send(b"x")
+            ours.setblocking(False)
+        for number, (ours, _) in enumerate(pairs):
+            loop.add_reader(ours, look, number)
+        await ended
+        assert seen == ["socket", "socket", "socket", "end"]
+        for ours, theirs in pairs:
+            loop.remove_reader(ours)
+            ours.close()
+            theirs.close()
+
     async def test_a_timer_never_rings_early_by_the_clock_itself(self) -> None:
         loop = asyncio.get_running_loop()
         clock = LoopClock(loop)

@@ -119,7 +119,7 @@ class FakeCore:
 class Bench:
     """A shard, and hands on all that it is made of."""
 
-    def __init__(self) -> None:
+    def __init__(self, linger_ms: int = 0) -> None:
         self.clock = ManualClock(0)
         self.log = FakeLog()
         self.cores: list[FakeCore] = []
@@ -127,7 +127,17 @@ class Bench:
         self.loads: list[tuple[int, int, int]] = []
         self.open_error: Exception | None = None
         self.after_load = Output()
-        self.shard = Shard(7, self._core, self._open, FakeCodec(), self.clock, NO_TOPICS, leader_epoch=3, observer=self)
+        self.shard = Shard(
+            7,
+            self._core,
+            self._open,
+            FakeCodec(),
+            self.clock,
+            NO_TOPICS,
+            leader_epoch=3,
+            observer=self,
+            linger_ms=linger_ms,
+        )
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
         assert now == self.clock.now()

@@ -1,0 +1,95 @@
+"""What a shard is made of, as it knows it: core, log, codec and observer; and its settings. Holds no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from muster.coordinator.groups.deadlines import Deadlines
+from muster.coordinator.groups.image import TopicsChanged
+from muster.coordinator.groups.interface import Command, Event, Now, Output, Record
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+class Core(Protocol):
+    """What a shard asks of the groups (`groups.core.GroupCore`)."""
+
+    deadlines: Deadlines
+    """To be looked at only: when the earliest falls due."""
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+
+    def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
+        """Decide one command."""
+
+    def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
+        """Answer a heartbeat."""
+
+    def advance(self, now: Now) -> Output:
+        """Let the deadlines that are due pass."""
+
+    def next_deadline_ms(self) -> int | None:
+        """When `advance` is wanted next (monotonic ms)."""
+
+    def replay(self, key: Message, value: Message | None, now: Now) -> None:
+        """Take in one record of the log."""
+
+    def loaded(self, now: Now) -> Output:
+        """The whole log was replayed."""
+
+    def resign(self, error_code: int) -> Output:
+        """Answer all that is parked with an error."""
+
+
+class ShardLog(Protocol):
+    """What a shard asks of the log of its partition (`log.Log`)."""
+
+    start_offset: int
+    end_offset: int
+    durable_offset: int
+
+    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
+        """Append one batch; raises an exception with Kafka's `error_code`."""
+
+    def when_durable(self, position: int, callback: Callable[[Exception | None], object]) -> None:
+        """Call back when the log is durable up to `position`, or has failed."""
+
+    def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
+        """The whole batches from `offset` on, in chunks."""
+
+
+class Codec(Protocol):
+    """Records <-> batches (`offsets_log`), given so that a shard can be tested without bytes."""
+
+    def encode(self, records: Sequence[Record]) -> tuple[Sequence[Any], int]:
+        """The rows that the records are in a batch, and their size in bytes; raises ValueError."""
+
+    def build(self, rows: Sequence[Any], now: Now) -> bytes | bytearray:
+        """One batch that holds the rows."""
+
+    def read(self, chunk: bytes) -> Iterator[tuple[Message, Message | None]]:
+        """The records of some batches that a core can replay."""
+
+
+class Observer(Protocol):
+    """Who is told what happens (`observe.Observers`). Raises nothing."""
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """Things that have just happened, in their order; called before anybody is answered who can see them."""
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """The state was built from the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSettings:
+    """Kafka's property: how long records are gathered before they are appended, in ms.
+
+    0: not at all; -1 (Kafka: adaptively): until all requests are looked at that have come in the same turn of the loop.
+    """
+
+    group_coordinator_append_linger_ms: int = -1
