@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import secrets
 import signal
 import sys
 import tempfile
@@ -38,7 +39,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
     parser.add_argument("--steps", type=int, default=10_000, help="how many steps at least (default: 10000)")
     parser.add_argument("--seconds", type=float, default=480, help="how long at most, for all steps (default: 480)")
-    parser.add_argument("--at-once", type=int, default=64, help="histories side by side (default: 64)")
+    parser.add_argument("--at-once", type=int, default=20, help="histories side by side (default: 20)")
     parser.add_argument("--settings", choices=[*SETTINGS, "all"], default="all", help="the servers' (default: all)")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="play this one history only, and print it")
     parser.add_argument("--differences", type=int, default=5, help="stop after so many (default: 5)")
@@ -105,7 +106,7 @@ def main() -> int:
         print("Comparing with Kafka needs Java 17+ and Maven (java and mvn on PATH).", file=sys.stderr)
         return 2
     if args.seed is None:
-        args.seed = int.from_bytes(__import__("os").urandom(2))
+        args.seed = secrets.randbelow(10_000)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"seed {args.seed}", flush=True)
     found: list[Found] = []
@@ -115,9 +116,7 @@ def main() -> int:
         print(f"{name}: {told}", flush=True)
         with tempfile.TemporaryDirectory() as folder, Servers(Path(folder), {**broker, **NOT_TOLD}) as servers:
             part = len(chosen)
-            found += asyncio.run(
-                compare(args, Session(servers, broker), args.steps // part, args.seconds / part)
-            )
+            found += asyncio.run(compare(args, Session(servers, broker), args.steps // part, args.seconds / part))
     seen_again = sum(one.again for one in found)
     print(f"{seen_again} differences, {len(found) - seen_again} not seen again")
     return 1 if seen_again else 0

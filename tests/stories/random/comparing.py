@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from tests.stories.stage import UUID
-from tests.stories.story import Body, Reply
+from tests.stories.story import Reply
 
 UNORDERED: Mapping[str, Mapping[str, str]] = {
     "JoinGroup": {"Members": "MemberId"},
     "DescribeGroups": {"Groups": "GroupId", "Members": "MemberId"},
     "ListGroups": {"Groups": "GroupId"},
     "DeleteGroups": {"Results": "GroupId"},
-    "OffsetCommit": {"Topics": "Name"},
+    "OffsetCommit": {"Topics": "Name TopicId"},
     "OffsetDelete": {"Topics": "Name"},
 }
-"""Lists whose order is open: API -> field -> what its rows are sorted by."""
-ALL_OFFSETS = {"Topics": "Name", "Partitions": "PartitionIndex"}
+"""Lists whose order is open: API -> field -> the fields that its rows are sorted by."""
+ALL_OFFSETS = {"Topics": "Name TopicId", "Partitions": "PartitionIndex"}
 """Of an OffsetFetch that names no topics."""
 OF_THE_MACHINE = ("NodeId", "Host", "Port")
 """Fields that say where a server is."""
@@ -54,19 +55,23 @@ class Names:
         return UUID.sub("<uuid>", text.replace(self.suffix, "") if self.suffix else text)
 
 
-def plain(reply: Reply, names: Names) -> Body:
-    """A reply's body in which nothing is left that differs from one server, or one run, to the next."""
+def plain(reply: Reply, names: Names, unseen: Collection[str] = ()) -> object:
+    """A reply's body in which nothing is left that differs from one server, or one run, to the next.
+
+    `unseen`: groups that are listed and described, or not, as it happens.
+    """
     rows = dict(UNORDERED.get(reply.api, {}))
     if reply.api == "OffsetFetch":
         asked = reply.request.get("Groups", [reply.request])
         rows = ALL_OFFSETS if any(one["Topics"] is None for one in asked) else {}
-    if reply.api == "ListGroups" and names.suffix:
+    if reply.api in ("ListGroups", "DescribeGroups"):
         mine = [row for row in reply.body["Groups"] if row["GroupId"].endswith(names.suffix)]
-        return plain_value({**reply.body, "Groups": mine}, names, rows)
+        seen = [row for row in mine if names.text(row["GroupId"]) not in unseen]
+        return plain_value({**reply.body, "Groups": seen}, names, rows)
     return plain_value(reply.body, names, rows)
 
 
-def plain_value(value: object, names: Names, rows: Mapping[str, str]) -> object:  # type: ignore[explicit-any]
+def plain_value(value: Any, names: Names, rows: Mapping[str, str]) -> Any:
     """Any part of a body."""
     if isinstance(value, dict):
         out = {}
@@ -75,7 +80,7 @@ def plain_value(value: object, names: Names, rows: Mapping[str, str]) -> object:
                 continue
             out[key] = plain_value(one, names, rows)
             if key in rows and isinstance(one, list):
-                out[key] = sorted(out[key], key=lambda row: str(row[rows[key]]))
+                out[key] = sorted(out[key], key=lambda row: [str(row[name]) for name in rows[key].split()])
         return out
     if isinstance(value, list):
         return [plain_value(one, names, rows) for one in value]
@@ -97,8 +102,3 @@ def differences(theirs: object, ours: object, path: str = "") -> list[str]:
 def dumped(body: object) -> str:
     """One line of text for a plain body."""
     return json.dumps(body, default=repr, sort_keys=True)
-
-
-def by_index(replies: Iterable[Reply], index_of: Callable[[Reply], int]) -> dict[int, Reply]:
-    """Replies by the index of the request they answer."""
-    return {index_of(reply): reply for reply in replies}

@@ -35,7 +35,9 @@ Asks = tuple[tuple[str, ...], ...]
 WRONG = ("",) * 12 + ("member=id:ghost", "member=none", "member={A}", "member={B}", "instance=i-a", "instance=i-x")
 WRONG_GENERATION = ("",) * 12 + ("generation=+1", "generation=-1", "generation=0", "generation=1", "generation=-2")
 NO_INSTANCE = ("",) * 9 + ("instance=none",)
-OTHER_GROUP = ("",) * 30 + ("group=h", "group=none")
+OTHER_GROUP = ("",) * 30 + ("group=h",)
+NO_GROUP = (*OTHER_GROUP, "group=none")
+"""Where the empty id is refused; elsewhere it is a group like any other, and all histories would share it."""
 OFFSETS = ("t1/0=1", "t1/1=2 t2/0=3", "t1/2=4:note", "t2/0=5@3:null", "t1/0=6 nope/0=1", "t1/9=1", "t2/0=7:x*4097")
 PARTITIONS = ("t1/0", "t1/0 t1/1 t1/2 t2/0", "t2/0 t1/1", "t1/7 nope/0", "t1/0 t1/0")
 
@@ -49,7 +51,7 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
             ("",) * 24 + ("type=connect", "type=consumer", "type=none", "session=50", "session=9999999"),
             WRONG,
             NO_INSTANCE,
-            OTHER_GROUP,
+            NO_GROUP,
         ),
     ),
     "enter": (8, (("",) * 4 + ("v=3", "v=4", "v=5", "v=7"), ("",) * 3 + ("protocols",))),
@@ -62,12 +64,12 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
             WRONG,
             WRONG_GENERATION,
             NO_INSTANCE,
-            OTHER_GROUP,
+            NO_GROUP,
         ),
     ),
     "heartbeat": (
         12,
-        (("",) * 4 + tuple(f"v={v}" for v in range(4)), WRONG, WRONG_GENERATION, NO_INSTANCE, OTHER_GROUP),
+        (("",) * 4 + tuple(f"v={v}" for v in range(4)), WRONG, WRONG_GENERATION, NO_INSTANCE, NO_GROUP),
     ),
     "leave": (
         7,
@@ -76,7 +78,7 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
             + tuple(f"v={v}" for v in range(5))
             + ("{B}", "{C} {B}", "{A} {A}", "none(i-a) none(i-b)", "{B}(i-b)", "{B}(i-a)", "none(i-c)")
             + ("id:ghost", "nobody=yes", "{A} none(i-x) none", "v=3 {C} none(i-d)", "v=1 member={B}", "member=none"),
-            OTHER_GROUP,
+            NO_GROUP,
         ),
     ),
     "commit": (
@@ -104,7 +106,7 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
         (("",) * 2 + tuple(f"v={v}" for v in range(5)), ("", "", "states=Stable,Empty", "states=stable types=Classic")),
     ),
     "find": (1, (("", "v=4", "v=2"), ("g",))),
-    "offset-delete": (3, (OTHER_GROUP, PARTITIONS)),
+    "offset-delete": (3, (NO_GROUP, PARTITIONS)),
     "delete": (2, (("", "v=1", "v=0"), ("", "", "", "g h", "h", "nobody"))),
     "restart": (5, ()),
     "drop": (2, ()),
@@ -128,7 +130,9 @@ def history(seed: int, broker: Mapping[str, str]) -> Story:
         luck = dice.random()
         if luck < 0.14:
             lines += _round(dice, actors)
-        elif luck < 0.20:
+        elif luck < 0.17:
+            lines += _afresh(dice, actors)
+        elif luck < 0.23:
             lines.append(f"advance {dice.choice(ADVANCES)}")
         else:
             lines.append(_step(dice, actors, dice.choices(requests, weights)[0]))
@@ -161,6 +165,12 @@ def _round(dice: random.Random, actors: str) -> list[str]:
     return [f"{dice.choice((everybody, everybody, some))}: {dice.choice(('join', 'enter'))}", sync]
 
 
+def _afresh(dice: random.Random, actors: str) -> list[str]:
+    """Processes that end as they should, or not, and start again."""
+    some = " ".join(dice.sample(actors, dice.randint(1, len(actors))))
+    return [*dice.choice(([], [f"{some}: leave"])), f"{some}: restart", f"{some}: enter"]
+
+
 def _mended(line: str) -> list[str]:
     """An actor keeps what it once said of itself: after a step that must be refused, one that sets it right."""
     wrong = {"session=50": "session=30000", "session=9999999": "session=30000", "type=connect": "type=consumer"}
@@ -190,7 +200,11 @@ def _only_once(line: str) -> str:
     """Of an argument that was drawn twice the later one counts; the words that only name one are dropped."""
     head, _, rest = line.partition(": ")
     words = rest.split()
-    kept = [word for i, word in enumerate(words) if word not in ("session", "rebalance") and not _again(word, words[i + 1 :])]
+    kept = [
+        word
+        for i, word in enumerate(words)
+        if word not in ("session", "rebalance") and not _again(word, words[i + 1 :])
+    ]
     return f"{head}: {' '.join(kept)}"
 
 

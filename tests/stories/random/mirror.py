@@ -9,6 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from muster.coordinator.groups import rebalance
+from muster.coordinator.groups.interface import Output
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from tests.stories.random.ways import OwnWays
 from tests.stories.story import Body, Drop, Reply, Send, Story
 from tests.stories.virtual import START, VirtualDriver
@@ -46,17 +49,18 @@ class Mirror(VirtualDriver):
         """The actor hears nothing any more of what it has asked."""
         self.act(Drop(actor))
 
+    def take(self, output: Output) -> None:
+        super().take(output)
+        for record in output.records:
+            if isinstance(record.key, GroupMetadataKey | OffsetCommitKey):
+                self.ways.recorded(record.key.group)
+
     def taken(self) -> list[Reply]:
         """The replies since this was asked last."""
         replies, self.replies = self.replies, []
         return replies
 
     # ---- who leads, when that is open
-
-    def leader_of(self, group_id: str) -> str | None:
-        """The member id that leads here."""
-        group = self.core.state.classic(group_id)
-        return None if group is None else group.leader_id
 
     def follow(self, group_id: str, leader_id: str, replies: list[Reply]) -> None:
         """The server chose another leader, as it may: so does the mirror, in those of its replies that tell."""
@@ -66,7 +70,11 @@ class Mirror(VirtualDriver):
         group.leader_id = leader_id
         for reply in replies:
             body = reply.body
-            if tells_leader(reply) and reply.request["GroupId"] == group_id and body["GenerationId"] == group.generation:
+            if (
+                tells_leader(reply)
+                and reply.request["GroupId"] == group_id
+                and body["GenerationId"] == group.generation
+            ):
                 body["Leader"] = leader_id
                 body["Members"] = self._members(group, reply.version) if body["MemberId"] == leader_id else []
 

@@ -41,7 +41,9 @@ class Shrinking:
         size = max(len(self.lines) // 2, 1)
         while self._has_time:
             chunks = [set(range(at, min(at + size, len(self.lines)))) for at in range(0, len(self.lines), size)]
-            needless = [chunk for chunk, fails in zip(chunks, await self._try(map(self._without, chunks)), strict=True) if fails]
+            needless = [
+                chunk for chunk, fails in zip(chunks, await self._try(map(self._without, chunks)), strict=True) if fails
+            ]
             if needless:
                 together = self._without(set().union(*needless))
                 alone = self._without(needless[0])

@@ -155,8 +155,9 @@ class Side:
                 text = "answered, not parked" if there is None else "not answered"
                 names = self._names if there is None else self._twin_names
                 raise Difference(f"{self.world.name}: {what} was {text}: {dumped(plain(reply, names))}")
-            body = plain(here, self._names)
-            lines = differences(body, plain(there, self._twin_names))
+            unseen = self.ways.unseen()
+            body = plain(here, self._names, unseen)
+            lines = differences(body, plain(there, self._twin_names, unseen))
             if lines:
                 what = f"{self.world.name}: {here.actor}'s {here.api} v{here.version}"
                 raise Difference(f"{what}: {'; '.join(lines)}")
@@ -173,7 +174,7 @@ class Side:
             leader = self._names.text(reply.body["Leader"])
             if leader in names:
                 self.ways.settle(group_id)
-                if names[leader] != self.mirror.leader_of(group_id):
+                if leader != self._twin_names.text(mirrored.body["Leader"]):
                     self.opened[LEADER] += 1
                     self.mirror.follow(group_id, names[leader], list(expected.values()))
 

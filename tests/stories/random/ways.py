@@ -69,6 +69,13 @@ class OwnWays:
     def settle(self, group_id: str) -> None:
         """Who leads is known now."""
 
+    def unseen(self) -> frozenset[str]:
+        """Groups that the server may list and describe, or not."""
+        return frozenset()
+
+    def recorded(self, group_id: str) -> None:
+        """A record of that group was written."""
+
 
 class KafkaWays(OwnWays):
     """Kafka's ways, for one core: what they remember is of its groups."""
@@ -77,6 +84,7 @@ class KafkaWays(OwnWays):
         self._possible: dict[str, set[str]] = {}  # who may be the leader that was chosen when the last one was lost
         self._candidates: dict[str, frozenset[str]] = {}
         self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
+        self._recordless: set[str] = set()  # groups that were made by a refused commit
         self._patches = [
             (classic, "elect", elect_by_hash),
             (parked, "_leave_behind", lambda *_: None),  # PARKED: Kafka forgets such a request
@@ -93,7 +101,7 @@ class KafkaWays(OwnWays):
         with ExitStack() as stack:
             for owner, name, way in self._patches:
                 stack.enter_context(mock.patch.object(owner, name, way))
-            stack.enter_context(mock.patch.dict(core._HANDLERS, {OffsetCommitRequest: commit_and_leave_a_group}))
+            stack.enter_context(mock.patch.dict(core._HANDLERS, {OffsetCommitRequest: self.commit}))
             yield
 
     def candidates(self, group_id: str) -> frozenset[str]:
@@ -138,6 +146,22 @@ class KafkaWays(OwnWays):
                 else:
                     self._candidates[group.group_id] = frozenset(renamed)
 
+    # ---- REFUSED
+
+    def commit(self, turn: Any, command: Any, request: Any) -> None:
+        """Kafka makes the group before it looks at the metadata; with no record of its own it is shown some time."""
+        commit.handle(turn, command, request)
+        groups, group_id = turn.state.groups, request.group_id
+        if group_id not in groups and request.generation_id_or_member_epoch < 0 and request.topics:
+            groups[group_id] = ClassicGroup(group_id, turn.now.wall_ms)
+            self._recordless.add(group_id)
+
+    def unseen(self) -> frozenset[str]:
+        return frozenset(self._recordless)
+
+    def recorded(self, group_id: str) -> None:
+        self._recordless.discard(group_id)
+
     # ---- DELAY
 
     def begin(self, turn: Any, group: ClassicGroup, *rest: Any) -> None:
@@ -164,10 +188,3 @@ def on_sync_deadline(turn: Any, group: ClassicGroup) -> None:
         _on_sync_deadline(turn, group)
     else:
         rebalance.begin(turn, group, "an id that nobody has did not sync")
-
-
-def commit_and_leave_a_group(turn: Any, command: Any, request: Any) -> None:
-    """REFUSED: Kafka makes the group before it looks at the metadata."""
-    commit.handle(turn, command, request)
-    if request.group_id not in turn.state.groups and request.generation_id_or_member_epoch < 0:
-        turn.state.groups[request.group_id] = ClassicGroup(request.group_id, turn.now.wall_ms)

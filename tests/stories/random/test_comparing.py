@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import uuid
+
+from tests.stories.random.comparing import Names, differences, plain
+from tests.stories.story import Body, Reply
+
+T1, T2 = uuid.uuid4(), uuid.uuid4()
+
+
+def names(suffix: str = "") -> Names:
+    return Names(suffix, {"t1": T1, "t2": T2})
+
+
+def reply(api: str, body: Body, request: Body | None = None) -> Reply:
+    return Reply("A", api, 9, request or {}, body, 0)
+
+
+def join(member_id: str, *members: str) -> Reply:
+    rows = [{"MemberId": one, "GroupInstanceId": None, "Metadata": b""} for one in members]
+    return reply("JoinGroup", {"ErrorCode": 0, "MemberId": member_id, "Members": rows}, {"MemberId": ""})
+
+
+def test_an_id_goes_by_the_request_that_brought_it_about() -> None:
+    here, there = names(), names()
+    one, other = (f"A-{uuid.uuid4()}" for _ in range(2))
+    here.learn(3, join(one))
+    there.learn(3, join(other))
+    assert plain(join(one, one), here) == plain(join(other, other), there)
+    there = names()
+    there.learn(4, join(other))
+    assert differences(plain(join(one), here), plain(join(other), there)) == [
+        "MemberId: '<A- of request 3>', expected '<A- of request 4>'"
+    ]
+
+
+def test_an_id_that_nobody_was_told_goes_by_its_shape() -> None:
+    assert plain(join(f"A-{uuid.uuid4()}"), names()) == plain(join(f"A-{uuid.uuid4()}"), names())
+    assert plain(join(f"A-{uuid.uuid4()}"), names()) != plain(join(f"B-{uuid.uuid4()}"), names())
+
+
+def test_members_come_in_any_order_but_all_of_them() -> None:
+    assert plain(join("x", "p", "q"), names()) == plain(join("x", "q", "p"), names())
+    assert differences(plain(join("x", "p", "q"), names()), plain(join("x", "p"), names())) != []
+
+
+def test_groups_lose_their_suffix_and_others_are_not_listed() -> None:
+    rows = [{"GroupId": name, "ProtocolType": ""} for name in ("h~1", "other", "g~1")]
+    ours = [{"GroupId": name, "ProtocolType": ""} for name in ("g", "h")]
+    there = plain(reply("ListGroups", {"ErrorCode": 0, "Groups": ours}), names())
+    assert plain(reply("ListGroups", {"ErrorCode": 0, "Groups": rows}), names("~1")) == there
+    message = {"Groups": [{"GroupId": "g~1", "ErrorMessage": "Group g~1 not found.", "Members": []}]}
+    assert "~1" not in str(plain(reply("DescribeGroups", message), names("~1")))
+
+
+def test_a_group_that_may_be_unseen_is_not_looked_at() -> None:
+    rows = [{"GroupId": "g", "ProtocolType": ""}, {"GroupId": "h", "ProtocolType": ""}]
+    both, one = (reply("ListGroups", {"Groups": some}) for some in (rows, rows[:1]))
+    assert plain(both, names(), {"h"}) == plain(one, names(), {"h"})
+    assert plain(both, names()) != plain(one, names())
+
+
+def offsets(*topics: tuple[str, uuid.UUID]) -> list[Body]:
+    return [{"Name": name, "TopicId": topic_id, "Partitions": []} for name, topic_id in topics]
+
+
+def test_offsets_come_as_asked_for_or_when_all_are_wanted_in_any_order() -> None:
+    forth, back = offsets(("", T1), ("", T2)), offsets(("", T2), ("", T1))
+    for topics, same in ((None, True), ([{"Name": "t1"}], False)):
+        asked = {"Groups": [{"Topics": topics}]}
+        one, other = (reply("OffsetFetch", {"Groups": [{"Topics": some}]}, asked) for some in (forth, back))
+        assert (plain(one, names()) == plain(other, names())) is same
+
+
+def test_topics_go_by_name_and_where_a_server_is_does_not_count() -> None:
+    body = plain(reply("OffsetCommit", {"Topics": offsets(("", T2), ("", uuid.uuid4()))}), names())
+    assert [row["TopicId"] for row in body["Topics"]] == ["an id of no topic", "t2"]  # type: ignore[index]
+    one, other = ({"NodeId": 1, "Host": host, "Port": 9, "ErrorCode": 0} for host in ("a", "b"))
+    assert plain(reply("FindCoordinator", one), names()) == plain(reply("FindCoordinator", other), names())
+
+
+def test_a_difference_says_where_it_is() -> None:
+    assert differences({"a": [{"b": 1}]}, {"a": [{"b": 2}]}) == ["a[0].b: 1, expected 2"]
+    assert differences({"a": 1}, {"a": 1}) == []
+    assert differences([1], [1, 2]) == [": [1], expected [1, 2]"]

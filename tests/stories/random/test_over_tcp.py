@@ -1,0 +1,51 @@
+"""The same histories over TCP and on the core beside: Muster's handlers, shards and sockets change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.stories.random.histories import history
+from tests.stories.random.lockstep import Outcome
+from tests.stories.random.session import Session
+from tests.stories.random.virtually import play
+from tests.stories.random.ways import OwnWays
+from tests.stories.story import Story
+from tests.support.servers import MusterServer
+
+BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "group.max.size": "4"}
+HISTORIES = 8
+SHORT_MS = 1_000
+"""So much time passes in the histories that are played: the suite has to be quick."""
+
+
+async def short_ones() -> list[Story]:
+    found: list[Story] = []
+    number = 0
+    while len(found) < HISTORIES:
+        story = history(number, BROKER)
+        outcome, _ = await play(story, {"muster": (OwnWays, OwnWays)})
+        waits = [int(line.split()[1]) for line in outcome.text.splitlines() if line.startswith("advance")]
+        if sum(waits) <= SHORT_MS and outcome.steps > 15:
+            found.append(story)
+        number += 1
+    return found
+
+
+def test_histories_over_tcp_are_what_the_core_says(tmp_path: Path) -> None:
+    server = MusterServer(tmp_path, {**BROKER, "offsets.topic.num.partitions": "3"}, in_memory=True)
+    server.start()
+
+    async def compare() -> list[Outcome]:
+        session = Session({"muster": server.address}, BROKER)
+        await session.prepare()
+        outcomes = await asyncio.gather(*map(session.play, await short_ones()))
+        # a busy machine is no failure: what differs is played once more, with nothing beside it
+        return [one if one.difference is None else await session.play(one.story) for one in outcomes]
+
+    try:
+        outcomes = asyncio.run(compare())
+    finally:
+        server.stop()
+    assert [one.difference for one in outcomes] == [None] * HISTORIES
+    assert sum(one.replies for one in outcomes) > 15 * HISTORIES

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.stories.random.histories import history
+from tests.stories.random.virtually import play
+from tests.stories.random.ways import LEADER, PARAGRAPHS, KafkaWays, OwnWays, java_order
+from tests.stories.story import Story
+
+CONFORMANCE = Path(__file__).parents[3] / "docs" / "conformance.md"
+
+
+def test_each_way_is_a_paragraph_of_the_conformance_page() -> None:
+    text = CONFORMANCE.read_text(encoding="utf-8")
+    assert [paragraph for paragraph in PARAGRAPHS if f"**{paragraph}" not in text] == []
+
+
+def test_java_holds_strings_by_hash() -> None:
+    # by String.hashCode: "a" is 97, bucket 1; "p" is 112, bucket 0; "b" bucket 2
+    assert java_order(["b", "a", "p"]) == ["p", "a", "b"]
+
+
+async def told(ways: type[OwnWays], *lines: str) -> str:
+    story = Story(
+        "told",
+        "broker group.initial.rebalance.delay.ms=0 group.min.session.timeout.ms=100\ntopics t1=3\n"
+        + "\n".join(lines)
+        + "\n",
+    )
+    outcome, _ = await play(story, {"one": (ways, ways)})
+    assert outcome.difference is None
+    return outcome.text
+
+
+async def test_nothing_that_is_left_behind_is_answered() -> None:
+    steps = (
+        "A: enter instance=i-a session=1000 rebalance=30000",
+        "B: enter rebalance=30000",
+        "B: join",
+        "advance 20000",
+    )
+    ours, kafkas = await told(OwnWays, *steps), await told(KafkaWays, *steps)
+    assert "REBALANCE_IN_PROGRESS" in ours
+    assert "REBALANCE_IN_PROGRESS" not in kafkas
+
+
+async def test_a_tie_goes_by_hash() -> None:
+    steps = (
+        "A: enter protocols=sticky",
+        "A: sync",
+        "A: join protocols=range,sticky",
+        "B: enter protocols=sticky,range",
+        "A: join",
+    )
+    first, second = java_order(["range", "sticky"])
+    assert "generation=3 protocol=range" in await told(OwnWays, *steps), "the leader's own preference"
+    assert f"generation=3 protocol={first}" in await told(KafkaWays, *steps)
+    assert first != second
+
+
+async def test_an_unsynced_static_member_that_restarts_costs_a_rebalance() -> None:
+    steps = (
+        "A: enter instance=i-a rebalance=1000",
+        "B: enter instance=i-b rebalance=1000",
+        "A: join",
+        "A: sync",
+        "B: restart",
+        "B: join",
+        "B: sync",
+        "A: heartbeat",
+        "advance 1500",
+        "A: heartbeat",
+    )
+    assert (await told(OwnWays, *steps)).endswith("A <- heartbeat ok\n")
+    assert (await told(KafkaWays, *steps)).endswith("A <- heartbeat REBALANCE_IN_PROGRESS\n")
+
+
+async def test_a_refused_commit_leaves_a_group_that_nobody_need_show() -> None:
+    story = Story("told", "topics t1=3\nA: commit t1/0=1:x*4097\nA: list\nA: describe\nA: offset-delete t1/0\n")
+    outcome, worlds = await play(story, {"kafka": (KafkaWays, KafkaWays), "other": (KafkaWays, KafkaWays)})
+    assert outcome.difference is None
+    assert outcome.text.endswith("A <- offset-delete ok t1/0=ok\n"), "it is there"
+    assert worlds[0].core.ways.unseen() == {"g"} == worlds[1].core.ways.unseen()
+
+
+async def test_cores_with_kafkas_ways_and_with_our_own_are_both_explained() -> None:
+    opened = replies = alike = 0
+    for seed in range(12):
+        story = history(seed, {"group.initial.rebalance.delay.ms": "300", "group.min.session.timeout.ms": "100"})
+        outcome, _ = await play(story, {"kafka": (KafkaWays, KafkaWays), "muster": (OwnWays, OwnWays)})
+        assert outcome.difference is None, seed
+        opened += outcome.opened[LEADER]
+        replies, alike = replies + outcome.replies, alike + outcome.alike
+    assert replies * 0.9 < alike <= replies
+    assert opened == 0, "both cores choose the same leaders"

@@ -1,0 +1,23 @@
+"""Histories in virtual time: cores in place of servers. For tests, and to try a history without waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tests.stories.random.lockstep import Lockstep, Outcome
+from tests.stories.random.side import Side
+from tests.stories.random.ways import OwnWays
+from tests.stories.random.worlds import CoreWorld, VirtualClock
+from tests.stories.story import Story
+
+Servers = Mapping[str, tuple[Callable[[], OwnWays], Callable[[], OwnWays]]]
+"""Name -> (how that server behaves, how it is expected to)."""
+
+
+async def play(story: Story, servers: Servers) -> tuple[Outcome, list[CoreWorld]]:
+    """One history on cores; how it went, and the cores."""
+    clock = VirtualClock()
+    worlds = [CoreWorld(name, story, ways(), clock) for name, (ways, _) in servers.items()]
+    expected = [ways() for _, ways in servers.values()]
+    sides = [Side(world, ways, story, clock) for world, ways in zip(worlds, expected, strict=True)]
+    return await Lockstep(sides, clock).play(story), worlds
