@@ -142,6 +142,28 @@ class Barrier(Checker):
                 )
 
 
+class RoundsEnd(Checker):
+    """A round ends with the last member that joins, unless an id that was handed out is still to come."""
+
+    def parked(self, view: GroupView, call: Call, ms: int) -> None:
+        """Is there anybody to wait for? (The first round of an Empty group, which has a delay, has no members yet.)"""
+        if type(call.request) is SyncGroupRequest or not view.members:
+            return
+        if view.joining.keys() >= view.members.keys() and all(until_ms <= ms for until_ms in view.pending.values()):
+            self.fail(view.group_id, f"all of {list(view.members)} have joined, and wait for nobody")
+
+
+class RebalanceTold(Checker):
+    """While a JoinGroup is parked the others are told to join again: nobody's Heartbeat or SyncGroup is as if nothing
+    were.
+    """
+
+    def succeeded(self, view: GroupView, call: Call, member_id: str, what: str) -> None:
+        """Does anybody wait for this member?"""
+        if view.joining and what in ("Heartbeat", "SyncGroup"):
+            self.fail(view.group_id, f"{what} of {member_id!r} told of no rebalance, {list(view.joining)} wait for it")
+
+
 class NobodyPutOut(Checker):
     """Who heartbeats, rejoins and syncs in time stays a member.
 
@@ -189,9 +211,10 @@ class AnswersInTime(Checker):
     def __init__(self) -> None:
         self._due_ms: dict[Call, int] = {}
 
-    def parked(self, view: GroupView, call: Call) -> None:
+    def parked(self, view: GroupView, call: Call, ms: int) -> None:
         """Until when is there an answer?"""
-        self._due_ms[call] = view.ended_ms + view.longest_ms + SESSIONS_MS[-1]
+        if type(call.request) is SyncGroupRequest:
+            self._due_ms[call] = view.ended_ms + view.longest_ms + SESSIONS_MS[-1]
 
     def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
         """Was it in time?"""
@@ -286,6 +309,8 @@ def checkers() -> list[Checker]:
         OneProtocol(),
         OneLeader(),
         Barrier(),
+        RoundsEnd(),
+        RebalanceTold(),
         NobodyPutOut(),
         FencedStayOut(),
         OneOwner(),

@@ -18,6 +18,7 @@ from muster.coordinator.groups import (
     leave,
     offsets,
     parked,
+    pending,
     rebalance,
     state,
     static,
@@ -136,11 +137,20 @@ def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
 
 def the_old_incarnation_lives(patch: pytest.MonkeyPatch) -> None:
     """A heartbeat by a replaced static member is answered as if it were one."""
+    _heartbeats_ignore(patch, ErrorCode.FENCED_INSTANCE_ID)
+
+
+def heartbeats_keep_quiet(patch: pytest.MonkeyPatch) -> None:
+    """A heartbeat does not tell of a rebalance."""
+    _heartbeats_ignore(patch, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _heartbeats_ignore(patch: pytest.MonkeyPatch, error: int) -> None:
     answer = core.GroupCore.heartbeat
 
     def lenient(own: Any, request: Any, mono_ms: int) -> Any:
         response = answer(own, request, mono_ms)
-        if response.error_code == ErrorCode.FENCED_INSTANCE_ID:
+        if response.error_code == error:
             response.error_code = 0
         return response
 
@@ -228,6 +238,16 @@ def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parked, "answer_all", lambda state_, error: [])
 
 
+def unused_ids_are_kept(patch: pytest.MonkeyPatch) -> None:
+    """An id that was never used is waited for in every round."""
+    patch.setattr(pending, "on_pending_deadline", lambda turn, group, deadline: None)
+
+
+def rounds_take_their_time(patch: pytest.MonkeyPatch) -> None:
+    """A round that is on ends with its timeout, never before."""
+    patch.setattr(rebalance, "complete_if_joined", lambda turn, group, cut_delay=False: None)
+
+
 def trips(patch: pytest.MonkeyPatch) -> None:
     """The table lacks a decision that is needed."""
     patch.setattr(
@@ -243,6 +263,8 @@ MUTANTS: Final[dict[str, tuple[str, Break]]] = {
         "OneProtocol": (everybody_its_own_protocol, votes_for_what_not_all_offer),
         "GenerationsGrow": (generations_go_back, generations_jump_when_deserted),
         "Barrier": (no_barrier, pending_ids_do_not_count, the_quickest_members_timeout),
+        "RoundsEnd": (unused_ids_are_kept, rounds_take_their_time),
+        "RebalanceTold": (heartbeats_keep_quiet,),
         "NobodyPutOut": (a_quarter_of_the_session,),
         "FencedStayOut": (the_old_incarnation_lives, leavers_stay),
         "AnsweredOnce": (answered_twice,),

@@ -62,6 +62,7 @@ class GroupView:
         "generation",
         "group_id",
         "identities",
+        "joining",
         "longest_ms",
         "members",
         "pending",
@@ -76,6 +77,8 @@ class GroupView:
         self.identities: dict[str, str] = {}
         self.dead: dict[str, None] = {}
         self.pending: dict[str, int] = {}
+        self.joining: dict[str, object] = {}
+        """Parked JoinGroups, the last of each member: by identity, or by number where the identity is not known yet."""
         self.began_ms = NEVER
         self.ended_ms = 0
         self.longest_ms = 0
@@ -136,6 +139,7 @@ class GroupView:
         self.generation = 0 if value is None else value.generation
         self.rounds = {number: one for number, one in self.rounds.items() if number <= self.generation}
         self.pending.clear()
+        self.joining.clear()
         self.members.clear()
         self.began_ms = NEVER
         self.ended_ms = ms

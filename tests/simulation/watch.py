@@ -63,8 +63,8 @@ class Checker:
     def group_written(self, view: GroupView, value: GroupMetadataValue, writer: Message | None) -> None:
         """A record of a group; `writer`: the request that was worked on. The view is still that before."""
 
-    def parked(self, view: GroupView, call: Call) -> None:
-        """A SyncGroup was not answered at once."""
+    def parked(self, view: GroupView, call: Call, ms: int) -> None:
+        """A JoinGroup or SyncGroup was not answered at once. The view is that after."""
 
     def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
         """Any reply (to a request that is one `of` some, if the checker says so); it is let go at `release_ms`."""
@@ -156,14 +156,18 @@ class Watch:
 
     def parked(self, call: Call) -> None:
         """A request was not answered at once."""
-        request = call.request
+        request: Any = call.request
+        view = self.view(request.group_id)
         if type(request) is JoinGroupRequest:
-            view = self.view(request.group_id)
             view.begins(self.ms)
             view.pending.pop(request.member_id, None)
-        elif type(request) is SyncGroupRequest:
-            for check in self._hooks["parked"]:
-                check(self.view(request.group_id), call)
+            view.joining[self._joiner(view, call, request)] = call
+        for check in self._hooks["parked"]:
+            check(view, call, self.ms)
+
+    def _joiner(self, view: GroupView, call: Call, request: JoinGroupRequest) -> str:
+        known = view.identities.get(request.member_id, request.group_instance_id)
+        return known or request.member_id or f"#{call.number}"
 
     def resigned(self, parked: Iterable[Call]) -> None:
         """The core was given up, and these requests have no answer. Raises Violation (AnswersInTime)."""
@@ -199,6 +203,10 @@ class Watch:
     def _join(self, call: Call, response: JoinGroupResponse) -> None:
         request: Any = call.request
         view, error = self.view(request.group_id), response.error_code
+        if call.parked:
+            joiner = self._joiner(view, call, request)
+            if view.joining.get(joiner) is call:
+                del view.joining[joiner]
         if error:
             if error == ErrorCode.MEMBER_ID_REQUIRED:
                 view.pending[response.member_id] = self.ms + request.session_timeout_ms
@@ -234,6 +242,7 @@ class Watch:
         leader, answer = next((identity, row) for _, identity, row in told if row.leader == row.member_id)
         new = Round(leader, answer.protocol_type, answer.protocol_name)
         old, view.members = view.members, {}
+        view.joining.clear()  # what is parked still was sent anew by its member, and waits for nothing
         view.longest_ms = 0
         for one in answer.members:
             identity = one.group_instance_id or one.member_id
@@ -281,7 +290,7 @@ class Watch:
         request: Any = call.request
         view, error = self.view(request.group_id), response.error_code
         if error in (0, ErrorCode.REBALANCE_IN_PROGRESS):
-            self._succeeded(view, call, request.member_id, "Heartbeat")
+            self._succeeded(view, call, request.member_id, "the refusal of Heartbeat" if error else "Heartbeat")
             member = view.member(request.member_id)
             if member is not None:
                 member.sign_ms = self.ms
