@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test simulate lint format docs bench conformance conformance-clients conformance-assignors conformance-connect conformance-streams conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate lint format docs bench conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -67,7 +67,10 @@ docs: venv ## draw the tables of docs/groups.md anew from the code
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
 	$(BIN)/python -m bench.run
 
-conformance: conformance-clients conformance-assignors conformance-connect conformance-streams ## everything that is checked against real Kafka or its clients
+conformance: conformance-random conformance-clients conformance-assignors conformance-connect conformance-streams ## everything that is checked against real Kafka or its clients
+
+conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
+	@$(BIN)/python -m tests.stories.random $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server
 	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*'

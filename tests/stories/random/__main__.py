@@ -76,21 +76,21 @@ async def compare(args: argparse.Namespace, session: Session, steps: int, second
     await session.prepare()
     watch = Stopwatch()
     if args.only is not None:
-        await session.run(iter([args.only]), 1, lambda: session.totals.histories > 0, 1)
+        outcome = await session.play_one(args.only)
+        print(outcome.text)
     else:
-        await session.run(
-            numbered(args.seed),
-            args.at_once,
-            lambda: session.totals.steps >= steps or watch.seconds > seconds,
-            args.differences,
-        )
+
+        def enough() -> bool:
+            return session.totals.steps >= steps or watch.seconds > seconds
+
+        await session.run(numbered(args.seed), args.at_once, enough, args.differences)
     totals, took_s = session.totals, watch.seconds
-    opened = ", ".join(f"{paragraph}: {count}" for paragraph, count in totals.opened.items()) or "none"
     print(
         f"  {totals.steps} steps of {totals.histories} histories in {took_s:.0f} s"
-        f" ({totals.steps / took_s * 60:.0f} a minute), {len(session.found)} differences\n"
-        f"  {totals.replies} replies, {totals.replies - totals.alike} told apart by what docs/conformance.md accepts;"
-        f" chosen otherwise: {opened}",
+        f" ({totals.steps / took_s * 60:.0f} a minute), {len(session.found)} differences",
+        f"  {totals.replies} replies, {totals.replies - totals.alike} not alike, as docs/conformance.md accepts:",
+        *(f"    {paragraph}: {count} times" for paragraph, count in sorted(totals.met.items())),
+        sep="\n",
         flush=True,
     )
     for found in session.found:
@@ -111,12 +111,15 @@ def main() -> int:
     print(f"seed {args.seed}", flush=True)
     found: list[Found] = []
     chosen = SETTINGS if args.settings == "all" else {args.settings: SETTINGS[args.settings]}
-    for name, broker in chosen.items():
-        told = " ".join(f"{key}={value}" for key, value in broker.items())
-        print(f"{name}: {told}", flush=True)
-        with tempfile.TemporaryDirectory() as folder, Servers(Path(folder), {**broker, **NOT_TOLD}) as servers:
-            part = len(chosen)
-            found += asyncio.run(compare(args, Session(servers, broker), args.steps // part, args.seconds / part))
+    try:
+        for name, broker in chosen.items():
+            print(f"{name}: {' '.join(f'{key}={value}' for key, value in broker.items())}", flush=True)
+            with tempfile.TemporaryDirectory() as folder, Servers(Path(folder), {**broker, **NOT_TOLD}) as servers:
+                session = Session(servers, broker)
+                found += asyncio.run(compare(args, session, args.steps // len(chosen), args.seconds / len(chosen)))
+    except KeyboardInterrupt:
+        print("stopped", flush=True)
+        return 130
     seen_again = sum(one.again for one in found)
     print(f"{seen_again} differences, {len(found) - seen_again} not seen again")
     return 1 if seen_again else 0

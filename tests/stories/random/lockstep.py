@@ -32,7 +32,8 @@ class Outcome:
     difference: str | None = None
     at: int = 0
     """How many items of the story were begun when the difference showed."""
-    opened: Counter[str] = dataclasses.field(default_factory=Counter)
+    met: Counter[str] = dataclasses.field(default_factory=Counter)
+    """How often which accepted difference came up: paragraph of docs/conformance.md -> times."""
 
 
 class Lockstep:
@@ -61,7 +62,7 @@ class Lockstep:
         finally:
             for side in self.sides:
                 await side.world.close()
-                outcome.opened += side.opened
+                outcome.met += side.ways.met
         outcome.text = "\n".join(self.lines) + "\n"
         told = [side.told for side in self.sides]
         outcome.replies = len(told[0])

@@ -46,7 +46,7 @@ class Totals:
     steps: int = 0
     replies: int = 0
     alike: int = 0
-    opened: Counter[str] = dataclasses.field(default_factory=Counter)
+    met: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def add(self, outcome: Outcome) -> None:
         """One history more."""
@@ -54,7 +54,7 @@ class Totals:
         self.steps += outcome.steps
         self.replies += outcome.replies
         self.alike += outcome.alike
-        self.opened += outcome.opened
+        self.met += outcome.met
 
 
 class Session:
@@ -82,16 +82,20 @@ class Session:
         ]
         return await Lockstep(sides, clock).play(story)
 
+    async def play_one(self, number: int) -> Outcome:
+        """The history of that number, counted."""
+        outcome = await self.play(history(number, self.broker))
+        self.totals.add(outcome)
+        if outcome.difference is not None:
+            self.found.append(Found(number, outcome))
+        return outcome
+
     async def run(self, numbers: Iterator[int], at_once: int, enough: Callable[[], bool], most: int) -> None:
         """Play histories, so many at once, until `enough()` or so many differences."""
 
         async def worker() -> None:
             while not enough() and len(self.found) < most:
-                number = next(numbers)
-                outcome = await self.play(history(number, self.broker))
-                self.totals.add(outcome)
-                if outcome.difference is not None:
-                    self.found.append(Found(number, outcome))
+                await self.play_one(next(numbers))
 
         await asyncio.gather(*(worker() for _ in range(at_once)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tests.stories import playing
@@ -56,8 +55,6 @@ class Side:
         self._held: tuple[list[Reply], list[Reply]] = ([], [])
         self.told: dict[int, str] = {}
         """What was answered: index of the request -> plain body."""
-        self.opened: Counter[str] = Counter()
-        """How often which accepted difference was met."""
 
     # ---- steps
 
@@ -136,7 +133,7 @@ class Side:
         except Difference:
             groups = [group for group in self.mirror.core.state.groups if len(self.ways.candidates(group)) > 1]
             if groups:
-                self.opened[LEADER] += 1
+                self.ways.met[LEADER] += 1
                 raise OpenQuestion(LEADER) from None
             raise
         return list(real.values()), list(expected.values())
@@ -175,7 +172,7 @@ class Side:
             if leader in names:
                 self.ways.settle(group_id)
                 if leader != self._twin_names.text(mirrored.body["Leader"]):
-                    self.opened[LEADER] += 1
+                    self.ways.met[LEADER] += 1
                     self.mirror.follow(group_id, names[leader], list(expected.values()))
 
     async def overhear(self, *, within_step: bool) -> list[str]:

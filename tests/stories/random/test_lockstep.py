@@ -63,7 +63,7 @@ class UnlawfulLeaders(OwnWays):
 async def test_another_leader_is_followed_to_the_end() -> None:
     outcome, _ = await play(LEADER_GOES, {"kafka": (OtherLeaders, KafkaWays), "muster": (OwnWays, OwnWays)})
     assert outcome.difference is None
-    assert outcome.opened == {LEADER: 1}
+    assert outcome.met == {LEADER: 1}
     assert outcome.steps == 15
     assert outcome.alike < outcome.replies, "from then on the two answer otherwise"
     assert "leader=C members=[B:b C:c]" in outcome.text

@@ -89,7 +89,7 @@ async def test_cores_with_kafkas_ways_and_with_our_own_are_both_explained() -> N
         story = history(seed, {"group.initial.rebalance.delay.ms": "300", "group.min.session.timeout.ms": "100"})
         outcome, _ = await play(story, {"kafka": (KafkaWays, KafkaWays), "muster": (OwnWays, OwnWays)})
         assert outcome.difference is None, seed
-        opened += outcome.opened[LEADER]
+        opened += outcome.met[LEADER]
         replies, alike = replies + outcome.replies, alike + outcome.alike
     assert replies * 0.9 < alike <= replies
     assert opened == 0, "both cores choose the same leaders"

@@ -6,7 +6,8 @@ a bug. Who leads after a leader is lost nobody can foresee: that is only noted h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -14,7 +15,7 @@ from unittest import mock
 from muster.coordinator.groups import classic, commit, core, parked, rebalance
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.members import Member
-from muster.coordinator.groups.vote import Support
+from muster.coordinator.groups.vote import Support, elect
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 LEADER = "Which member leads after a leader is lost"
@@ -30,6 +31,7 @@ JAVA_TABLE = 16
 """Buckets of a small java.util.HashMap."""
 
 _remove, _rename, _keep_or_elect = ClassicGroup.remove, ClassicGroup.rename, ClassicGroup.keep_or_elect_leader
+_elect = elect
 _begin, _complete, _on_sync_deadline = rebalance.begin, rebalance.complete, rebalance.on_sync_deadline
 
 
@@ -45,7 +47,7 @@ def java_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=bucket)
 
 
-def elect_by_hash(support: Support, members: Iterable[Member], size: int, leader: Member | None) -> str:
+def elect_by_hash(support: Support, members: Iterable[Member], size: int) -> str:
     """TIES: Kafka counts the votes in a HashMap and takes the first of those with most."""
     candidates = support.candidates(size)
     votes = dict.fromkeys(candidates, 0)
@@ -55,7 +57,10 @@ def elect_by_hash(support: Support, members: Iterable[Member], size: int, leader
 
 
 class OwnWays:
-    """A core as it is."""
+    """A core as it is. `met`: how often which accepted difference came up."""
+
+    def __init__(self) -> None:
+        self.met: Counter[str] = Counter()
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -81,13 +86,14 @@ class KafkaWays(OwnWays):
     """Kafka's ways, for one core: what they remember is of its groups."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._possible: dict[str, set[str]] = {}  # who may be the leader that was chosen when the last one was lost
         self._candidates: dict[str, frozenset[str]] = {}
         self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
         self._recordless: set[str] = set()  # groups that were made by a refused commit
         self._patches = [
-            (classic, "elect", elect_by_hash),
-            (parked, "_leave_behind", lambda *_: None),  # PARKED: Kafka forgets such a request
+            (classic, "elect", self.elect),
+            (parked, "_leave_behind", self.leave_behind),
             (ClassicGroup, "remove", lambda group, member_id: self.remove(group, member_id)),
             (ClassicGroup, "rename", lambda group, instance_id, member_id: self.rename(group, instance_id, member_id)),
             (ClassicGroup, "keep_or_elect_leader", lambda group: self.keep_or_elect_leader(group)),
@@ -109,6 +115,18 @@ class KafkaWays(OwnWays):
 
     def settle(self, group_id: str) -> None:
         self._candidates.pop(group_id, None)
+
+    # ---- TIES, PARKED
+
+    def elect(self, support: Support, members: Collection[Member], size: int, leader: Member | None) -> str:
+        """By hash order."""
+        name = elect_by_hash(support, members, size)
+        self.met[TIES] += name != _elect(support, members, size, leader)
+        return name
+
+    def leave_behind(self, *_: object) -> None:
+        """Kafka forgets such a request."""
+        self.met[PARKED] += 1
 
     # ---- LEADER
 
@@ -136,6 +154,7 @@ class KafkaWays(OwnWays):
         unsynced = old_id in group.pending_sync
         _rename(group, instance_id, member_id)
         if unsynced:
+            self.met[UNSYNCED] += 1
             group.pending_sync.pop(member_id, None)
             group.pending_sync[old_id] = None
         for ids in (self._possible.get(group.group_id), self._candidates.get(group.group_id)):
@@ -155,6 +174,7 @@ class KafkaWays(OwnWays):
         if group_id not in groups and request.generation_id_or_member_epoch < 0 and request.topics:
             groups[group_id] = ClassicGroup(group_id, turn.now.wall_ms)
             self._recordless.add(group_id)
+            self.met[REFUSED] += 1
 
     def unseen(self) -> frozenset[str]:
         return frozenset(self._recordless)
@@ -169,6 +189,7 @@ class KafkaWays(OwnWays):
         _begin(turn, group, *rest)
         if group.initial and group.group_id in self._carried:
             group.newcomer = True
+            self.met[DELAY] += 1
         self._carried.discard(group.group_id)
 
     def complete(self, turn: Any, group: ClassicGroup) -> None:
