@@ -20,6 +20,7 @@ examples:
   muster serve --data-dir /var/lib/muster --topic orders:8
   muster serve --config server.properties --override group.initial.rebalance.delay.ms=0
   KAFKA_NUM_PARTITIONS=4 muster serve --advertise broker.example:9092
+  muster groups history payments                        why a group rebalanced, and who caused it
   muster health localhost:9092                          does a server answer there?
 """
 
@@ -84,8 +85,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
-    from muster.coordinator.cli import log
+    from muster.coordinator.cli import groups, log
 
+    groups.add_parser(commands)
     log.add_parser(commands)
     commands.add_parser("version", help="print the version")
     return parser
@@ -103,6 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from muster.coordinator.cli.health import health
 
         return health(options)
+    if options.command == "groups":
+        from muster.coordinator.cli import groups
+
+        return groups.run(options)
     if options.command == "log":
         from muster.coordinator.cli import log
 

@@ -1,0 +1,93 @@
+"""`muster groups`: look at the groups of a running server. `list`, `describe` and `offsets` work with any Kafka."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+EXAMPLES = """\
+examples:
+  muster groups list                                        of localhost:9092
+  muster groups describe payments orders --json
+  muster groups offsets payments --bootstrap-server broker.example:9092
+  muster groups history payments                            its rebalances: when, why, who, what moved
+  muster groups history payments --all --last 50            everything that happened, the last 50 events
+  muster groups watch                                       all groups, as it happens, until Ctrl-C
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add `groups` and its commands to those of `muster`."""
+    form = argparse.RawDescriptionHelpFormatter
+    about = "Look at the groups of a running server. list, describe and offsets work with any Kafka from 3.0 on, over "
+    about += "PLAINTEXT listeners; history and watch read __group_events, which only Muster has."
+    groups = commands.add_parser(
+        "groups", help="list, describe and follow groups", description=about, epilog=EXAMPLES, formatter_class=form
+    )
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT", default="localhost:9092", help="whom to ask (default: %(default)s)"
+    )
+    shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
+    verbs = groups.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    listing = verbs.add_parser("list", parents=[shared], help="all groups with type and state")
+    listing.add_argument("--state", action="append", default=[], metavar="STATE", help="only these; repeatable")
+    listing.add_argument("--type", action="append", default=[], metavar="TYPE", help="only these; repeatable")
+    describe = verbs.add_parser("describe", parents=[shared], help="state and members, with their partitions")
+    describe.add_argument("groups", nargs="+", metavar="GROUP")
+    offsets = verbs.add_parser("offsets", parents=[shared], help="committed offsets, ends of the partitions, lag")
+    offsets.add_argument("group", metavar="GROUP")
+    history = verbs.add_parser("history", parents=[shared], help="what happened in a group, and why")
+    history.add_argument("group", metavar="GROUP")
+    history.add_argument("--all", action="store_true", help="every event, not only rebalances and what went wrong")
+    history.add_argument("--last", type=int, metavar="N", help="only the last N events")
+    watch = verbs.add_parser("watch", parents=[shared], help="what happens from now on, as it happens")
+    watch.add_argument("group", nargs="?", metavar="GROUP", help="default: all groups")
+    watch.add_argument("--all", action="store_true", help="every event, not only rebalances and what went wrong")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what was asked for; the exit status."""
+    from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
+    from muster.coordinator.config import ConfigError
+    from muster.coordinator.config.listeners import parse_address
+
+    try:
+        address = parse_address(options.bootstrap_server, "--bootstrap-server", advertised=True)
+        if getattr(options, "last", None) is not None and options.last < 1:
+            raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
+    except ConfigError as error:
+        print(f"muster groups {options.verb}: {error}", file=sys.stderr)
+        return 2
+    try:
+        with Cluster(address) as cluster:
+            return _run(options, cluster)
+    except AskingFailed as failure:
+        print(f"muster groups {options.verb}: {failure}", file=sys.stderr)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # whoever reads has seen enough
+        sys.stderr.close()
+        return 0
+    return 1
+
+
+def _run(options: argparse.Namespace, cluster: Any) -> int:
+    if options.verb == "list":
+        from muster.coordinator.cli.groups.listing import list_groups
+
+        return list_groups(cluster, options.state, options.type, as_json=options.json)
+    if options.verb == "describe":
+        from muster.coordinator.cli.groups.describing import describe
+
+        return describe(cluster, options.groups, as_json=options.json)
+    if options.verb == "offsets":
+        from muster.coordinator.cli.groups.offsets import offsets
+
+        return offsets(cluster, options.group, as_json=options.json)
+    from muster.coordinator.cli.groups.history import history, watch
+
+    if options.verb == "history":
+        return history(cluster, options.group, as_json=options.json, everything=options.all, last=options.last)
+    return watch(cluster, options.group, as_json=options.json, everything=options.all)

@@ -1,0 +1,180 @@
+"""A cluster as `muster groups` asks it: connections to its nodes, one request after the other, in our own messages.
+
+Waits for each answer; meant for a command line, not for a server.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final
+
+from muster.coordinator.config.listeners import Address, show
+from muster.protocol.api import ApiKey, api
+from muster.protocol.errors import ErrorCode, error_message, error_name
+from muster.protocol.frames import decode_response_header, request_frame
+from muster.protocol.message import Message, ProtocolError
+from muster.protocol.messages.api_versions import ApiVersionsRequest
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
+
+TIMEOUT_S: Final = 30.0
+CLIENT_ID: Final = "muster-groups"
+NEEDED: Final = {
+    ApiKey.METADATA: (4, 13),
+    ApiKey.FIND_COORDINATOR: (4, 6),
+    ApiKey.LIST_GROUPS: (0, 5),
+    ApiKey.DESCRIBE_GROUPS: (0, 6),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
+    ApiKey.OFFSET_FETCH: (8, 9),
+    ApiKey.LIST_OFFSETS: (1, 7),
+    ApiKey.FETCH: (4, 12),
+}
+"""The versions that are spoken here: those whose shape is the newest one, with names of topics."""
+
+
+class AskingFailed(Exception):
+    """Something cannot be found out: one sentence that says what, and where it can, what to do."""
+
+
+class Connection:
+    """One node."""
+
+    def __init__(self, address: Address) -> None:
+        """Connects. Raises AskingFailed."""
+        self.address = show(*address)
+        self._correlation_id = 0
+        try:
+            self._socket = socket.create_connection(address, TIMEOUT_S)
+        except OSError as error:
+            raise AskingFailed(
+                f"{self.address} cannot be reached: {error.strerror or error}; is a server listening there? "
+                "(--bootstrap-server HOST:PORT)"
+            ) from error
+        try:
+            self._versions = self._ask_versions()
+        except AskingFailed:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def speaks(self, key: int) -> bool:
+        """Does the node offer this API in a version that is spoken here?"""
+        return self._version(key) is not None
+
+    def ask(self, key: int, request: Message) -> Any:
+        """Send a request, wait for the answer. Raises AskingFailed."""
+        version = self._version(key)
+        if version is None:
+            low, high = NEEDED[key]
+            raise AskingFailed(
+                f"{self.address} does not offer {api(key).name} in the versions {low} to {high}: "
+                "Kafka 3.0 or later, or Muster, was expected"
+            )
+        return self._exchange(key, version, request)
+
+    def _version(self, key: int) -> int | None:
+        least, most = self._versions.get(key, (0, -1))
+        low, high = NEEDED[key]
+        version = min(most, high)
+        return version if version >= max(least, low) else None
+
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        answer = self._exchange(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+        if answer.error_code:
+            raise AskingFailed(f"{self.address} refuses ApiVersions: {error_name(answer.error_code)}")
+        return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    def _exchange(self, key: int, version: int, request: Message) -> Any:
+        kind = api(key)
+        self._correlation_id += 1
+        try:
+            self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
+            (size,) = struct.unpack(">i", self._read(4))
+            data = self._read(size)
+            correlation_id, start = decode_response_header(kind, version, data, 0, len(data))
+            if correlation_id != self._correlation_id:
+                raise AskingFailed(f"{self.address} answers another request than was asked")
+            return kind.decode_response(version, data, start, len(data))
+        except (OSError, EOFError) as error:
+            raise AskingFailed(
+                f"{self.address} does not answer {kind.name}: {error}; is it a Kafka listener without TLS and SASL?"
+            ) from error
+        except ProtocolError as error:
+            raise AskingFailed(f"{self.address} answers {kind.name} with what is no such answer: {error}") from error
+
+    def _read(self, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count > 0:
+            part = self._socket.recv(min(count, 1 << 20))
+            if not part:
+                raise EOFError("the connection was closed")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+class Cluster:
+    """All nodes behind one bootstrap address."""
+
+    def __init__(self, bootstrap: Address) -> None:
+        """Connects to the bootstrap address and learns the nodes. Raises AskingFailed."""
+        self.bootstrap = Connection(bootstrap)
+        self.nodes: dict[int, Address] = {}
+        self._connections: dict[int, Connection] = {}
+        try:
+            self._learn(self.bootstrap.ask(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
+        except AskingFailed:
+            self.bootstrap.close()
+            raise
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for connection in (self.bootstrap, *self._connections.values()):
+            connection.close()
+
+    def node(self, node_id: int) -> Connection:
+        """A connection to a node. Raises AskingFailed."""
+        if node_id not in self._connections:
+            address = self.nodes.get(node_id)
+            if address is None:
+                raise AskingFailed(f"{self.bootstrap.address} names a node {node_id} that it does not know")
+            self._connections[node_id] = Connection(address)
+        return self._connections[node_id]
+
+    def every_node(self) -> list[Connection]:
+        """A connection to each node."""
+        return [self.node(node_id) for node_id in sorted(self.nodes)]
+
+    def coordinator(self, group_id: str) -> Connection:
+        """A connection to the group's coordinator. Raises AskingFailed."""
+        answer = self.bootstrap.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", 0, [group_id]))
+        (found,) = answer.coordinators
+        if found.error_code:
+            raise AskingFailed(f"group {group_id} has no coordinator: {sentence(found.error_code)}")
+        self.nodes[found.node_id] = Address(found.host, found.port)
+        return self.node(found.node_id)
+
+    def topics(self, names: Sequence[str]) -> dict[str, MetadataResponseTopic]:
+        """What the cluster says of these topics, by name; those that do not exist are left out."""
+        rows = [MetadataRequestTopic(name=name) for name in names]
+        answer = self.bootstrap.ask(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
+        self._learn(answer)
+        return {one.name: one for one in answer.topics if one.error_code == ErrorCode.NONE}
+
+    def _learn(self, answer: Any) -> None:
+        self.nodes.update({one.node_id: Address(one.host, one.port) for one in answer.brokers})
+
+
+def sentence(error_code: int, message: str | None = None) -> str:
+    """An error of the server, in its own words where it has some."""
+    return f"{error_name(error_code)} ({message or error_message(error_code)})"

@@ -1,0 +1,121 @@
+"""`muster groups describe`: groups of the classic and of the consumer protocol (KIP-848)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.groups.table import print_json, print_table, ranges
+from muster.protocol.api import ApiKey
+from muster.protocol.consumer import decode_assignment
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import MalformedMessage
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+
+
+class Member(NamedTuple):
+    """One row."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    host: str
+    assignment: dict[str, list[int]] | None
+    """None: it is not an assignment of partitions."""
+
+
+class Description(NamedTuple):
+    """One group. `epoch` is that of a KIP-848 group; a classic group's generation is not told by any request."""
+
+    group: str
+    type: str
+    state: str
+    protocol_type: str
+    protocol: str
+    epoch: int | None
+    members: list[Member]
+
+
+def describe(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> int:
+    """Print each group; exit status 1 when one of them is not there."""
+    status = 0
+    for number, group_id in enumerate(dict.fromkeys(group_ids)):
+        try:
+            found = describe_group(cluster, group_id)
+        except AskingFailed as failure:
+            print(f"muster groups describe: {failure}", file=sys.stderr)
+            status = 1
+            continue
+        if as_json:
+            print_json(found._asdict() | {"members": [one._asdict() for one in found.members]})
+        else:
+            print("\n" * bool(number), end="")
+            _print(found)
+    return status
+
+
+def describe_group(cluster: Cluster, group_id: str) -> Description:
+    """Ask for one group. Raises AskingFailed."""
+    node = cluster.coordinator(group_id)
+    (row,) = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups
+    unknown = row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not row.error_code and row.group_state == "Dead")
+    if unknown and node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        consumers = _consumer_group(node, group_id)
+        if consumers is not None:
+            return consumers
+    if unknown:
+        raise AskingFailed(f"there is no group {group_id}")
+    if row.error_code:
+        raise AskingFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
+    members = [
+        Member(one.member_id, one.group_instance_id, one.client_id, one.client_host,
+               _assignment(row.protocol_type, one.member_assignment))
+        for one in row.members
+    ]  # fmt: skip
+    return Description(group_id, "classic", row.group_state, row.protocol_type, row.protocol_data, None, members)
+
+
+def _consumer_group(node: Connection, group_id: str) -> Description | None:
+    (row,) = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups
+    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None
+    if row.error_code:
+        raise AskingFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
+    members = [
+        Member(one.member_id, one.instance_id, one.client_id, one.client_host,
+               {topic.topic_name: list(topic.partitions) for topic in one.assignment.topic_partitions})
+        for one in row.members
+    ]  # fmt: skip
+    return Description(group_id, "consumer", row.group_state, "consumer", row.assignor_name, row.group_epoch, members)
+
+
+def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
+    if protocol_type != "consumer" or not data:
+        return None if data else {}
+    try:
+        return {one.topic: list(one.partitions) for one in decode_assignment(data)[1].assigned_partitions}
+    except MalformedMessage:
+        return None
+
+
+def _print(found: Description) -> None:
+    about: list[Any] = [f"type {found.type}", f"protocol type {found.protocol_type}" if found.protocol_type else "",
+                        found.protocol, f"epoch {found.epoch}" if found.epoch is not None else ""]  # fmt: skip
+    known = ", ".join(one for one in about if one)
+    count = len(found.members)
+    print(f"group {found.group}: {found.state}, {count} member{'' if count == 1 else 's'} ({known})")
+    if found.members:
+        rows = [
+            (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment))
+            for one in sorted(found.members)
+        ]
+        print_table(("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"), rows)
+
+
+def _partitions(assignment: dict[str, list[int]] | None) -> str:
+    if assignment is None:
+        return "(not partitions)"
+    return " ".join(f"{topic}:{ranges(assignment[topic])}" for topic in sorted(assignment))

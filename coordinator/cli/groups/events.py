@@ -1,0 +1,102 @@
+"""The records of `__group_events`, fetched as any consumer would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.groups.offsets import end_offsets
+from muster.coordinator.log import batches
+from muster.protocol.api import ApiKey
+from muster.protocol.errors import ErrorCode
+from muster.protocol.hashing import group_partition
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+TOPIC: Final = "__group_events"
+FETCH_BYTES: Final = 4 * 1024 * 1024
+WAIT_MS: Final = 500
+
+Value = dict[str, Any]
+
+
+class Events:
+    """The topic, read from one place on."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Raises AskingFailed when there is no such topic."""
+        self._cluster = cluster
+        topic = cluster.topics([TOPIC]).get(TOPIC)
+        if topic is None:
+            raise AskingFailed(
+                f"{cluster.bootstrap.address} has no topic {TOPIC}: history and watch need Muster with "
+                "muster.group.events.enable=true"
+            )
+        self._leaders = {one.partition_index: one.leader_id for one in topic.partitions}
+
+    def partition_of(self, group_id: str) -> int:
+        """Where the events of a group are."""
+        return group_partition(group_id, len(self._leaders))
+
+    def ends(self) -> dict[int, int]:
+        """The end of every partition."""
+        found = end_offsets(self._cluster, [(TOPIC, partition) for partition in self._leaders])
+        return {partition: end for (_, partition), end in found.items()}
+
+    def upto_now(self, group_id: str) -> Iterator[Value]:
+        """All events of a group that there are."""
+        partition = self.partition_of(group_id)
+        end = self.ends().get(partition, 0)
+        position = {partition: 0}
+        while position[partition] < end:
+            before = position[partition]
+            yield from (value for value in self.fetch(position, 0) if value["group"] == group_id)
+            if position[partition] == before:  # what was there is kept no longer
+                return
+
+    def follow(self, position: dict[int, int]) -> Iterator[Value]:
+        """Every event from `position` (partition -> offset) on, for ever."""
+        while True:
+            yield from self.fetch(position, WAIT_MS)
+
+    def fetch(self, position: dict[int, int], wait_ms: int) -> list[Value]:
+        """What there is at `position`, which is moved on; waits so long for something to come."""
+        found: list[Value] = []
+        by_leader: dict[int, list[int]] = {}
+        for partition in position:
+            by_leader.setdefault(self._leaders[partition], []).append(partition)
+        for leader, partitions in by_leader.items():
+            rows = [FetchPartition(one, -1, position[one], -1, -1, FETCH_BYTES) for one in partitions]
+            request = FetchRequest(
+                max_wait_ms=wait_ms // len(by_leader), min_bytes=1, max_bytes=4 * FETCH_BYTES,
+                topics=[FetchTopic(TOPIC, partitions=rows)],
+            )  # fmt: skip
+            answer = self._cluster.node(leader).ask(ApiKey.FETCH, request)
+            for topic in answer.responses:
+                for row in topic.partitions:
+                    found.extend(self._read(row, position))
+        found.sort(key=lambda value: value["time"])
+        return found
+
+    def _read(self, row: Any, position: dict[int, int]) -> Iterator[Value]:
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            position[row.partition_index] = max(row.log_start_offset, 0)
+            return
+        if row.error_code:
+            raise AskingFailed(f"{TOPIC}-{row.partition_index} cannot be read: {sentence(row.error_code)}")
+        for _, records in batches.read(bytes(row.records or b"")):
+            for record in records:
+                if record.offset >= position[row.partition_index]:
+                    position[row.partition_index] = record.offset + 1
+                    value = _value(record.value)
+                    if value is not None:
+                        yield value
+
+
+def _value(data: bytes | None) -> Value | None:
+    try:
+        value = json.loads(data or b"")
+    except ValueError:  # no event of ours
+        return None
+    return value if isinstance(value, Mapping) and {"kind", "group", "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts

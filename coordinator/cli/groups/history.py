@@ -1,0 +1,56 @@
+"""`muster groups history` and `muster groups watch`: the timeline of a group."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.groups.events import Events, Value
+from muster.coordinator.cli.groups.table import print_json
+from muster.coordinator.observe.timeline import Timeline
+
+
+def history(cluster: Cluster, group_id: str, *, as_json: bool, everything: bool, last: int | None) -> int:
+    """Print what happened in a group; exit status 1 when nothing is known of it."""
+    values: Iterable[Value] = Events(cluster).upto_now(group_id)
+    if last is not None:
+        values = deque(values, last)
+    timeline = Timeline(everything=everything)
+    count = 0
+    for value in values:
+        count += 1
+        if as_json:
+            print_json(value)
+        else:
+            _print(timeline, value, "")
+    if not count:
+        raise AskingFailed(f"nothing is known of a group {group_id}; muster groups list shows those that there are")
+    return 0
+
+
+def watch(cluster: Cluster, group_id: str | None, *, as_json: bool, everything: bool) -> int:
+    """Print what happens from now on, until interrupted."""
+    events = Events(cluster)
+    ends = events.ends()
+    position = ends if group_id is None else {(one := events.partition_of(group_id)): ends[one]}
+    timelines: dict[str | None, Timeline] = {}
+    for value in events.follow(position):
+        group = value["group"]
+        if group_id is not None and group != group_id:
+            continue
+        if as_json:
+            print_json(value)
+            continue
+        # a group that only comes and goes must not be remembered for ever
+        timeline = timelines.setdefault(group, Timeline(dates=False, everything=everything))
+        _print(timeline, value, "" if group_id is not None or group is None else f"{group}: ")
+        if value["kind"] == "group_deleted":
+            del timelines[group]
+    return 0
+
+
+def _print(timeline: Timeline, value: Value, group: str) -> None:
+    for line in timeline.feed(value):
+        time, space, text = line.partition(" ")
+        print(f"{time}{space}{group}{text}", flush=True)

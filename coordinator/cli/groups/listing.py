@@ -1,0 +1,40 @@
+"""`muster groups list`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.groups.table import print_json, print_table
+from muster.protocol.api import ApiKey
+from muster.protocol.message import UnrepresentableField
+from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+
+
+def list_groups(cluster: Cluster, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
+    """Print all groups, by name."""
+    groups = all_groups(cluster, states, types)
+    if as_json:
+        for one in groups:
+            print_json({"group": one.group_id, "type": one.group_type, "state": one.group_state,
+                        "protocol_type": one.protocol_type})  # fmt: skip
+    elif groups:
+        rows = [(one.group_id, one.group_type, one.group_state, one.protocol_type) for one in groups]
+        print_table(("GROUP", "TYPE", "STATE", "PROTOCOL TYPE"), rows)
+    else:
+        print("there are no groups" + (" of that kind" if states or types else ""))
+    return 0
+
+
+def all_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:
+    """The groups of every node, by name. Raises AskingFailed."""
+    found: list[ListedGroup] = []
+    for node in cluster.every_node():
+        try:
+            answer = node.ask(ApiKey.LIST_GROUPS, ListGroupsRequest(list(states), list(types)))
+        except UnrepresentableField as error:
+            raise AskingFailed(f"{node.address} cannot list groups by state or type: it is too old") from error
+        if answer.error_code:
+            raise AskingFailed(f"{node.address} does not list its groups: {sentence(answer.error_code)}")
+        found.extend(answer.groups)
+    return sorted(found, key=lambda one: one.group_id)

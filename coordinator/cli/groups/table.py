@@ -1,0 +1,41 @@
+"""Columns of text, and JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print rows under their heads; numbers to the right, "-" for what is not there."""
+    cells = [[_cell(one) for one in row] for row in rows]
+    widths = [max(len(row[column]) for row in (head, *cells)) for column in range(len(head))]
+    right = [any(isinstance(row[column], int) for row in rows) for column in range(len(head))]
+    for row in (head, *cells):
+        line = "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        )
+        print(line.rstrip())
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """Print one JSON line."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Partitions as one writes them: 0-3,7."""
+    told: list[str] = []
+    ordered = sorted(numbers)
+    start = 0
+    for index in range(1, len(ordered) + 1):
+        if index == len(ordered) or ordered[index] != ordered[index - 1] + 1:
+            first, last = ordered[start], ordered[index - 1]
+            told.append(str(first) if first == last else f"{first}-{last}")
+            start = index
+    return ",".join(told)
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None or value == "" else str(value)
