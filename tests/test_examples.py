@@ -53,6 +53,10 @@ def test_share_a_topic(bootstrap: str) -> None:
     assert "cid" not in out[1]
 
 
+def test_by_size(bootstrap: str) -> None:
+    assert run(str(EXAMPLES / "by_size.py"), bootstrap) == f"two share {list(range(8))}\n"
+
+
 def test_server_properties() -> None:
     config = load(file=EXAMPLES / "server.properties")
     assert config.listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "localhost", 9092),)
