@@ -1,0 +1,90 @@
+"""Orders as OpenJDK 17 showed them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.assignors.java_order import (
+    JavaSet,
+    capacity_for,
+    capacity_of_copy,
+    int_order,
+    sort_strings,
+    spread,
+    string_order,
+    utf16,
+    uuid_hash,
+    uuid_key,
+    walked,
+)
+
+
+def test_strings_in_a_table_that_grew() -> None:
+    walk = "7 126 203 147 91 168 70 189 0 105 98 77 56 49 28 140 161 182 133 154 175 196 112 119 84 63 42 21 35 14"
+    assert string_order(f"topic-{i * 7}" for i in range(30)) == [f"topic-{number}" for number in walk.split()]
+
+
+def test_strings_of_one_hash_stay_as_they_came() -> None:
+    texts = ["AaAa", "BBBB", "AaBB", "BBAa", "C", "D", "AaAaAa"]
+    assert string_order(texts) == ["AaAaAa", "C", "D", "AaAa", "BBBB", "AaBB", "BBAa"]
+    assert string_order([*texts, "AaAa"]) == string_order(texts)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "walk"),
+    [
+        (range(144, -1, -16), [128, 96, 64, 32, 0, 144, 112, 80, 48, 16]),
+        (range(259, -1, -32), [259, 227, 195, 163, 131, 99, 67, 35, 3]),
+        (
+            [i * 37 % 101 for i in range(20)],
+            [0, 97, 67, 3, 37, 40, 74, 10, 77, 13, 47, 50, 84, 20, 87, 23, 57, 60, 94, 30],
+        ),
+    ],
+)
+def test_numbers_also_where_one_bucket_makes_the_table_grow(numbers: range | list[int], walk: list[int]) -> None:
+    assert int_order(list(numbers)) == walk
+
+
+def test_sizes_of_tables() -> None:
+    assert [capacity_for(n) for n in (0, 1, 2, 3, 16, 17)] == [1, 1, 2, 4, 16, 32]
+    assert [capacity_of_copy(n) for n in (0, 11, 12, 13, 24, 25)] == [16, 16, 32, 32, 64, 64]
+
+
+def test_uuids() -> None:
+    def uuid(most: int, least: int) -> bytes:
+        return (most % 2**64).to_bytes(8, "big") + (least % 2**64).to_bytes(8, "big")
+
+    assert uuid_hash(uuid(0x0123456789ABCDEF, 0xFEDCBA9876543210)) == 0
+    assert uuid_hash(uuid(-1, 5)) == 5
+    assert uuid_key(uuid(-1, 5)) < uuid_key(uuid(1, -5)) < uuid_key(uuid(1, 5))
+
+
+def test_strings_sort_by_utf16() -> None:
+    assert sort_strings(["\uffee", "\U0001f600", "z", "\u00e9"]) == ["z", "\u00e9", "\U0001f600", "\uffee"]
+    assert utf16("\U0001f600") < utf16("\uffee")
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-(2**31), 2**31 - 1)), max_size=60))
+def test_the_first_of_a_set_is_the_first_of_its_walk(steps: list[tuple[bool, int]]) -> None:
+    """As long as nothing was removed; then the table may be larger than its content needs."""
+    kept: JavaSet[int] = JavaSet()
+    present: list[int] = []
+    for _, number in steps:
+        if number not in present:
+            kept.add(number, number)
+            present.append(number)
+        assert kept.first() == present[walked([spread(n) for n in present])[0]]
+    assert len(kept) == len(present)
+
+
+def test_a_set_that_lost_elements_keeps_its_table() -> None:
+    kept: JavaSet[int] = JavaSet()
+    for number in range(20, 0, -1):
+        kept.add(number, number)
+    for number in range(1, 20):
+        kept.remove(number)
+    kept.add(33, 33)  # bucket 1 of 32; in a table of 16 it would be that of 17
+    kept.add(4, 4)
+    assert kept.first() == 33

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.assignors.sticky_data import decode_generation, decode_owned, encode_generation, encode_owned
+
+WRITTEN = bytes.fromhex("00000002000174000000020000000300000001000175000000000000000b")
+
+
+def test_the_bytes_of_version_1() -> None:
+    assert encode_owned({"t": [3, 1], "u": []}, 11) == WRITTEN
+    assert decode_owned(WRITTEN) == ([(b"t", (3, 1)), (b"u", ())], 11)
+
+
+def test_version_0_tells_no_generation() -> None:
+    assert decode_owned(WRITTEN[:-4]) == ([(b"t", (3, 1)), (b"u", ())], None)
+
+
+def test_without_user_data() -> None:
+    assert decode_owned(None) == decode_owned(b"") == ([], None)
+    assert decode_generation(None) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        WRITTEN[:12],
+        b"\0",
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\1\xff\xff",
+        b"\0\0\0\1\0\1t\xff\xff\xff\xff",
+        b"\0\0\0\1\0\1t\x7f\xff\xff\xff",
+        b"\x7f\xff\xff\xff\0\0",
+    ],
+)
+def test_bytes_that_cannot_be_read_are_those_of_a_member_without_anything(data: bytes) -> None:
+    assert decode_owned(data) == ([], -1)
+
+
+def test_generations() -> None:
+    assert encode_generation(-1) == b"\xff\xff\xff\xff"
+    assert decode_generation(encode_generation(7)) == 7
+    assert decode_generation(b"") == decode_generation(b"\0\0\0") == -1
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_can_be_read(data: bytes) -> None:
+    claims, generation = decode_owned(data)
+    assert all(0 <= len(name) <= 60 for name, _ in claims)
+    assert generation is None or isinstance(generation, int)
+
+
+@given(
+    st.dictionaries(st.text(max_size=9), st.lists(st.integers(0, 2**31 - 1), max_size=5), max_size=4),
+    st.integers(-1, 2**31 - 1),
+)
+def test_there_and_back(owned: dict[str, list[int]], generation: int) -> None:
+    claims, told = decode_owned(encode_owned(owned, generation))
+    assert {name.decode(): list(partitions) for name, partitions in claims} == owned
+    assert told == generation
