@@ -1,26 +1,57 @@
 """The core's records <-> batches of __consumer_offsets. Knows formats only: appends nothing, decides nothing.
 
-Records that no core replays (key types of a later Kafka, other kinds of groups, control batches) stay in the log as
-they are and are told of once.
+Records that no core replays (key types of a later Kafka, other kinds of groups) stay in the log as they are and are
+told of once. What transactions committed, in a log that Kafka wrote, counts from their marker on; what they aborted
+never does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from struct import Struct
 
 import structlog
+from google_crc32c import value as crc32c
 
 from muster.coordinator.groups.interface import Now, Record
 from muster.coordinator.groups.records import to_bytes
-from muster.coordinator.log import batches
+from muster.coordinator.log import CorruptBatch, batches
+from muster.coordinator.log.headers import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    TRANSACTIONAL,
+    read_header,
+)
+from muster.coordinator.log.latest import UNPACKED_LIMIT
+from muster.coordinator.log.rows import Pair, pairs_of
+from muster.coordinator.log.unpack import unpack
 from muster.protocol.message import MalformedMessage, Message
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
 from muster.protocol.records import OFFSETS, UnknownRecord
 
 log = structlog.get_logger("muster.shard")
 
-
 Row = tuple[bytes, bytes | None]
 """Key and value of a record that is written; a value of None is a tombstone."""
+Decoded = tuple[Message, Message | None]
+
+KEYS_KEPT = 50_000
+"""Keys that are known by their bytes while logs are read: each stands there many times between two compactions."""
+_keys: dict[bytes, tuple[int, Message]] = {}
+"""Those, of the log that is being read: given back when something is written."""
+OFFSET_COMMIT = 1
+_NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
+_unpack = Struct(">qi5xIh20xqh4xi").unpack_from
+"""Base offset, length, CRC, attributes, producer id, producer epoch and record count of a batch's header."""
+_USUAL_COMMIT = Struct(">hqiBqHB16s")
+_unpack_commit = _USUAL_COMMIT.unpack
+_USUAL_COMMIT_SIZE = _USUAL_COMMIT.size
+"""An OffsetCommitValue of version 4 without metadata and with a topic id: version, offset, leader epoch, length of the
+metadata, commit timestamp, number of tagged fields and first tag, its size, topic id. Other layouts of this size differ
+in one of the four that are compared."""
 
 
 class OffsetsLogCodec:
@@ -29,6 +60,11 @@ class OffsetsLogCodec:
     def __init__(self, partition: int) -> None:
         self._partition = partition
         self._told: set[tuple[int, int | None]] = set()
+        self._next_offset = 0
+        self._open: dict[int, list[tuple[int, bytes, Decoded]]] = {}
+        """Producer id -> what its open transaction has committed: offset, key, record."""
+        self._since: dict[bytes, int] = {}
+        """Key -> offset of the last record outside of transactions, since one has been open."""
 
     def encode(self, records: Sequence[Record]) -> tuple[list[Row], int]:
         """Key and value of each record as they stand in the log, and the bytes of them all."""
@@ -44,26 +80,101 @@ class OffsetsLogCodec:
             _keys.clear()
         return batches.build(rows, timestamp_ms=now.wall_ms)
 
-    def read(self, chunk: bytes) -> Iterator[tuple[Message, Message | None]]:
-        """Key and value (None: a tombstone) of each record that a core knows how to replay."""
-        for header, rows in batches.read(chunk):
-            if header.is_control:
+    def read(self, chunk: bytes) -> Iterator[Decoded]:
+        """Key and value (None: a tombstone) of each record that a core knows how to replay.
+
+        To be given a log from its start to its end, in chunks of whole batches. CorruptBatch when one is damaged.
+        """
+        decode, known = self._decode, _keys.get
+        at, stop = 0, len(chunk)
+        while at < stop:
+            base, length, crc, attributes, _, _, count = _unpack(chunk, at)
+            end = at + length + LENGTH_OVERHEAD
+            if crc32c(chunk[at + CRC_START : end]) != crc:
+                raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")
+            if base < self._next_offset:  # from the start again
+                self._open.clear()
+                self._since.clear()
+            self._next_offset = base + 1
+            if attributes & _NOT_PLAIN:
+                yield from self._special(chunk[at:end])
+                at = end
                 continue
-            for row in rows:
-                if row.key is None:
-                    continue
-                try:
-                    kind, key = OFFSETS.decode_key(row.key)
-                    yield key, None if row.value is None else OFFSETS.decode_value(kind, row.value)[1]
-                except UnknownRecord as error:
-                    self._tell(error)
-                except MalformedMessage as error:
-                    log.error(
-                        "skipped a record that cannot be read",
-                        partition=self._partition,
-                        offset=row.offset,
-                        error=str(error),
-                    )
+            for pair in pairs_of(chunk, at + HEADER_SIZE, count):
+                # what `_decode` does for nearly all records of nearly all logs, in line
+                key, value = pair
+                found = None if key is None else known(key)
+                if found is not None and value is not None and len(value) == _USUAL_COMMIT_SIZE:
+                    version, offset, epoch, metadata, timestamp, tags, size, topic_id = _unpack_commit(value)
+                    if version == 4 and metadata == 1 and tags == 0x0100 and size == 16 and found[0] == OFFSET_COMMIT:
+                        yield found[1], OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
+                        continue
+                decoded = decode(pair)
+                if decoded is not None:
+                    yield decoded
+            if self._open:
+                self._note(chunk[at:end])
+            at = end
+
+    def _decode(self, pair: Pair) -> Decoded | None:
+        key, value = pair
+        if key is None:
+            return None
+        try:
+            kind, message = _keys.get(key) or self._decode_key(key)
+            if value is None:
+                return message, None
+            return message, OFFSETS.decode_value(kind, value)[1]
+        except UnknownRecord as error:
+            self._tell(error)
+        except MalformedMessage as error:
+            log.error("skipped a record that cannot be read", partition=self._partition, error=str(error))
+        return None
+
+    def _decode_key(self, key: bytes) -> tuple[int, Message]:
+        if len(_keys) >= KEYS_KEPT:
+            _keys.clear()
+        found = _keys[key] = OFFSETS.decode_key(key)
+        return found
+
+    # -- batches that are compressed, or of a transaction
+
+    def _special(self, batch: bytes) -> Iterator[Decoded]:
+        header = read_header(batch)
+        if header.is_control:
+            yield from self._end_transaction(header.producer_id, batch)
+            return
+        if header.is_transactional:
+            self._open.setdefault(header.producer_id, [])
+        for offset, pair in self._pairs(batch):
+            decoded = self._decode(pair)
+            if decoded is None or pair[0] is None:
+                continue
+            if header.is_transactional:
+                self._open[header.producer_id].append((offset, pair[0], decoded))
+            else:
+                yield decoded
+        if self._open and not header.is_transactional:
+            self._note(batch)
+
+    def _pairs(self, batch: bytes) -> list[tuple[int, Pair]]:
+        header = read_header(batch)
+        data = bytes(unpack(batch, header, UNPACKED_LIMIT))
+        pairs = pairs_of(data, HEADER_SIZE, header.record_count)
+        # offsets may have gaps after a compaction: only their order against those of other batches matters
+        return [(header.base_offset, pair) for pair in pairs]
+
+    def _note(self, batch: bytes) -> None:
+        self._since.update({pair[0]: offset for offset, pair in self._pairs(batch) if pair[0] is not None})
+
+    def _end_transaction(self, producer_id: int, batch: bytes) -> Iterator[Decoded]:
+        pending = self._open.pop(producer_id, [])
+        for _, records in batches.read(batch, check_crc=False):
+            if any(batches.control_kind(record) == batches.CONTROL_COMMIT for record in records):
+                # as on Kafka: what was committed later than this, without a transaction, stays
+                yield from (decoded for offset, key, decoded in pending if self._since.get(key, -1) < offset)
+        if not self._open:
+            self._since.clear()
 
     def _tell(self, unknown: UnknownRecord) -> None:
         what = (unknown.type, unknown.version)

@@ -87,6 +87,66 @@ def rows_of(batch: bytes, header: BatchHeader) -> list[Row]:
     return found
 
 
+Pair = tuple[bytes | None, bytes | None]
+
+
+def pairs_of(data: bytes, at: int, count: int) -> list[Pair]:
+    """Key and value of `count` uncompressed records from the byte `at` on: for replay, where it counts how long that
+    takes. The CRC was checked before; CorruptBatch when the records do not hold together all the same.
+    """
+    found: list[Pair] = []
+    try:
+        for _ in range(count):
+            size = data[at]
+            if size < 128:
+                at += 1
+            elif data[at + 1] < 128:
+                size = size & 127 | data[at + 1] << 7
+                at += 2
+            else:
+                size, at = _unsigned(data, at)
+            here = at + 1
+            while data[here] >= 128:  # the timestamp delta
+                here += 1
+            here += 1
+            while data[here] >= 128:  # the offset delta
+                here += 1
+            here += 1
+            length = data[here]
+            if length < 128:
+                here += 1
+            else:
+                length, here = _unsigned(data, here)
+            key = None
+            if not length & 1:
+                key = data[here : here + (length >> 1)]
+                here += length >> 1
+            length = data[here]
+            if length < 128:
+                here += 1
+            else:
+                length, here = _unsigned(data, here)
+            found.append((key, None if length & 1 else data[here : here + (length >> 1)]))
+            at += size >> 1
+    except IndexError as error:
+        raise CorruptBatch("the records of a batch end too early") from error
+    return found
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """A varint of more than one byte, its zigzag left as it is, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch("a varint of more than ten bytes")
+
+
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """A zigzag varint and the position after it."""
     byte = data[at]
