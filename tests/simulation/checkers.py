@@ -14,7 +14,7 @@ from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.messages.offset_delete import OffsetDeleteRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tests.simulation.scenario import SESSIONS_MS
+from tests.simulation.scenario import LATE_MS, SESSIONS_MS
 from tests.simulation.view import GroupView
 from tests.simulation.watch import Checker, Told
 
@@ -149,7 +149,9 @@ class RoundsEnd(Checker):
         """Is there anybody to wait for? (The first round of an Empty group, which has a delay, has no members yet.)"""
         if type(call.request) is SyncGroupRequest or not view.members:
             return
-        if view.joining.keys() >= view.members.keys() and all(until_ms <= ms for until_ms in view.pending.values()):
+        if any(until_ms + LATE_MS > ms for until_ms in view.pending.values()):
+            return
+        if view.joining.keys() >= view.members.keys():
             self.fail(view.group_id, f"all of {list(view.members)} have joined, and wait for nobody")
 
 
@@ -214,7 +216,7 @@ class AnswersInTime(Checker):
     def parked(self, view: GroupView, call: Call, ms: int) -> None:
         """Until when is there an answer?"""
         if type(call.request) is SyncGroupRequest:
-            self._due_ms[call] = view.ended_ms + view.longest_ms + SESSIONS_MS[-1]
+            self._due_ms[call] = view.ended_ms + view.longest_ms + SESSIONS_MS[-1] + 2 * LATE_MS
 
     def answered(self, call: Call, response: Message, ms: int, release_ms: int) -> None:
         """Was it in time?"""

@@ -130,7 +130,7 @@ class Consumer(Actor):
                 return None
             if error == ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = response.member_id
-                if self.chance(0.1):
+                if self.chance(0.25):
                     yield int(self.world.random() * 2 * self.session_ms)
                 continue
             if error == ErrorCode.UNKNOWN_MEMBER_ID:

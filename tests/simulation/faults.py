@@ -162,7 +162,9 @@ class Prober(Actor):
     def _look_around(self) -> None:
         living = self.chaos.living()
         if living:
-            one = living[int(self.world.random() * len(living))]
+            new = [one for one in living if one.member_id and one.generation < 0]  # with an id and not yet in
+            choice = new if new and self.world.random() < 0.5 else living
+            one = choice[int(self.world.random() * len(choice))]
             self.seen.append((one.group, one.member_id, one.instance, one.generation))
             del self.seen[:-20]
 
@@ -174,7 +176,7 @@ class Prober(Actor):
             group, member_id, instance, generation = self.seen[int(random() * len(self.seen))]
             if random() < 0.2:
                 generation -= 1
-            if random() < 0.2:
+            if random() < 0.3:
                 instance = f"i{int(random() * INSTANCES)}"
         ask: Any = QUESTIONS[int(random() * len(QUESTIONS))]
         request: Message = ask(self, group, member_id, instance, generation)

@@ -12,7 +12,8 @@ SESSIONS_MS: Final = (6_000, 8_000, 12_000)
 REBALANCES_MS: Final = (3_000, 8_000, 20_000)
 DELAYS_MS: Final = (0, 0, 500, 3_000)
 MAX_SIZES: Final = (3, 6, 1_000, 1_000)
-NO_ANSWER_FOR_MS: Final = SESSIONS_MS[-1] + REBALANCES_MS[-1] + DELAYS_MS[-1] + 1
+LATE_MS: Final = 150
+NO_ANSWER_FOR_MS: Final = SESSIONS_MS[-1] + REBALANCES_MS[-1] + DELAYS_MS[-1] + 4 * LATE_MS
 """No request may stay parked longer: a round takes a rebalance timeout (or the initial delay), and a request that
 nobody waits for a session more."""
 SETTLED_WITHIN_MS: Final = 300_000
@@ -32,6 +33,8 @@ class Scenario:
     lose_reply: float
     sync_ms: int
     """A record is durable after up to so many ms; 0: at once."""
+    late_ms: int
+    """How late the shell lets the core know of the time: a busy event loop."""
     tick_ms: int
     """How often something goes wrong, or somebody comes or goes: on average."""
     crashes: float
@@ -51,11 +54,12 @@ def draw(rng: Random) -> Scenario:
     return Scenario(
         settings,
         groups,
-        consumers=groups * rng.choice((2, 3, 5, 8)),
+        consumers=groups * rng.choice((2, 3, 5, 8) if groups > 1 else (2, 4, 8, 30)),
         probers=rng.choice((0, 1, 2)),
         lose_request=loss,
         lose_reply=rng.choice((0.0, loss, loss * 2)),
         sync_ms=rng.choice((0, 0, 5, 40)),
+        late_ms=rng.choice((0, 0, 0, LATE_MS)),
         tick_ms=rng.choice((200, 800, 3_000)),
         crashes=rng.choice((0.0, 0.02, 0.1)),
     )

@@ -58,7 +58,7 @@ def test_a_history_has_at_least_so_many_events() -> None:
 
 def test_histories_reach_what_they_are_for() -> None:
     kinds: dict[str, int] = {}
-    for seed in range(60):
+    for seed in range(100):
         for _, _, what, call, detail in simulate(seed).trace:
             name = type(call.request).__name__ if call is not None else ""
             error = getattr(detail, "error_code", "") if what == "<-" else ""

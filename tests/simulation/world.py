@@ -149,13 +149,13 @@ class World:
 
     def run(self, events: int, until_ms: int) -> None:
         """Let things happen until so many events have, or the time is `until_ms`."""
-        queue, pop = self._queue, heapq.heappop
+        queue, pop, late_ms = self._queue, heapq.heappop, self.scenario.late_ms
         while self.events < events:
             due_ms = None if self.core is None else self.core.next_deadline_ms()
-            if due_ms is not None and (not queue or due_ms <= queue[0][0]):
-                if due_ms > until_ms:
+            if due_ms is not None and (not queue or due_ms + late_ms <= queue[0][0]):
+                if due_ms + late_ms > until_ms:
                     break
-                self._move_to(due_ms)
+                self._move_to(due_ms + late_ms)
                 self._ring()
                 continue
             if not queue or queue[0][0] > until_ms:
