@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test simulate lint format docs bench conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture lint format docs bench conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -48,6 +48,9 @@ test: venv ## run the tests; those of the core must take every branch of it
 
 simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000'; else for ever)
 	@$(BIN)/python -m tests.simulation $(ARGS)
+
+torture: venv ## kill a server under load, a thousand times (ARGS='--kills 1000 --seed 7')
+	$(BIN)/python -m tests.torture $(ARGS)
 
 lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date
 	$(BIN)/ruff format --check .

@@ -1,0 +1,192 @@
+"""A server that is killed again and again while clients commit; after each start it is asked what it remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
+
+from muster.coordinator.cli.groups.cluster import Cluster
+from muster.coordinator.cli.groups.events import Events
+from muster.coordinator.config.listeners import Address
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.support.servers import ServerProcess
+from tests.torture.clients import NOT_NOW, Churner, Committer, connected
+from tests.torture.ledger import Ledger, Place
+
+TOPIC: Final = "work"
+GROUP: Final = "shared"
+CONSUMERS: Final = 3
+PARTITIONS: Final = 6
+MOST_ACKS: Final = 400
+"""Acknowledgements between two kills, at most."""
+
+
+class Killing:
+    """One run. `seed` decides when the kills come, as far as a network of processes lets it."""
+
+    def __init__(self, server: ServerProcess, seed: int, on_kill: Callable[[int], None] = lambda number: None) -> None:
+        self.server = server
+        self.ledger = Ledger()
+        self._random = random.Random(seed)
+        self._on_kill = on_kill
+        self._up = asyncio.Event()
+        self._left = 0
+        self._enough = asyncio.Event()
+        address = server.address
+        self.committers = [
+            *(self._committer(address, f"alone-{n}", member=False) for n in range(4)),
+            *(self._committer(address, f"member-{n}", member=True) for n in range(6)),
+            *(self._committer(address, f"static-{n}", member=True, instance=f"i-{n}") for n in range(3)),
+        ]
+        self.churner = Churner(address)
+        self.consumers = [
+            _Consumer(server.bootstrap, self.ledger, f"c{n}", self._acknowledged) for n in range(CONSUMERS)
+        ]
+
+    def _committer(self, address: tuple[str, int], group: str, **how: Any) -> Committer:
+        return Committer(self.ledger, address, group, TOPIC, on_ack=self._acknowledged, **how)
+
+    def _acknowledged(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._enough.set()
+
+    async def run(self, kills: int) -> list[str]:
+        """Kill so many times; what must not be, as sentences."""
+        self._up.set()
+        tasks = [asyncio.create_task(one.run(self._up.wait)) for one in (*self.committers, self.churner)]
+        try:
+            await asyncio.gather(*(one.start() for one in self.consumers))
+            await asyncio.gather(*(one.settled(self.consumers) for one in self.consumers))
+            await asyncio.gather(*(one.joined.wait() for one in self.committers))
+            members = await self._members()
+            tasks += [asyncio.create_task(one.run()) for one in self.consumers]
+            rebalances = [one.rebalances for one in self.consumers]
+            for number in range(kills):
+                await self._kill(number, members)
+                if self.ledger.faults:
+                    break
+            if [one.rebalances for one in self.consumers] != rebalances:
+                self.ledger.faults.append("consumers that were stable had to rebalance")
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*(one.consumer.stop() for one in self.consumers))
+        self.ledger.faults += [repr(one) for one in ended if not isinstance(one, asyncio.CancelledError)]
+        await asyncio.to_thread(self._read_history)
+        return self.ledger.faults
+
+    def _read_history(self) -> None:
+        """Every generation that somebody was told of is in `__group_events`."""
+        host, port = self.server.address
+        with Cluster(Address(host, port)) as cluster:
+            events = Events(cluster)
+            for group, generations in self.churner.told.items():
+                seen = {
+                    value["generation"] for value in events.upto_now(group) if value["kind"] == "rebalance_completed"
+                }
+                lost = set(generations) - seen
+                if lost:
+                    self.ledger.faults.append(f"{group}: the history lacks the generations {sorted(lost)}")
+
+    async def _kill(self, number: int, members: dict[str, set[str]]) -> None:
+        self._left = self._random.randrange(1, MOST_ACKS)
+        self._enough.clear()
+        await self._enough.wait()
+        self._up.clear()
+        await asyncio.to_thread(self.server.kill)
+        acknowledged = dict(self.ledger.acknowledged)
+        await asyncio.to_thread(self.server.start)
+        self._up.set()
+        self.ledger.judge(acknowledged, await self._offsets())
+        now = await self._members()
+        for group, ids in members.items():
+            if now[group] != ids:
+                self.ledger.faults.append(f"{group}: its members were {sorted(ids)} and are {sorted(now[group])}")
+        self._on_kill(number + 1)
+
+    @property
+    def _groups(self) -> list[str]:
+        return [GROUP, *(one.place.group for one in self.committers)]
+
+    async def _offsets(self) -> dict[Place, int]:
+        found: dict[Place, int] = {}
+        async with connected(self.server.address, "judge") as client:
+            asked = self._groups
+            while asked:
+                rows = [OffsetFetchRequestGroup(group, None, -1, None) for group in asked]
+                answer = await client.ask(OffsetFetchRequest(groups=rows), 9)
+                asked = [row.group_id for row in answer.groups if row.error_code in NOT_NOW]
+                for row in answer.groups:
+                    for topic in row.topics:
+                        for one in topic.partitions:
+                            place = Place(row.group_id, topic.name, one.partition_index)
+                            found[place] = one.committed_offset
+        return found
+
+    async def _members(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        async with connected(self.server.address, "judge") as client:
+            asked = self._groups
+            while asked:
+                answer = await client.ask(DescribeGroupsRequest(asked))
+                asked = [row.group_id for row in answer.groups if row.error_code in NOT_NOW]
+                for row in answer.groups:
+                    if row.error_code == ErrorCode.NONE and row.members and row.group_state != "Stable":
+                        self.ledger.faults.append(f"{row.group_id} was Stable and is {row.group_state}")
+                    found[row.group_id] = {one.member_id for one in row.members}
+        return found
+
+
+class _Consumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not typed
+    """An aiokafka consumer that commits its partitions again and again."""
+
+    def __init__(self, bootstrap: str, ledger: Ledger, name: str, on_ack: Callable[[], None]) -> None:
+        self.ledger = ledger
+        self.rebalances = 0
+        self.mine: set[TopicPartition] = set()
+        self._on_ack = on_ack
+        self.consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap, group_id=GROUP, client_id=name, enable_auto_commit=False,
+            heartbeat_interval_ms=100, session_timeout_ms=60_000, rebalance_timeout_ms=60_000, retry_backoff_ms=20,
+            request_timeout_ms=30_000,
+        )  # fmt: skip
+
+    async def start(self) -> None:
+        await self.consumer.start()
+        self.consumer.subscribe([TOPIC], listener=self)
+
+    async def settled(self, group: list[_Consumer]) -> None:
+        """Until all partitions are shared out among all."""
+        while sum(len(one.mine) for one in group) != PARTITIONS or not all(one.mine for one in group):
+            await self.consumer.getmany(timeout_ms=50)
+
+    async def run(self) -> None:
+        while True:
+            for partition in sorted(self.mine):
+                place = Place(GROUP, partition.topic, partition.partition)
+                number = self.ledger.attempt(place)
+                try:
+                    await self.consumer.commit({partition: number})
+                except KafkaError as error:
+                    if not error.retriable:
+                        self.ledger.faults.append(f"{place}: a commit of a stable consumer: {error!r}")
+                        return
+                    continue
+                self.ledger.acknowledge(place, number)
+                self._on_ack()
+
+    def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        self.mine = set()
+
+    def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        self.rebalances += 1
+        self.mine = set(assigned)

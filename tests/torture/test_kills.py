@@ -1,0 +1,50 @@
+"""Twenty kills under load; `make torture` does a thousand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import QUICK, MusterServer
+from tests.torture.kills import PARTITIONS, TOPIC, Killing
+from tests.torture.ledger import Ledger, Place
+
+KILLS = 20
+
+
+@pytest.mark.timeout(300)
+async def test_nothing_acknowledged_is_lost_and_nobody_rebalances(tmp_path: Path) -> None:
+    server = MusterServer(tmp_path, QUICK, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
+    server.start()
+    try:
+        killing = Killing(server, seed=7)
+        assert await killing.run(KILLS) == []
+        assert sum(map(len, killing.churner.told.values())) > KILLS
+        assert len(killing.ledger.acknowledged) == PARTITIONS + len(killing.committers)
+    finally:
+        server.stop()
+
+
+@pytest.mark.timeout(120)
+async def test_a_server_that_forgets_is_found_out(tmp_path: Path) -> None:
+    server = MusterServer(tmp_path, QUICK, in_memory=True, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
+    server.start()
+    try:
+        faults = await Killing(server, seed=7).run(1)
+    finally:
+        server.stop()
+    assert any("was acknowledged, nothing is there" in fault for fault in faults)
+    assert any("its members were" in fault for fault in faults)
+    assert any("the history lacks" in fault for fault in faults)
+
+
+def test_the_judge_sees_what_is_missing_and_what_is_old_and_what_nobody_asked_for() -> None:
+    ledger, one, two, three = Ledger(), Place("g", "t", 0), Place("g", "t", 1), Place("g", "t", 2)
+    for place in (one, two, three):
+        for _ in range(3):
+            ledger.acknowledge(place, ledger.attempt(place))
+    ledger.judge(dict(ledger.acknowledged), {one: 3, two: 4, three: 2})
+    assert ledger.faults == [f"{two}: 4 is there, which nobody committed", f"{three}: 3 was acknowledged, 2 is there"]
+    ledger.judge(dict(ledger.acknowledged), {one: 3, two: 3})
+    assert ledger.faults[2:] == [f"{three}: 3 was acknowledged, nothing is there"]
