@@ -62,7 +62,7 @@ public class Assignors {
 
     private static Object answer(JsonNode given) {
         try {
-            return prepare(given).get();
+            return prepare(given).get().get();
         } catch (RuntimeException e) {
             return e.toString();
         }
@@ -71,7 +71,7 @@ public class Assignors {
     private static Object time(JsonNode given, int runs) {
         long[] took = new long[runs];
         for (int i = 0; i < runs; i++) {
-            Supplier<Object> run = prepare(given);
+            Supplier<Supplier<Object>> run = prepare(given);
             long start = System.nanoTime();
             run.get();
             took[i] = System.nanoTime() - start;
@@ -81,7 +81,8 @@ public class Assignors {
         return List.of(took[0], last[last.length / 2]);
     }
 
-    private static Supplier<Object> prepare(JsonNode given) {
+    /** A call that assigns and gives another one, which writes the answer. */
+    private static Supplier<Supplier<Object>> prepare(JsonNode given) {
         String strategy = given.get("strategy").asText();
         switch (strategy) {
             case "uniform":
@@ -93,7 +94,7 @@ public class Assignors {
         }
     }
 
-    private static Supplier<Object> client(String strategy, JsonNode given) {
+    private static Supplier<Supplier<Object>> client(String strategy, JsonNode given) {
         ConsumerPartitionAssignor assignor = switch (strategy) {
             case "range" -> new RangeAssignor();
             case "roundrobin" -> new RoundRobinAssignor();
@@ -107,9 +108,11 @@ public class Assignors {
         return () -> {
             Map<String, ConsumerPartitionAssignor.Assignment> got =
                 assignor.assign(cluster, new GroupSubscription(subscriptions)).groupAssignment();
-            List<Object> answer = new ArrayList<>();
-            given.get("members").forEach(m -> answer.add(byTopic(got.get(m.get(0).asText()).partitions())));
-            return answer;
+            return () -> {
+                List<Object> answer = new ArrayList<>();
+                given.get("members").forEach(m -> answer.add(byTopic(got.get(m.get(0).asText()).partitions())));
+                return answer;
+            };
         };
     }
 
@@ -145,7 +148,7 @@ public class Assignors {
         return pairs(grouped);
     }
 
-    private static Supplier<Object> server(ConsumerGroupPartitionAssignor assignor, JsonNode given) {
+    private static Supplier<Supplier<Object>> server(ConsumerGroupPartitionAssignor assignor, JsonNode given) {
         Map<String, Uuid> ids = new HashMap<>();
         Map<Uuid, String> names = new HashMap<>();
         Map<Uuid, Integer> sizes = new HashMap<>();
@@ -189,14 +192,16 @@ public class Assignors {
         };
         return () -> {
             var got = assignor.assign(spec, describer).members();
-            List<Object> answer = new ArrayList<>();
-            given.get("members").forEach(m -> {
-                Map<String, List<Integer>> mine = new TreeMap<>();
-                if (got.containsKey(m.get(0).asText()))
-                    got.get(m.get(0).asText()).partitions().forEach((id, partitions) -> mine.put(names.get(id), new ArrayList<>(new TreeSet<>(partitions))));
-                answer.add(pairs(mine));
-            });
-            return answer;
+            return () -> {
+                List<Object> answer = new ArrayList<>();
+                given.get("members").forEach(m -> {
+                    Map<String, List<Integer>> mine = new TreeMap<>();
+                    if (got.containsKey(m.get(0).asText()))
+                        got.get(m.get(0).asText()).partitions().forEach((id, p) -> mine.put(names.get(id), new ArrayList<>(new TreeSet<>(p))));
+                    answer.add(pairs(mine));
+                });
+                return answer;
+            };
         };
     }
 

@@ -1,0 +1,232 @@
+"""CPU time of an assignment beside other implementations': `python -m bench.assignors`; writes bench/assignors.md.
+
+The group has ten topics and an even assignment; one member was lost. Subscriptions are decoded beforehand, the user
+data of sticky is not: reading it is part of its work everywhere. Least of several runs; Java's are wall times of one
+thread, the first in a fresh virtual machine and the median when it is warm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import aiokafka.coordinator.assignors.range as aiokafka_range
+import aiokafka.coordinator.assignors.roundrobin as aiokafka_roundrobin
+import aiokafka.coordinator.assignors.sticky.sticky_assignor as aiokafka_sticky
+import kafka.coordinator.assignors.cooperative_sticky as python_cooperative
+import kafka.coordinator.assignors.range as python_range
+import kafka.coordinator.assignors.roundrobin as python_roundrobin
+import kafka.coordinator.assignors.sticky.sticky_assignor as python_sticky
+from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+from muster.assignors.assignor import Member, Topic
+from tests.assignors.cases import Case
+from tests.assignors.histories import ASSIGNORS, with_assignment
+from tests.conformance.java_assignors import ask_java
+from tests.support.servers import kafka_available
+
+RESULT = Path(__file__).with_name("assignors.md")
+SIZES = [(members, partitions) for members in (10, 100, 1000) for partitions in (100, 1_000, 10_000, 100_000)]
+OF_JAVA = [(10, 100), (100, 1_000), (1000, 10_000), (1000, 100_000)]
+GOAL = (1000, 10_000)
+GOALS_MS = {"range": 12.0, "roundrobin": 12.0, "sticky": 60.0, "cooperative-sticky": 40.0}
+TOPICS = 10
+RUNS = 5
+JAVA_RUNS = "40"
+PATIENCE_MS = 3000.0
+"""Once another implementation took longer than this, larger groups are left out."""
+AIOKAFKA = {
+    "range": aiokafka_range.RangePartitionAssignor,
+    "roundrobin": aiokafka_roundrobin.RoundRobinPartitionAssignor,
+    "sticky": aiokafka_sticky.StickyPartitionAssignor,
+}
+KAFKA_PYTHON = {
+    "range": python_range.RangePartitionAssignor,
+    "roundrobin": python_roundrobin.RoundRobinPartitionAssignor,
+    "sticky": python_sticky.StickyPartitionAssignor,
+    "cooperative-sticky": python_cooperative.CooperativeStickyAssignor,
+}
+
+
+def after_a_loss(strategy: str, members: int, partitions: int, uneven: bool = False) -> Case:
+    """The group as its leader sees it when one member was lost."""
+    rng = random.Random(f"{members} {partitions}")
+    topics = {f"topic-{i}": Topic(partitions // TOPICS, (), rng.randbytes(16)) for i in range(TOPICS)}
+    names = tuple(topics)
+    group = [
+        Member(f"consumer-group-{i}-{rng.getrandbits(128):032x}", names[:7] if uneven and i % 2 else names)
+        for i in range(members)
+    ]
+    assignment = ASSIGNORS[strategy].assign(group, topics)
+    group = [with_assignment(ASSIGNORS[strategy], member, assignment, 1) for member in group]
+    del group[members // 2]
+    return Case(strategy, group, topics)
+
+
+@dataclass
+class Cluster:
+    """As much of a client's cluster metadata as its assignors ask for."""
+
+    sizes: Mapping[str, int]
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """All its partitions."""
+        return set(range(self.sizes[topic]))
+
+
+def of_muster(case: Case) -> Callable[[], object]:
+    """The call of our strategy."""
+    return lambda: ASSIGNORS[case.strategy].assign(case.members, case.topics)
+
+
+def of_aiokafka(case: Case) -> Callable[[], object]:
+    """The call of aiokafka's strategy."""
+    strategy: Any = AIOKAFKA[case.strategy]
+    cluster = Cluster({name: topic.partitions for name, topic in case.topics.items()})
+    members = {m.member_id: ConsumerProtocolMemberMetadata(0, list(m.topics), m.user_data or b"") for m in case.members}
+    return lambda: strategy.assign(cluster, members)
+
+
+def of_kafka_python(case: Case) -> Callable[[], object]:
+    """The call of kafka-python's strategy."""
+    strategy: Any = KAFKA_PYTHON[case.strategy]()
+    cluster = Cluster({name: topic.partitions for name, topic in case.topics.items()})
+    members = [
+        SimpleNamespace(member_id=m.member_id, group_instance_id=None, metadata=_metadata(m)) for m in case.members
+    ]
+    return lambda: strategy.assign(cluster, members)
+
+
+def _metadata(member: Member) -> Any:
+    owned = [
+        ConsumerProtocolSubscription.TopicPartition(topic=topic, partitions=list(partitions))
+        for topic, partitions in member.owned.items()
+    ]
+    return ConsumerProtocolSubscription(
+        version=3,
+        topics=list(member.topics),
+        user_data=member.user_data or b"",
+        owned_partitions=owned,
+        generation_id=member.generation,
+    )
+
+
+def least_ms(call: Callable[[], object], runs: int = RUNS) -> float:
+    """The least CPU time of some runs; of one, where that took long."""
+    best = float("inf")
+    for _ in range(runs):
+        start = time.process_time()
+        call()
+        best = min(best, (time.process_time() - start) * 1e3)
+        if best > 1000:
+            break
+    return best
+
+
+def others_ms(
+    prepare: Callable[[Case], Callable[[], object]], cases: Mapping[tuple[int, int], Case]
+) -> dict[Any, float]:
+    """Times of another implementation, until it takes too long."""
+    found: dict[Any, float] = {}
+    too_much = False
+    for size, case in sorted(cases.items(), key=lambda item: (item[0][1], item[0][0])):
+        if not too_much:
+            found[size] = least_ms(prepare(case))
+            too_much = found[size] > PATIENCE_MS
+    return found
+
+
+def java_ms(case: Case) -> tuple[float, float]:
+    """The first run in a fresh virtual machine, and the median when it is warm."""
+    cold, warm = ask_java([case.line()], JAVA_RUNS)[0]
+    return cold / 1e6, warm / 1e6
+
+
+def table(
+    strategy: str, sizes: Sequence[tuple[int, int]], with_java: bool
+) -> tuple[list[str], dict[tuple[int, int], float]]:
+    """The rows of one strategy, and Muster's times."""
+    cases = {size: after_a_loss(strategy, *size) for size in sizes}
+    ours = {size: least_ms(of_muster(case)) for size, case in cases.items()}
+    theirs = others_ms(of_aiokafka, cases) if strategy in AIOKAFKA else {}
+    python = others_ms(of_kafka_python, cases) if strategy in KAFKA_PYTHON else {}
+    rows = [
+        f"## {strategy}",
+        "",
+        "| members x partitions | Muster | aiokafka | kafka-python | Java, cold | Java, warm |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for size in sizes:
+        java = java_ms(cases[size]) if with_java and size in OF_JAVA else (None, None)
+        figures = " | ".join(map(number, (ours[size], theirs.get(size), python.get(size), *java)))
+        rows.append(f"| {size[0]:,} x {size[1]:,} | {figures} |")
+        print(rows[-1], strategy, flush=True)
+    return [*rows, ""], ours
+
+
+def number(ms: float | None) -> str:
+    """Three significant digits or so; nothing for None."""
+    if ms is None:
+        return ""
+    return f"{ms:,.0f}" if ms >= 100 else f"{ms:.1f}" if ms >= 3 else f"{ms:.2f}"
+
+
+def uneven(with_java: bool) -> list[str]:
+    """Sticky where half of the members lack three of the ten topics."""
+    rows = [
+        "## sticky, differing subscriptions",
+        "",
+        "Every other member is subscribed to seven of the ten topics.",
+        "",
+        "| members x partitions | Muster | Java, cold | Java, warm |",
+        "|---|---:|---:|---:|",
+    ]
+    for size in ((10, 100), (100, 1_000), (1000, 10_000), (1000, 100_000)):
+        case = after_a_loss("sticky", *size, uneven=True)
+        ours = least_ms(of_muster(case))
+        java = java_ms(case) if with_java and size[0] < 1000 else (None, None)
+        rows.append(f"| {size[0]:,} x {size[1]:,} | {' | '.join(map(number, (ours, *java)))} |")
+        print(rows[-1], "uneven", flush=True)
+    return [*rows, ""]
+
+
+def main() -> None:
+    """Measure everything and write the tables."""
+    parser = argparse.ArgumentParser(prog="python -m bench.assignors", description=__doc__)
+    parser.add_argument("--without-java", action="store_true", help="leave Kafka's own classes out")
+    with_java = not parser.parse_args().without_java and kafka_available()
+    body: list[str] = []
+    goals = ["| strategy | to reach, ms | measured, ms | | ten times the partitions take |", "|---|---:|---:|---|---:|"]
+    for strategy in ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform"):
+        rows, ours = table(strategy, SIZES, with_java)
+        body += rows
+        if strategy in GOALS_MS:
+            goal, growth = GOALS_MS[strategy], ours[1000, 100_000] / ours[GOAL]
+            verdict = "yes" if ours[GOAL] <= goal else "**no**"
+            goals.append(f"| {strategy} | ≤ {goal:g} | {number(ours[GOAL])} | {verdict} | {growth:.1f} x |")
+    intro = [
+        "# What an assignment costs",
+        "",
+        f"Written by `make bench-assignors`: {platform.python_implementation()} {platform.python_version()}.",
+        "Milliseconds of CPU for one call of the strategy, for a group of ten topics that was balanced and lost a member;",
+        "the least of several. Others are left out where they would take half a minute. Java's are wall times of its one",
+        "thread: the first call in a fresh virtual machine, and the median when it is warm.",
+        "",
+        f"## Figures to reach, {GOAL[0]:,} members x {GOAL[1]:,} partitions",
+        "",
+        *goals,
+        "",
+    ]
+    RESULT.write_text("\n".join([*intro, *body, *uneven(with_java)]).rstrip() + "\n")
+
+
+if __name__ == "__main__":
+    main()
