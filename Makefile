@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test simulate torture lint format docs bench conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture lint format docs bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -69,6 +69,9 @@ docs: venv ## draw the tables of docs/groups.md anew from the code
 
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
 	$(BIN)/python -m bench.run
+
+bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
+	$(BIN)/python -m bench.assignors
 
 conformance: conformance-random conformance-clients conformance-assignors conformance-connect conformance-streams ## everything that is checked against real Kafka or its clients
 
