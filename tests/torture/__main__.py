@@ -25,16 +25,20 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         server = MusterServer(Path(folder), {**QUICK, **overrides}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
         server.start()
-        killing = Killing(server, options.seed, _show)
         try:
-            faults = asyncio.run(killing.run(options.kills))
+            faults, acknowledged = asyncio.run(_torture(server, options.seed, options.kills))
         finally:
             server.stop()
-    print(f"{killing.ledger.acknowledgements} commits were acknowledged")
+    print(f"{acknowledged} commits were acknowledged")
     for fault in faults:
         print(fault)
     print("something was lost" if faults else "nothing was lost")
     return 1 if faults else 0
+
+
+async def _torture(server: MusterServer, seed: int, kills: int) -> tuple[list[str], int]:
+    killing = Killing(server, seed, _show)
+    return await killing.run(kills), killing.ledger.acknowledgements
 
 
 def _show(number: int) -> None:
