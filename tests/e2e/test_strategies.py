@@ -1,0 +1,187 @@
+"""Stories 11, 12, 13, 15 and 16 with aiokafka consumers that use Muster's strategies; what moved is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+from aiokafka.errors import KafkaError
+
+from muster.assignors.aiokafka import strategy
+from muster.assignors.assignor import Assignment, Member, Topic
+from muster.assignors.builtin import CLIENT_ASSIGNORS
+from muster.assignors.measures import Moves, moves, skew, stickiness
+from tests.e2e import aio
+from tests.e2e.aio import consuming, members
+from tests.e2e.ledger import Ledger, eventually
+from tests.support.servers import ServerProcess
+
+NewTopic = Callable[[int], str]
+
+
+class Group:
+    """Consumers of one strategy, and what each of them has."""
+
+    def __init__(self, server: ServerProcess, group: str, name: str, topics: Mapping[str, int]) -> None:
+        self.server, self.group, self.name, self.topics = server, group, name, dict(topics)
+
+    def member(self, name: str) -> aio.Member:
+        return aio.Member(
+            name,
+            Ledger(),
+            self.server.bootstrap,
+            list(self.topics),
+            self.group,
+            partition_assignment_strategy=[strategy(self.name)],
+        )
+
+    async def at_rest(self, present: Sequence[aio.Member]) -> Assignment:
+        """Wait until every partition has one owner, in one generation; who has what, by name."""
+
+        def settled() -> bool:
+            owned = [partition for member in present for partition in member.assignment]
+            generations = {member.consumer._coordinator.generation for member in present}
+            return len(owned) == len(set(owned)) == sum(self.topics.values()) and len(generations) == 1
+
+        await eventually(settled, f"{self.name} to share {self.topics}")
+        shares: Assignment = {}
+        for member in present:
+            shares[member.name] = {}
+            for partition in sorted(member.assignment):
+                shares[member.name].setdefault(partition.topic, []).append(partition.partition)
+        return shares
+
+    def promised(self, present: Sequence[aio.Member]) -> Assignment:
+        """What the pure function says for these members, by name."""
+        names = {member.consumer._coordinator.member_id: member.name for member in present}
+        told = CLIENT_ASSIGNORS[self.name].assign(
+            [Member(member_id, tuple(self.topics)) for member_id in names],
+            {topic: Topic(count) for topic, count in self.topics.items()},
+        )
+        return {
+            names[member_id]: {topic: sorted(numbers) for topic, numbers in sorted(rows.items())}
+            for member_id, rows in told.items()
+        }
+
+
+def sizes(shares: Assignment) -> list[int]:
+    return sorted(sum(map(len, rows.values())) for rows in shares.values())
+
+
+@pytest.mark.parametrize("name", ["range", "roundrobin"])
+async def test_three_share_and_one_leaves(server: ServerProcess, new_topic: NewTopic, group: str, name: str) -> None:
+    stage = Group(server, group, name, {new_topic(8): 8, new_topic(4): 4})
+    trio = [stage.member(who) for who in ("a", "b", "c")]
+    async with members(*trio):
+        before = await stage.at_rest(trio)
+        assert before == stage.promised(trio)
+        assert sizes(before) == ([3, 4, 5] if name == "range" else [4, 4, 4])
+        await trio[1].stop()
+        after = await stage.at_rest([trio[0], trio[2]])
+        assert after == stage.promised([trio[0], trio[2]])
+        assert sizes(after) == [6, 6]
+        assert sum(row.lost + row.gained for row in moves(before, after).values()) == 0
+
+
+async def test_range_is_even_for_each_topic_alone(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    """Two topics of three on two members: one has both first halves."""
+    stage = Group(server, group, "range", {new_topic(3): 3, new_topic(3): 3})
+    pair = [stage.member(who) for who in ("a", "b")]
+    async with members(*pair):
+        shares = await stage.at_rest(pair)
+        assert sorted(list(rows.values()) for rows in shares.values()) == [[[0, 1], [0, 1]], [[2], [2]]]
+
+
+async def test_range_grows_from_three_to_five(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic = new_topic(10)
+    stage = Group(server, group, "range", {topic: 10})
+    three, two = [stage.member(who) for who in ("a", "b", "c")], [stage.member(who) for who in ("d", "e")]
+    async with members(*three):
+        assert sizes(await stage.at_rest(three)) == [3, 3, 4]
+        async with members(*two):
+            after = await stage.at_rest([*three, *two])
+            assert sizes(after) == [2, 2, 2, 2, 2]
+            assert skew(after).spread == 0
+
+
+async def test_sticky_moves_what_the_leaver_had_and_nothing_else(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic = new_topic(12)
+    stage = Group(server, group, "sticky", {topic: 12})
+    trio, late = [stage.member(who) for who in ("a", "b", "c")], stage.member("late")
+    async with members(*trio):
+        first = await stage.at_rest(trio)
+        assert sizes(first) == [4, 4, 4]
+        await trio[0].stop()
+        second = await stage.at_rest(trio[1:])
+        assert moves(first, second) == {topic: Moves(kept=8, moved=4)}
+        assert stickiness(first, second) == 1.0
+        async with members(late):
+            third = await stage.at_rest([*trio[1:], late])
+            assert moves(second, third) == {topic: Moves(kept=8, moved=4)}
+            assert sizes(third) == [4, 4, 4]
+
+
+async def test_ten_of_five_partitions_one_leaves_five_move(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic = new_topic(50)
+    stage = Group(server, group, "sticky", {topic: 50})
+    ten = [stage.member(f"m{number}") for number in range(10)]
+    async with members(*ten):
+        before = await stage.at_rest(ten)
+        assert sizes(before) == [5] * 10
+        await ten[4].stop()
+        after = await stage.at_rest([*ten[:4], *ten[5:]])
+        assert moves(before, after) == {topic: Moves(kept=45, moved=5)}
+        assert skew(after).spread == 1
+
+
+class OffByOne:
+    """A user's strategy with a fault: it counts partitions from one."""
+
+    name = "off-by-one"
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        return {members[0].member_id: {topic: list(range(1, row.partitions + 1)) for topic, row in topics.items()}}
+
+
+class Failing(OffByOne):
+    """Another one: it fails."""
+
+    name = "failing"
+
+    def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        raise LookupError("no plan for today")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("OffByOne", r"OffByOne, member '[ab]-[^']+', topic 'TOPIC': there is no partition 1, it has 1"),
+        (
+            "Failing",
+            r"Failing failed to assign topic 'TOPIC' to members? '[ab]-[^']+'.*: LookupError: no plan for today",
+        ),
+    ],
+)
+async def test_a_users_faulty_strategy_is_an_error_for_each_and_no_hang(
+    server: ServerProcess, new_topic: NewTopic, group: str, fault: str, said: str
+) -> None:
+    """Each in its turn becomes the leader, is told what is wrong, and goes."""
+    topic = new_topic(1)
+
+    async def use(client_id: str) -> None:
+        chosen = strategy(f"{__name__}:{fault}")
+        async with consuming(
+            server.bootstrap, group_id=group, client_id=client_id, partition_assignment_strategy=[chosen]
+        ) as consumer:
+            consumer.subscribe([topic])
+            await asyncio.wait_for(consumer.getmany(timeout_ms=30_000), 30)
+
+    outcomes = await asyncio.gather(use("a"), use("b"), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [KafkaError, KafkaError]
+    assert [re.search(said.replace("TOPIC", topic), str(outcome)) for outcome in outcomes].count(None) == 0, outcomes
