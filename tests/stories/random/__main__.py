@@ -93,9 +93,16 @@ async def compare(args: argparse.Namespace, session: Session, steps: int, second
         sep="\n",
         flush=True,
     )
+    verdicts: dict[str | None, bool] = {}
     for found in session.found:
-        print(f"history {found.number}: {found.outcome.difference}\n  (looking into it)", flush=True)
+        what = found.outcome.difference
+        print(f"history {found.number}: {what}", flush=True)
+        if what in verdicts or len(verdicts) == args.differences:
+            found.again = verdicts.get(what, True)
+            print("  (as before)" if what in verdicts else "  (not looked into)", flush=True)
+            continue
         await session.look_into(found, args.shrink)
+        verdicts[what] = found.again
         print(found.story if found.again else "  not seen again\n" + found.outcome.text, flush=True)
     return session.found
 
