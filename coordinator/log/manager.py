@@ -123,6 +123,22 @@ class LogManager:
         data = self.storage.load(path)
         return None if data is None else checkpoints.decode_topic_id(f"{self.storage.root}/{path}", data)
 
+    def note_topic_id(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """Write a topic id into a partition's directory."""
+        path = f"{topic}-{partition}/{checkpoints.PARTITION_METADATA}"
+        self.storage.save(path, checkpoints.encode_topic_id(topic_id))
+
+    def leader_epoch_on_disk(self, topic: str, partition: int) -> int:
+        """The newest leader epoch noted in a partition's directory; -1 when there is none."""
+        path = f"{topic}-{partition}/{checkpoints.LEADER_EPOCHS}"
+        data = self.storage.load(path)
+        try:
+            epochs = [] if data is None else checkpoints.decode_epochs(path, data)
+        except MalformedCheckpoint as error:
+            _logger.warning("checkpoint_ignored", path=path, reason=str(error))
+            return -1
+        return epochs[-1][0] if epochs else -1
+
     # -- logs
 
     def open_log(
@@ -178,7 +194,7 @@ class LogManager:
             )
             raise
         if topic_id is not None and self.storage.load(f"{directory}/{checkpoints.PARTITION_METADATA}") is None:
-            self.storage.save(f"{directory}/{checkpoints.PARTITION_METADATA}", checkpoints.encode_topic_id(topic_id))
+            self.note_topic_id(topic, partition, topic_id)
         self.offline.pop(key, None)
         self._logs[key] = log
         return log

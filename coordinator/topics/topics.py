@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.log import DamagedLog, FileStorage, Identity, LogConfig, LogManager, LogOffline
+from muster.coordinator.topics import adoption
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
@@ -108,6 +109,7 @@ class Topics:
         log = self.logs.open_log(METADATA_TOPIC, 0, config=self.configs.metadata_log(), topic_id=METADATA_TOPIC_ID)
         self.catalogue = Catalogue(log)
         self.catalogue.load(self.clock.now())
+        self._adopt_offsets()
         self._delete_strays()
         for state in self.state.topics.values():
             self._open(state)
@@ -127,6 +129,21 @@ class Topics:
         interval_ms = settings.producer_id_expiration_check_interval_ms
         self.clock.call_at(self.clock.now().mono_ms + interval_ms, expire)
 
+    def _adopt_offsets(self) -> None:
+        """The offsets partitions on the disk are ours, whoever put them there."""
+        state = self.state.topics.get(GROUP_OFFSETS_TOPIC)
+        if state is not None:
+            adoption.take_over(self.logs, state.topic_id, len(state.partitions))
+            return
+        count, topic_id = adoption.found(self.logs)
+        wanted = self._internal(GROUP_OFFSETS_TOPIC)
+        if count and wanted is not None:
+            wanted.partitions = max(count, wanted.partitions)
+            wanted.topic_id = topic_id or wanted.topic_id
+            records = decide_creation(wanted, self.home, wanted.partitions, 1)
+            adoption.with_epochs(records, self.logs)
+            self._write(records)
+
     def _delete_strays(self) -> None:
         """Logs left by a crash between a topic's end in the catalogue and on disk, or of a topic since made anew."""
         for name, index in self.logs.on_disk():
@@ -134,6 +151,8 @@ class Topics:
                 continue
             topic = self.state.topics.get(name)
             topic_id = self.logs.topic_id_on_disk(name, index)
+            if name == GROUP_OFFSETS_TOPIC:
+                continue  # a partition that the topic does not have is left alone
             known = topic is not None and index < len(topic.partitions) and topic_id in (None, topic.topic_id)
             if not known:
                 self.logs.delete(name, index)
@@ -295,7 +314,9 @@ class Topics:
         except (DamagedLog, LogOffline):
             # The log manager keeps it as offline and has said why; the partition is there, without a leader.
             return None
-        return Partition(state.name, state.topic_id, index, state.partitions[index].leader_epoch, log)
+        # a log that was put here may have seen later leaders than ours
+        leader_epoch = max(state.partitions[index].leader_epoch, log.leader_epoch)
+        return Partition(state.name, state.topic_id, index, leader_epoch, log)
 
     def _close(self, topic: Topic) -> None:
         del self.by_name[topic.name], self.by_id[topic.topic_id]
