@@ -23,6 +23,8 @@ from tests.stories.story import Step, Story
 
 AGAIN = 3
 """How often a history that showed a difference is played once more, before it is said not to show it again."""
+WARM_UP = 20
+"""So many histories are played before those that count."""
 WAYS: Mapping[str, Callable[[], OwnWays]] = {"kafka": KafkaWays, "muster": OwnWays}
 
 Address = tuple[str, int]
@@ -30,11 +32,10 @@ Address = tuple[str, int]
 
 @dataclasses.dataclass
 class Found:
-    """One difference: the history's number, what it said, and whether it was seen again; its story in the end."""
+    """One difference: the history's number and how it went; its story in the end, if it could be made short."""
 
     number: int
     outcome: Outcome
-    again: bool = False
     story: str = ""
 
 
@@ -64,6 +65,8 @@ class Session:
         self.servers, self.broker = dict(servers), dict(broker)
         self.totals = Totals()
         self.found: list[Found] = []
+        self.passing: list[Found] = []
+        """What differed, and did not when it was played once more: the machine had its hands full."""
         self._topic_ids: dict[str, dict[str, uuid.UUID]] = {}
 
     async def prepare(self) -> None:
@@ -72,6 +75,10 @@ class Session:
             runner = await tcp.Connection.to(*address)
             self._topic_ids[name] = await tcp.prepare(runner, {}, Story("topics", TOPICS + "\n"))
             await runner.close()
+
+    async def warm_up(self) -> None:
+        """Play what does not count: a cold JVM answers late."""
+        await asyncio.gather(*(self.play(history(number, self.broker)) for number in range(WARM_UP)))
 
     async def play(self, story: Story) -> Outcome:
         """One history on both servers, with fresh group ids."""
@@ -87,7 +94,8 @@ class Session:
         outcome = await self.play(history(number, self.broker))
         self.totals.add(outcome)
         if outcome.difference is not None:
-            self.found.append(Found(number, outcome))
+            found = Found(number, outcome)
+            (self.found if await self._shows_again(outcome) else self.passing).append(found)
         return outcome
 
     async def run(self, numbers: Iterator[int], at_once: int, enough: Callable[[], bool], most: int) -> None:
@@ -102,13 +110,16 @@ class Session:
     # ---- what differs
 
     async def look_into(self, found: Found, seconds: float) -> None:
-        """Play it again, alone; when it differs again, make a short story of it within that time."""
-        whole = found.outcome.story
-        cut = Story(whole.path, "\n".join(_texts(whole)[: found.outcome.at]) + "\n")
-        found.again = any([await self._differs(cut) for _ in range(AGAIN)])
-        if found.again:
-            shrunk = await Shrinking(cut, self._differs, seconds).run()
+        """Make a short story of it within that time, with nothing beside it."""
+        if await self._shows_again(found.outcome):
+            shrunk = await Shrinking(_cut(found.outcome), self._differs, seconds).run()
             found.story = await self._told(shrunk)
+
+    async def _shows_again(self, outcome: Outcome) -> bool:
+        for _ in range(AGAIN):
+            if await self._differs(_cut(outcome)):
+                return True
+        return False
 
     async def _differs(self, story: Story) -> bool:
         return (await self.play(story)).difference is not None
@@ -123,6 +134,11 @@ class Session:
         ours = await tcp.play(tcp.Driver(*self.servers[second]), Story(story.path, recorded), self._topic_ids[second])
         lines = difflib.unified_diff(recorded.splitlines(), ours.splitlines(), first, second, lineterm="", n=2)
         return "\n".join([recorded, *(f"# {line}" for line in lines), f"# {outcome.difference}"])
+
+
+def _cut(outcome: Outcome) -> Story:
+    """The history up to its difference."""
+    return Story(outcome.story.path, "\n".join(_texts(outcome.story)[: outcome.at]) + "\n")
 
 
 def _texts(story: Story) -> list[str]:
