@@ -158,9 +158,12 @@ class Shard:
         """Leave office: whatever is parked is answered with the error, and so is every command from now on."""
         if self.active:
             self._append()
-        self._leave(error_code, error_code)
+        self._leave(error_code, error_code, error_code)
 
-    def _leave(self, error_code: int, parked_error_code: int) -> None:
+    def _leave(self, error_code: int, parked_error_code: int, waiting_error_code: int) -> None:
+        """`error_code` for commands from now on, `parked_error_code` for answers whose records may not be durable, and
+        `waiting_error_code` for all that was not written or waits for others.
+        """
         self._term += 1
         self._disarm()
         core, active = self._core, self.active
@@ -174,9 +177,9 @@ class Shard:
                 _respond(token, spoil(response, parked_error_code))
         for batch in batches:
             for token, response in batch.replies:
-                _respond(token, spoil(response, error_code))
+                _respond(token, spoil(response, waiting_error_code))
         if active:
-            for token, response in core.resign(error_code).replies:
+            for token, response in core.resign(waiting_error_code).replies:
                 _respond(token, response)
 
     def _load(self, term: int) -> Iterator[None]:
@@ -200,7 +203,8 @@ class Shard:
             # trying again would find the same bytes: an operator decides, the other partitions serve
             log.error("the groups of this partition are offline until their log is repaired", partition=self.index,
                       path=damage.path, position=damage.position)  # fmt: skip
-            self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            self._leave(offline, offline, offline)
             return
         except (LogError, OSError, ValueError) as error:
             # nothing can be decided without the state
@@ -313,7 +317,7 @@ class Shard:
         self._failures += 1
         log.error(f"{what}; the groups of this partition are built anew from their log", partition=self.index,
                   error=str(error), in_ms=delay_ms)  # fmt: skip
-        self._leave(ErrorCode.NOT_COORDINATOR, code)
+        self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, code, ErrorCode.NOT_COORDINATOR)
         term = self._term
         self._clock.call_at(self._clock.now().mono_ms + delay_ms, lambda: self._reload(term))
 

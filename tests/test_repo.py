@@ -16,6 +16,7 @@ from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.lookup import MUSTER
+from muster.coordinator.shard_parts import ShardSettings
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api
 
@@ -92,6 +93,6 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
     listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
     assert len(listed) == len(set(listed))
     config = load()
-    for room in (ApiSettings, GroupSettings, LogSettings, NetSettings, ObserveSettings, TopicSettings):
+    for room in (ApiSettings, GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings, TopicSettings):
         config.settings(room)
     assert set(listed) == config.asked

@@ -24,6 +24,11 @@ class DurableLog(SegmentedLog):
         """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
         super().__init__(contents, config)
         self.waits_for_sync = wait_for_sync and sync is not None
+        self.found_end = contents.end_offset
+        """Where the log ended when it was opened: all before it may have been acknowledged, by whoever wrote it."""
+        if self.waits_for_sync:
+            # what a killed process left behind may stand in the page cache only
+            self.durable_offset = min(self.recovery_point, self.end_offset)
         self.closed_cleanly = False
         self._listeners: tuple[Callable[[], object], ...] = ()
         self._waiters = Waiters()
@@ -80,6 +85,7 @@ class DurableLog(SegmentedLog):
 
     def _cut_to(self, end_offset: int) -> None:
         self._cut_at = min(self._cut_at, end_offset)
+        self.found_end = min(self.found_end, end_offset)
         super()._cut_to(end_offset)
 
     def _advance(self, end_offset: int) -> None:

@@ -210,7 +210,9 @@ class LogManager:
     def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> Log:
         """Throw a log's state away and read it anew from its files, as after a kill: the way back from LogOffline.
 
-        The old object stays offline. Its listeners do not move to the new one. DamagedLog when it cannot be opened.
+        Of a log that waits for syncs, what was written since it was opened and is not durable is dropped: after a
+        failed sync the system may call bytes clean that never reached the disk, and nobody was told of them. The old
+        object stays offline. Its listeners do not move to the new one. DamagedLog when it cannot be opened.
         """
         key = (topic, partition)
         damage = self.offline.get(key)
@@ -222,7 +224,10 @@ class LogManager:
         self._start_offsets[key] = old.start_offset
         clean, self._was_clean = self._was_clean, False
         try:
-            return self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=old.waits_for_sync)
+            log = self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=old.waits_for_sync)
+            if old.waits_for_sync:
+                log.truncate(max(old.durable_offset, old.found_end, log.start_offset))
+            return log
         except BaseException:
             self._logs[key] = old  # so that it can be tried again
             raise

@@ -21,6 +21,8 @@ class TopicSettings:
     """Partitions of __consumer_offsets when it is created."""
     offsets_topic_segment_bytes: int = 104_857_600
     """Segment size of __consumer_offsets."""
+    muster_offsets_durability: str = "commit"
+    """"commit": records of __consumer_offsets count once they are synced; "os": once they are written, as on Kafka."""
     muster_group_events_retention_ms: int = 604_800_000
     """How long __group_events keeps what happened, when it is created."""
     muster_group_events_retention_bytes: int = 134_217_728

@@ -309,8 +309,9 @@ class Topics:
             topic.partitions.append(self._open_partition(state, index, config))
 
     def _open_partition(self, state: TopicState, index: int, config: LogConfig) -> Partition | None:
+        synced = state.name == GROUP_OFFSETS_TOPIC and self.settings.muster_offsets_durability == "commit"
         try:
-            log = self.logs.open_log(state.name, index, config=config, topic_id=state.topic_id)
+            log = self.logs.open_log(state.name, index, config=config, topic_id=state.topic_id, wait_for_sync=synced)
         except (DamagedLog, LogOffline):
             # The log manager keeps it as offline and has said why; the partition is there, without a leader.
             return None

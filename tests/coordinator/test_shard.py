@@ -370,7 +370,7 @@ class TestLoading:
         bench = Bench()
         bench.open_error = OSError("no such disk")
         bench.load()
-        assert code_of(bench.commit(1)) == ErrorCode.NOT_COORDINATOR
+        assert code_of(bench.commit(1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
         bench.open_error = None
         bench.clock.advance(0)
         assert bench.active()
@@ -404,7 +404,7 @@ class TestFailures:
         bench.shard.submit(command)
         bench.log.fail = StorageFailed("disk full")
         bench.commit(6)
-        assert code_of(then[0]) == ErrorCode.NOT_COORDINATOR
+        assert code_of(then[0]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def test_errors_are_mapped_as_by_kafka(self, bench: Bench) -> None:
         class TooLarge(ValueError):

@@ -20,6 +20,7 @@ NOT_KAFKAS = {
     "muster.group.events.enable",
     "muster.group.events.retention.bytes",
     "muster.group.events.retention.ms",
+    "muster.offsets.durability",
 }
 NOT_DEFINED = {"super.users", "listener.name.plaintext.ssl.client.auth"}
 
