@@ -22,6 +22,7 @@ from bench.scenarios import SCENARIOS, Target, commits, fetch_large, fetch_small
 from tests.support import wire
 from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerProcess, kafka_available
 
+PAGE_CACHE = {"muster.offsets.durability": "os"}
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 RUN_VENV = REPOSITORY / ".venv-run"
 STARTS = 9
@@ -81,6 +82,18 @@ def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> Non
         samples[f"heartbeat, {connections} connections, us"]["bare"].append(load.cpu_us_per_request)
 
 
+def commit_figures(targets: list[Target], unsynced: Target, samples: Samples) -> None:
+    """Commits that are synced before they are acknowledged, and those in the page cache, beside Kafka's."""
+    for connections in (100, 1000):
+        synced, page_cache = (f"commit, {where}, {connections} connections, us" for where in ("synced", "page cache"))
+        for target in targets:
+            figure = commits(target, connections)
+            samples[synced][target.server.name].append(figure)
+            if target.server.name == "kafka":
+                samples[page_cache]["kafka"].append(figure)
+        samples[page_cache]["muster"].append(commits(unsynced, connections))
+
+
 def first_group(target: Target, samples: Samples) -> None:
     """A thousand members on a server that has served nobody yet: what a test or a deployment meets after a start."""
     with socket.create_connection(target.server.address, timeout=60) as connection:
@@ -124,6 +137,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     codec = codec_figures(samples)
     start_up(workdir, muster, samples)
     servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS, executable=muster)]
+    page_cache = MusterServer(workdir / "page-cache", {**SETTINGS, **PAGE_CACHE}, executable=muster)
     notes = []
     if kafka_available() and not args.without_kafka:
         servers.append(KafkaServer(workdir / "kafka", SETTINGS))
@@ -144,9 +158,14 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
             target.prepare()
             warm_up(target, args.warm_up)
             targets.append(target)
+        page_cache.start()
+        unsynced = Target(page_cache, frameload, args.seconds)
+        unsynced.prepare_commits()
+        commits(unsynced)
         for number in range(args.rounds):
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
             bare_figures(Target(bare, frameload, args.seconds), targets[0], samples)
+            commit_figures(targets, unsynced, samples)
             for scenario in SCENARIOS:
                 for target in targets:
                     for name, value in scenario(target).items():
@@ -156,7 +175,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
                 measure.resident_mb(target.server.pid)
             )
     finally:
-        for server in [*servers, bare]:
+        for server in [*servers, page_cache, bare]:
             if server.running:
                 server.stop()
     medians = {

@@ -61,12 +61,9 @@ class Target:
 
     def prepare(self) -> None:
         """Topics, groups and records that all rounds use."""
-        for topic, partitions in (("load", COMMIT_PARTITIONS), ("mega", FETCH_PARTITIONS), ("kilo", FETCH_PARTITIONS)):
+        self.prepare_commits()
+        for topic, partitions in (("mega", FETCH_PARTITIONS), ("kilo", FETCH_PARTITIONS)):
             self.create_topic(topic, partitions)
-        with socket.create_connection(self.server.address, timeout=60) as connection:
-            for number in range(COMMIT_GROUPS):
-                while not wire.coordinator_is_ready(connection, f"commit-{number}"):
-                    pass
         for topic, size in (("mega", MEGABYTE), ("kilo", FOUR_KB)):
             frames = records.produce_frames(topic, FETCH_PARTITIONS, size)
             self.load(
@@ -79,6 +76,14 @@ class Target:
         for connections in (100, 1000):
             groups = [f"beat-{connections}-{number}" for number in range(connections // 10)]
             self.heartbeats[connections] = self.settle(groups, 10, LONG_SESSION_MS).heartbeats
+
+    def prepare_commits(self) -> None:
+        """The topic whose offsets are committed; all coordinators are ready."""
+        self.create_topic("load", COMMIT_PARTITIONS)
+        with socket.create_connection(self.server.address, timeout=60) as connection:
+            for number in range(COMMIT_GROUPS):
+                while not wire.coordinator_is_ready(connection, f"commit-{number}"):
+                    pass
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create it, and wait until it is led."""
@@ -104,14 +109,13 @@ def heartbeats(target: Target, connections: int) -> Figures:
     return {f"heartbeat, {connections} connections, us": load.cpu_us_per_request}
 
 
-def commits(target: Target) -> Figures:
-    """Commits of one partition each, of groups without members, from 100 connections."""
+def commits(target: Target, connections: int = 100) -> float:
+    """CPU time of a commit of one partition, of groups without members."""
     frames = [
         wire.frame(wire.offset_commit(f"commit-{n % COMMIT_GROUPS}", -1, "", "load", n % COMMIT_PARTITIONS, 1000 + n))
         for n in range(COMMIT_GROUPS * 10)
     ]
-    load = target.load(frames, connections=100, error_at=COMMIT_ERROR_AT)
-    return {"commit, 100 connections, us": load.cpu_us_per_request}
+    return target.load(frames, connections=connections, error_at=COMMIT_ERROR_AT).cpu_us_per_request
 
 
 def produce(target: Target) -> Figures:
@@ -158,7 +162,6 @@ def large_group(target: Target) -> Figures:
 SCENARIOS: list[Callable[[Target], Figures]] = [
     lambda target: heartbeats(target, 100),
     lambda target: heartbeats(target, 1000),
-    commits,
     produce,
     fetch_large,
     fetch_small,
