@@ -6,7 +6,7 @@ before stickiness, and so do racks (KIP-881): a partition leaves a member that h
 is, unless nobody fits better. Eager: members give up everything before they join; their user data tells what they had.
 
 Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are passed over; Kafka
-keeps them, and then fails or gives partitions to two members. Its object also remembers the newest generation ever seen.
+keeps them, and then fails or gives partitions to two members. Its object remembers the newest generation ever seen.
 """
 
 from __future__ import annotations

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from muster.assignors.assignor import Member, Topic
+from muster.assignors.sticky_group import Group
+from muster.assignors.sticky_loads import Loads, most_of
+
+T, U = 0, 1
+
+
+def made() -> tuple[Group, Loads]:
+    """a and b are subscribed to both topics, c to the second only; a has three, c one."""
+    members = [Member("a", ("t", "u")), Member("b", ("t", "u")), Member("c", ("u",))]
+    group = Group(members, {"t": Topic(3), "u": Topic(2)}, lambda member: ([], None))
+    return group, Loads(group, [[T, U], [T, U], [U]], [{0: None, 2: None, 4: None}, {}, {1: None}])
+
+
+def test_the_one_with_fewest_follows_every_change() -> None:
+    loads = made()[1]
+    assert (loads.least(T), loads.least(U)) == (1, 1)
+    loads.give(1, 3)
+    assert (loads.least(T), loads.least(U)) == (1, 1)  # b and c have one each: the lesser id
+    loads.take(2, 1)
+    assert loads.least(U) == 2
+    loads.leave_out(2)
+    assert not loads.takes_part(2)
+    assert loads.least(U) == 1
+
+
+def test_balance() -> None:
+    loads = made()[1]
+    loads.watch_balance()
+    assert not loads.balanced()
+    loads.take(0, 4)
+    loads.give(1, 4)
+    assert loads.balanced()
+    loads.take(1, 4)
+    loads.give(0, 4)
+    assert not loads.balanced()
+
+
+def test_it_is_balanced_when_those_with_fewer_cannot_take() -> None:
+    members = [Member("a", ("t",)), Member("b", ("u",))]
+    group = Group(members, {"t": Topic(5), "u": Topic(1)}, lambda member: ([], None))
+    loads = Loads(group, [[T], [U]], [dict.fromkeys(group.codes_of(T)), dict.fromkeys(group.codes_of(U))])
+    loads.watch_balance()
+    assert loads.balanced()
+
+
+def test_the_most_that_a_member_can_have() -> None:
+    group = made()[0]
+    assert [most_of(group, topics) for topics in ([T], [U], [T, U], [])] == [3, 2, 5, 0]
+    assert most_of(group, [U, U]) == 5  # as many names as there are topics

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from muster.assignors.sticky_moves import Moves
+
+TOPICS = 2  # even codes are of the first topic, odd ones of the second
+A, B, C = 0, 1, 2
+
+
+def moves() -> Moves:
+    return Moves(TOPICS, lambda code: code)
+
+
+def test_one_that_came_goes_back_in_place_of_another() -> None:
+    made = moves()
+    made.add(0, A, B)
+    assert made.instead(2, B, A) == 0
+    assert made.instead(3, B, A) == 3  # of another topic
+    assert made.instead(2, A, B) == 2
+    assert made.instead(2, C, A) == 2
+
+
+def test_of_several_the_first_of_javas_set() -> None:
+    made = moves()
+    for code in (34, 18, 4):
+        made.add(code, A, B)
+    assert made.instead(2, B, A) == 34  # bucket 2 of 16, and before 18 in it
+    made.add(34, B, A)
+    assert made.instead(2, B, A) == 18
+
+
+def test_a_way_through_a_third_member_counts_from_its_start() -> None:
+    made = moves()
+    made.add(0, A, B)
+    made.add(0, B, C)
+    assert made.instead(2, C, A) == 0
+    assert made.instead(2, B, A) == 2
+    made.add(0, C, A)
+    assert made.instead(2, C, A) == 2
+
+
+def test_one_that_moved_before_is_taken_for_where_it_came_from() -> None:
+    made = moves()
+    made.add(0, A, B)
+    made.add(2, C, A)
+    # 0 is with B but came from A; C gave 2 to A: 0 to C is as 2 back to C
+    assert made.instead(0, B, C) == 2

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from muster.assignors.assignor import Member, Topic
+from muster.assignors.target_group import TargetGroup
+from muster.assignors.uniform_equal import equal_shares
+
+
+def shares(topics: dict[str, Topic], *members: Member) -> list[dict[int, list[int]]]:
+    return equal_shares(TargetGroup(members, topics))
+
+
+def test_free_partitions_go_to_members_in_turn() -> None:
+    assert shares({"t": Topic(5)}, Member("a", ("t",)), Member("b", ("t",))) == [{0: [0, 1]}, {0: [2, 3, 4]}]
+
+
+def test_what_is_above_the_quota_goes_in_the_order_of_a_hash_set() -> None:
+    got = shares({"t": Topic(20)}, Member("a", ("t",), {"t": list(range(20))}), Member("b", ("t",)))
+    assert got == [{0: list(range(10))}, {0: list(range(10, 20))}]
+    got = shares({"t": Topic(18)}, Member("a", ("t",), {"t": [17, 1, 16, 0]}), Member("b", ("t",), {"t": [2]}))
+    assert sorted(got[0][0])[:2] == [0, 1]
+
+
+def test_the_larger_share_stays_with_its_owner() -> None:
+    got = shares({"t": Topic(3)}, Member("a", ("t",), {"t": [0]}), Member("b", ("t",), {"t": [1, 2]}))
+    assert got == [{0: [0]}, {0: [1, 2]}]
