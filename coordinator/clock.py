@@ -7,6 +7,7 @@ advance, so that everything built on a clock can run in virtual time.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import heapq
 import itertools
 import time
@@ -16,6 +17,11 @@ from typing import Protocol
 from muster.coordinator.groups.interface import Now
 
 _tuple = tuple.__new__
+
+
+def show_wall(wall_ms: int, form: str, zone: datetime.tzinfo | None = None) -> str:
+    """A wall time in text, by strftime's `form`; `zone` None is the machine's."""
+    return datetime.datetime.fromtimestamp(wall_ms / 1000, zone).strftime(form)
 
 
 class Timer(Protocol):

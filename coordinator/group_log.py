@@ -6,6 +6,7 @@ by themselves are told at debug, and so is what was refused. Keeps nothing; deci
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ def log_event(event: Event) -> None:
     tell = _TELL.get(event.kind)
     if tell is not None:
         tell(event.group_id, event.facts)
-    else:
+    elif log.is_enabled_for(logging.DEBUG):
         log.debug(event.kind.replace("_", " "), group=event.group_id, **_plain(event.facts))
 
 

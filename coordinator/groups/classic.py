@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.coordinator.groups import subscriptions
 from muster.coordinator.groups.deadlines import Deadline
-from muster.coordinator.groups.group import Group
+from muster.coordinator.groups.group import NOT_NOW, SINCE_COMMIT, Group
 from muster.coordinator.groups.members import Member, Protocols
 from muster.coordinator.groups.round import Round
 from muster.coordinator.groups.states import (
@@ -41,7 +41,8 @@ class ClassicGroup(Group):
     be. `pending`: ids handed out (KIP-394) and the deadline of each. `pending_sync`: who has not sent SyncGroup in
     this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp). For the history
     only: `round`, the rebalance that is on; `partition_counts`, of the topics of the last one that was completed;
-    `departed`, what members had that are gone, until the rebalance begins which that brings about.
+    `departed`, what members had that are gone, until the rebalance begins which that brings about; `late_syncs`, when
+    members synced after the assignment was there.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class ClassicGroup(Group):
         "generation",
         "initial",
         "join_deadline",
+        "late_syncs",
         "leader_id",
         "members",
         "newcomer",
@@ -86,6 +88,7 @@ class ClassicGroup(Group):
         self.delay_ms = self.remaining_ms = 0
         self.round: Round | None = None
         self.departed: dict[str, bytes] = {}
+        self.late_syncs: dict[str, int] = {}
         self.partition_counts: dict[str, int] | None = None
         self.join_deadline = Deadline(JOIN_PHASE, group_id)
         self.sync_deadline = Deadline(SYNC_PHASE, group_id)
@@ -261,6 +264,15 @@ class ClassicGroup(Group):
         if self.state == DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def unused_since_ms(self) -> int:
+        """Since when retention counts (KIP-211): of an Empty group, since it is that, whatever was committed since."""
+        if self.protocol_type is None:  # it only stores offsets here
+            return SINCE_COMMIT
+        if self.state == EMPTY:
+            return self.state_since_ms  # -1 in the records of Kafkas before 2.1: that is SINCE_COMMIT
+        known = self.state == STABLE and self.subscriptions.topics() is not None
+        return SINCE_COMMIT if known else NOT_NOW
 
     def reload(self) -> None:
         """All records are replayed: a group with members comes back Stable, whatever it was doing when its records

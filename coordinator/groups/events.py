@@ -33,8 +33,10 @@ MEMBER_REMOVED: Final = "member_removed"
 """member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT or GROUP_FULL."""
 MEMBER_REPLACED: Final = "member_replaced"
 """member (MemberFacts, the new id), replaced (the old one, which is fenced), reason."""
-MEMBER_SYNCED: Final = "member_synced"
-"""member (the id), generation: a SyncGroup that came after its generation was assigned."""
+MEMBERS_SYNCED: Final = "members_synced"
+"""generation, synced (wall ms by member id): SyncGroups that came after the generation was assigned. Told when
+everybody has synced, or when the next rebalance begins.
+"""
 REBALANCE_STARTED: Final = "rebalance_started"
 """cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (the one before)."""
 JOIN_PHASE_ENDED: Final = "join_phase_ended"

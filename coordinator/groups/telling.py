@@ -20,6 +20,8 @@ from muster.coordinator.groups.vote import tally
 def rebalance_started(turn: Turn, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
     """A rebalance is about to begin: nothing of the group has changed yet. One that was on has failed."""
     now, failed = turn.now, group.round
+    if group.late_syncs:
+        _tell_late_syncs(turn, group)
     if failed is not None:
         turn.event(
             events.REBALANCE_FAILED,
@@ -74,7 +76,9 @@ def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
     """The first SyncGroup of a member in this generation has come."""
     member.synced_ms = turn.now.wall_ms
     if group.state == STABLE:  # else it is told with the others when the generation is assigned
-        turn.event(events.MEMBER_SYNCED, group.group_id, member=member.member_id, generation=group.generation)
+        group.late_syncs[member.member_id] = turn.now.wall_ms
+        if not group.pending_sync:
+            _tell_late_syncs(turn, group)
 
 
 def completed(turn: Turn, group: ClassicGroup) -> None:
@@ -146,6 +150,11 @@ def refusal(command: Command, group_id: str, error: int, member_id: str, instanc
         "instance": instance_id,
     }
     return Event(events.REQUEST_REFUSED, group_id, facts)
+
+
+def _tell_late_syncs(turn: Turn, group: ClassicGroup) -> None:
+    synced, group.late_syncs = group.late_syncs, {}
+    turn.event(events.MEMBERS_SYNCED, group.group_id, generation=group.generation, synced=synced)
 
 
 def _departs(group: ClassicGroup, member: Member) -> None:

@@ -13,6 +13,7 @@ import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ from muster.coordinator.observe.ownership import Owned
 
 VERSION: Final = 1
 """Of the schema; it grows only when old readers would misread something."""
+PROTOCOLS_KEPT: Final = 64
+"""Texts of protocols that are remembered, since most members of a group say the same."""
 SETTINGS: Final = (
     "group_initial_rebalance_delay_ms",
     "group_min_session_timeout_ms",
@@ -40,7 +43,7 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 def to_json(event: Event, wall_ms: int) -> bytes:
     """The value of the event's record."""
     tell = _TELL.get(event.kind, _plain)
-    head = f'{{"v":{VERSION},"kind":{quote(event.kind)},"group":{quote(event.group_id)},"time":{wall_ms}'
+    head = f'{{"v":{VERSION},"kind":"{event.kind}","group":{quote(event.group_id)},"time":{wall_ms}'
     return f"{head}{tell(event.facts)}}}".encode("utf-8", "surrogatepass")
 
 
@@ -57,9 +60,14 @@ def _plain(facts: dict[str, Any]) -> str:
     return "".join(f",{quote(name)}:{_json(value)}" for name, value in facts.items())
 
 
+def _joined(facts: dict[str, Any]) -> str:
+    reason, protocol_type = _text(facts["reason"]), _text(facts["protocol_type"])
+    return f',"member":{_member(facts["member"], None)},"protocol_type":{protocol_type},"reason":{reason}'
+
+
 def _member_event(facts: dict[str, Any]) -> str:
     rest = _plain({name: value for name, value in facts.items() if name != "member"})
-    return f',"member":{_member(facts["member"], None, {})}{rest}'
+    return f',"member":{_member(facts["member"], None)}{rest}'
 
 
 def _started(facts: dict[str, Any]) -> str:
@@ -96,26 +104,24 @@ def _trigger(trigger: Trigger | None) -> str:
 
 
 def _members(members: Sequence[MemberFacts], owned: Iterable[Owned | None]) -> str:
-    seen: dict[Protocols, str] = {}
-    return f'"members":[{",".join(_member(one, has, seen) for one, has in zip(members, owned, strict=True))}]'
+    return f'"members":[{",".join(map(_member, members, owned))}]'
 
 
-def _member(member: MemberFacts, owned: Owned | None, seen: dict[Protocols, str]) -> str:
-    """`seen`: protocols that stand in the same value already, for most members say the same."""
-    protocols = seen.get(member.protocols)
-    if protocols is None:
-        protocols = seen[member.protocols] = _protocols(member.protocols)
-    assignment = "null" if owned is None else _owned(owned)
-    raw = f'"{b64encode(member.assignment).decode()}"' if owned is None and member.assignment else "null"
+def _member(member: MemberFacts, owned: Owned | None) -> str:
+    (name, instance, client_id, host, session_timeout_ms, rebalance_timeout_ms, protocols, joined_ms, synced_ms,
+     heard_ms, assignment) = member  # fmt: skip
+    has = "null" if owned is None else _owned(owned)
+    raw = f'"{b64encode(assignment).decode()}"' if owned is None and assignment else "null"
     return (
-        f'{{"member":{quote(member.member)},"instance":{_text(member.instance)},"client_id":{quote(member.client_id)}'
-        f',"host":{quote(member.host)},"session_timeout_ms":{member.session_timeout_ms}'
-        f',"rebalance_timeout_ms":{member.rebalance_timeout_ms},"joined":{_number(member.joined_ms)}'
-        f',"synced":{_number(member.synced_ms)},"heard":{_number(member.heard_ms)},"protocols":{protocols}'
-        f',"assignment":{assignment},"assignment_base64":{raw}}}'
+        f'{{"member":{quote(name)},"instance":{"null" if instance is None else quote(instance)}'
+        f',"client_id":{quote(client_id)},"host":{quote(host)},"session_timeout_ms":{session_timeout_ms}'
+        f',"rebalance_timeout_ms":{rebalance_timeout_ms},"joined":{"null" if joined_ms is None else joined_ms}'
+        f',"synced":{"null" if synced_ms is None else synced_ms},"heard":{"null" if heard_ms is None else heard_ms}'
+        f',"protocols":{_protocols(protocols)},"assignment":{has},"assignment_base64":{raw}}}'
     )
 
 
+@lru_cache(PROTOCOLS_KEPT)
 def _protocols(protocols: Protocols) -> str:
     rows = (f'{{"name":{quote(name)},"metadata":"{b64encode(metadata).decode()}"}}' for name, metadata in protocols)
     return f"[{','.join(rows)}]"
@@ -123,7 +129,9 @@ def _protocols(protocols: Protocols) -> str:
 
 def _owned(owned: Owned) -> str:
     # one list of rows rather than names as keys: readers with fixed schemas (Spark) can take it
-    rows = (f'{{"topic":{quote(topic)},"partitions":{_json(list(one))}}}' for topic, one in owned.items())
+    if not owned:
+        return "[]"
+    rows = [f'{{"topic":{quote(topic)},"partitions":[{",".join(map(str, one))}]}}' for topic, one in owned.items()]
     return f"[{','.join(rows)}]"
 
 
@@ -135,12 +143,8 @@ def _text(text: str | None) -> str:
     return "null" if text is None else quote(text)
 
 
-def _number(number: int | None) -> str:
-    return "null" if number is None else str(number)
-
-
 _TELL: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
-    events.MEMBER_JOINED: _member_event,
+    events.MEMBER_JOINED: _joined,
     events.MEMBER_LEFT: _member_event,
     events.MEMBER_EXPIRED: _member_event,
     events.MEMBER_REMOVED: _member_event,

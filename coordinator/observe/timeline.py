@@ -7,8 +7,9 @@ who, what moved; what led to it (who else came and went meanwhile) is part of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime, tzinfo
 from typing import Any, Final
+
+from muster.coordinator.clock import show_wall
 
 Value = Mapping[str, Any]
 """The JSON of one event."""
@@ -17,8 +18,8 @@ Value = Mapping[str, Any]
 class Timeline:
     """One group's story."""
 
-    def __init__(self, zone: tzinfo | None = None, *, dates: bool = True, everything: bool = False) -> None:
-        """`zone`: None is the machine's; `everything`: also what is part of a rebalance's line anyway."""
+    def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
+        """`zone`: a datetime.tzinfo, None is the machine's; `everything`: also what is part of a rebalance's line anyway."""
         self._zone = zone
         self._dates = dates
         self._everything = everything
@@ -53,17 +54,14 @@ class Timeline:
             self._went[member] = value
 
     def _date(self, value: Value) -> list[str]:
-        day = self._at(value).strftime("%Y-%m-%d")
+        day = show_wall(value["time"], "%Y-%m-%d", self._zone)
         if day == self._day or not self._dates:
             return []
         self._day = day
         return [f"--- {day}"]
 
     def _time(self, value: Value) -> str:
-        return self._at(value).strftime("%H:%M:%S")
-
-    def _at(self, value: Value) -> datetime:
-        return datetime.fromtimestamp(value["time"] / 1000, self._zone)
+        return show_wall(value["time"], "%H:%M:%S", self._zone)
 
     def _completed(self, value: Value) -> str:
         generation = value["generation"]
@@ -190,7 +188,7 @@ _CAUSES: Final[dict[str, str]] = {
     "group_over_capacity": "the group was loaded with more members than group.max.size",
 }
 
-_DETAILS: Final = frozenset({"member_joined", "member_left", "member_synced", "rebalance_started", "join_phase_ended"})
+_DETAILS: Final = frozenset({"member_joined", "member_left", "members_synced", "rebalance_started", "join_phase_ended"})
 """What the line of the rebalance tells anyway."""
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
@@ -206,7 +204,9 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "member_replaced": lambda value: (
         f"{who(value['member'])} came back as {short(value['member']['member'])}; {short(value['replaced'])} is fenced"
     ),
-    "member_synced": lambda value: f"member {short(value['member'])} got its assignment",
+    "members_synced": lambda value: (
+        f"{len(value['synced'])} {_s('member', len(value['synced']))} of generation {value['generation']} synced late"
+    ),
     "rebalance_started": _started,
     "join_phase_ended": lambda value: (
         f"generation {value['generation']}: {value['members']} members joined in {seconds(value['join_phase_ms'])}, "

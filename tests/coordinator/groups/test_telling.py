@@ -58,7 +58,7 @@ def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
     room.advance(7)
     room.sync(c)
     room.sync(c)
-    assert told(room, events.MEMBER_SYNCED) == [{"member": c, "generation": 3}]
+    assert told(room, events.MEMBERS_SYNCED) == [{"generation": 3, "synced": {c: wall + 1_567}}]
 
 
 def test_when_a_member_was_last_heard_of_is_told_when_it_goes() -> None:
@@ -140,6 +140,25 @@ def test_a_rebalance_that_another_one_ends_has_failed_and_its_time_counts() -> N
     (done,) = told(room, events.REBALANCE_COMPLETED)
     assert (done["join_phase_ms"], done["took_ms"]) == (10, 160)
     assert {a: b"0", b: b"1"}.items() <= done["before"].items()
+
+
+def test_late_syncs_are_told_together_at_the_latest_when_the_next_rebalance_begins() -> None:
+    room = Room()
+    a, b, c, _ = room.stable(count=4)
+    room.join(a)
+    room.join(b)
+    room.join(c)
+    room.join(list(room.group().members)[3])
+    room.sync(a, {})
+    room.events.clear()
+    room.sync(b)
+    room.advance(5)
+    room.sync(c)
+    assert room.events == []
+    room.leave(a)
+    wall = room.now.wall_ms
+    assert told(room, events.MEMBERS_SYNCED) == [{"generation": 3, "synced": {b: wall - 5, c: wall}}]
+    assert room.kinds()[:2] == [events.MEMBER_LEFT, events.MEMBERS_SYNCED]
 
 
 def test_a_group_that_ends_empty() -> None:

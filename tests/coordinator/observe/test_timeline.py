@@ -89,7 +89,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     events.MEMBER_EXPIRED: {"member": MEMBER},
     events.MEMBER_REMOVED: {"member": MEMBER, "cause": events.GROUP_FULL},
     events.MEMBER_REPLACED: {"member": MEMBER._replace(instance="i"), "replaced": "old", "reason": None},
-    events.MEMBER_SYNCED: {"member": "m", "generation": 3},
+    events.MEMBERS_SYNCED: {"generation": 3, "synced": {"m": 5}},
     events.REBALANCE_STARTED: {"cause": events.LEFT, "trigger": None, "generation": 3, "members": 1, "state": "Stable"},
     events.JOIN_PHASE_ENDED: {"generation": 4, "protocol_type": "consumer", "protocol": "range", "votes": {},
                               "leader": None, "members": 2, "join_phase_ms": 3},
