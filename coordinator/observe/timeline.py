@@ -19,7 +19,7 @@ class Timeline:
     """One group's story."""
 
     def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
-        """`zone`: a datetime.tzinfo, None is the machine's; `everything`: also what is part of a rebalance's line anyway."""
+        """`zone`: a datetime.tzinfo, None is the machine's; `everything`: also what a rebalance's line tells anyway."""
         self._zone = zone
         self._dates = dates
         self._everything = everything
