@@ -64,6 +64,8 @@ class SharedSync:
         self._post = post
         self._threads = threads
         self._executor = executor
+        self._outcomes: deque[tuple[Callable[[OSError | None], object], OSError | None]] = deque()
+        self._posted = False
 
     def run(self, job: Callable[[], object], done: Callable[[OSError | None], object]) -> None:
         """Do `job` in a thread, then `done` on the event loop, with the OSError that `job` raised or None."""
@@ -76,13 +78,30 @@ class SharedSync:
                 job()
             except OSError as error:
                 failure = error
+            self._outcomes.append((done, failure))
+            if self._posted:
+                return  # what tells the event loop of an earlier outcome is still on its way, and tells of this one too
+            self._posted = True
             try:
-                self._post(lambda: done(failure))
+                self._post(self._deliver)
             except RuntimeError:
                 # the event loop was closed meanwhile: nobody is left to be told
                 return
 
         self._executor.submit(work)
+
+    def _deliver(self) -> None:
+        # first of all: an outcome that comes from now on is told anew
+        self._posted = False
+        outcomes = self._outcomes
+        try:
+            while outcomes:
+                done, failure = outcomes.popleft()
+                done(failure)
+        finally:
+            if outcomes:  # one of them met a fault, which the others are not to suffer for
+                self._posted = True
+                self._post(self._deliver)
 
     def close(self) -> None:
         """Let the running jobs come to their end, take no others."""

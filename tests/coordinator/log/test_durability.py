@@ -351,3 +351,19 @@ async def test_an_outcome_after_the_loops_end_hurts_nobody(tmp_path: Path) -> No
     sync.run(ran.set, lambda failure: None)
     sync.close()
     assert ran.is_set()
+
+
+def test_outcomes_of_syncs_reach_the_loop_together_and_a_fault_in_one_keeps_no_other() -> None:
+    later, told = Later(), []
+
+    def fail(_: OSError | None) -> None:
+        raise RuntimeError("a bug")
+
+    for done in (told.append, fail, told.append):
+        later.sync.run(lambda: None, done)
+    later.work()
+    assert len(later.outcomes) == 1
+    with pytest.raises(RuntimeError, match="a bug"):
+        later.deliver()
+    later.settle()
+    assert told == [None, None]
