@@ -2,7 +2,9 @@
 
 Guarantees: as sticky; and a partition that another member may still hold is given to nobody until that one has given it
 up. It is left out of the assignment, its owner sees that it lost it, gives it up and rejoins, and the next round gives
-it out. A member never stops consuming a partition that it keeps.
+it out. With equal subscriptions and without racks two rounds are enough, and a member never stops consuming a partition
+that it keeps. Otherwise a round may prefer yet another assignment, so that it takes more of them; with racks and
+differing subscriptions some groups never come to rest, in Kafka neither.
 
 What members have is their subscription's `owned` and `generation`; members too old to tell a generation there write it
 into their user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
@@ -28,8 +30,8 @@ class CooperativeStickyAssignor:
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. Raises ValueError when two members have one id.
 
-        Partitions that have to be given up first are in nobody's assignment; all are there after at most one further
-        round, in which members own what they were assigned of what they had.
+        Partitions that have to be given up first are in nobody's assignment. They are given out in the next round, in
+        which members own what they were assigned.
         """
         if not members:
             return {}

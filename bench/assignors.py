@@ -77,6 +77,10 @@ class Cluster:
 
     sizes: Mapping[str, int]
 
+    def topics(self) -> set[str]:
+        """All topics."""
+        return set(self.sizes)
+
     def partitions_for_topic(self, topic: str) -> set[int]:
         """All its partitions."""
         return set(range(self.sizes[topic]))
