@@ -117,7 +117,8 @@ def main() -> int:
         return 2
     if args.seed is None:
         args.seed = secrets.randbelow(10_000)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the servers are stopped, whoever ends this
+        signal.signal(number, signal.default_int_handler)
     print(f"seed {args.seed}", flush=True)
     found: list[Found] = []
     chosen = SETTINGS if args.settings == "all" else {args.settings: SETTINGS[args.settings]}
