@@ -57,7 +57,7 @@ def assert_complete(members: list[Member], topics: Mapping[str, Topic], assignme
 
 @pytest.mark.parametrize("strategy", ASSIGNORS)
 @given(groups(), st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_complete_and_the_same_for_any_order_of_members(strategy: str, group: Group, rng: object) -> None:
     members, topics = group
     assert_complete(members, topics, ASSIGNORS[strategy].assign(members, topics))
@@ -70,7 +70,7 @@ def test_complete_and_the_same_for_any_order_of_members(strategy: str, group: Gr
 
 @pytest.mark.parametrize("strategy", BALANCED)
 @given(groups(alike=True))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_equal_subscriptions_get_equal_shares(strategy: str, group: Group) -> None:
     assignment = settled(ASSIGNORS[strategy], *group)[1]
     assert loads(assignment)[0] - loads(assignment)[-1] <= 1
@@ -78,7 +78,7 @@ def test_equal_subscriptions_get_equal_shares(strategy: str, group: Group) -> No
 
 @pytest.mark.parametrize("strategy", ["range", "server-range"])
 @given(groups())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_range_shares_each_topic_equally(strategy: str, group: Group) -> None:
     members, topics = group
     assignment = ASSIGNORS[strategy].assign(members, topics)
@@ -88,7 +88,7 @@ def test_range_shares_each_topic_equally(strategy: str, group: Group) -> None:
 
 
 @given(groups(alike=True))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_range_co_partitions(group: Group) -> None:
     members, topics = group
     assignment = ASSIGNORS["range"].assign(members, topics)
@@ -100,7 +100,7 @@ def test_range_co_partitions(group: Group) -> None:
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
 @given(groups(racks=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_no_single_move_would_balance_better(strategy: str, group: Group) -> None:
     members, topics = group
     assignment = settled(ASSIGNORS[strategy], members, topics)[1]
@@ -112,7 +112,7 @@ def test_no_single_move_would_balance_better(strategy: str, group: Group) -> Non
 
 @pytest.mark.parametrize("strategy", STICKY)
 @given(groups(least=2, alike=True, racks=False), st.integers(0, 7))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_when_one_leaves_only_what_it_had_moves(strategy: str, group: Group, leaving: int) -> None:
     members, topics = group
     after, before = settled(ASSIGNORS[strategy], members, topics)
@@ -122,7 +122,7 @@ def test_when_one_leaves_only_what_it_had_moves(strategy: str, group: Group, lea
 
 @pytest.mark.parametrize("strategy", STICKY)
 @given(groups(alike=True, racks=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_when_one_joins_only_its_share_moves(strategy: str, group: Group) -> None:
     members, topics = group
     after, before = settled(ASSIGNORS[strategy], members, topics)
@@ -132,7 +132,7 @@ def test_when_one_joins_only_its_share_moves(strategy: str, group: Group) -> Non
 
 
 @given(groups(alike=True, racks=False), st.integers(0, 7), st.integers(0, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_two_cooperative_rounds_are_enough_and_nobody_loses_what_it_keeps(
     group: Group, leaving: int, joining: int
 ) -> None:
@@ -153,7 +153,7 @@ def test_two_cooperative_rounds_are_enough_and_nobody_loses_what_it_keeps(
 
 
 @given(groups(), groups(), st.integers(0, 7))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_cooperative_gives_nobody_what_another_still_holds(group: Group, other: Group, leaving: int) -> None:
     """Whatever racks and subscriptions."""
     strategy = ASSIGNORS["cooperative-sticky"]
