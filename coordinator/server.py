@@ -21,7 +21,7 @@ from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.config import Config
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, MemoryStorage, SharedSync
+from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogManager, LogSettings, MemoryStorage, SharedSync
 from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.net.addresses import with_port
@@ -75,6 +75,7 @@ class Server:
         self.routing: Routing
         self.node: Node
         self.bound: list[Bound] = []
+        self._filesystem: FilesystemSync | None = None
         self._limits: Limits | None = None
         self._listeners: list[Listener] = []
         self._maintenance: Maintenance | None = None
@@ -112,6 +113,9 @@ class Server:
             sync = SharedSync(asyncio.get_running_loop().call_soon_threadsafe)
             self.logs = LogManager(FileStorage(config.data_dir), config.settings(LogSettings), sync=sync)
         identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=draw_kafka_uuid)
+        if config.data_dir is not None and FilesystemSync.is_reliable():
+            self._filesystem = FilesystemSync(config.data_dir)
+            sync.share(self._filesystem.sync)
         self._identity = identity
 
     def _open_groups(self) -> None:
@@ -237,6 +241,8 @@ class Server:
         if self._cleaner is not None:
             self._cleaner.stop()
         self.logs.close(clean=True)
+        if self._filesystem is not None:
+            self._filesystem.close()
 
     async def _close_connections(self, limits: Limits) -> None:
         empty = asyncio.Event()

@@ -25,7 +25,7 @@ from muster.coordinator.log.errors import (
     UnsupportedCompression,
     WrongDirectory,
 )
-from muster.coordinator.log.files import FileStorage
+from muster.coordinator.log.files import FileStorage, FilesystemSync
 from muster.coordinator.log.headers import BatchHeader
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.maintenance import Maintenance
@@ -47,6 +47,7 @@ __all__ = [
     "FencedLeaderEpoch",
     "File",
     "FileStorage",
+    "FilesystemSync",
     "Identity",
     "InvalidRecords",
     "InvalidTimestamp",

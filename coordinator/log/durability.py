@@ -8,11 +8,17 @@ is written; survives a killed process, not a power cut) and the disk's (durable 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Final
 
 from muster.coordinator.log.errors import LogOffline
 
+FEW: Final = 2
+"""Files up to which each is synced by itself: it is quicker, and waits for nobody else's bytes."""
+
+Sync = tuple[Callable[[], object], Callable[["OSError | None"], object]]
+"""What syncs some files, and who is told."""
 Waiter = Callable[[LogOffline | None], object]
 
 
@@ -55,7 +61,11 @@ class SharedSync:
     """Runs jobs that wait for the disk in a few threads and hands their outcome back to the event loop."""
 
     def __init__(
-        self, post: Callable[[Callable[[], object]], object], *, threads: int = 4, executor: Executor | None = None
+        self,
+        post: Callable[[Callable[[], object]], object],
+        *,
+        threads: int = 4,
+        executor: Executor | None = None,
     ):
         """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`).
 
@@ -66,6 +76,47 @@ class SharedSync:
         self._executor = executor
         self._outcomes: deque[tuple[Callable[[OSError | None], object], OSError | None]] = deque()
         self._posted = False
+        self._sync_all: Callable[[], object] | None = None
+        self._waiting: list[Sync] = []
+        self._in_round = False
+        self._closed = False
+
+    def share(self, sync_all: Callable[[], object]) -> None:
+        """From now on `sync_all` syncs every file there is at once (`files.FilesystemSync`); it raises OSError."""
+        self._sync_all = sync_all
+
+    def sync(self, job: Callable[[], object], done: Callable[[OSError | None], object]) -> None:
+        """`run` for a job that syncs files: when many want that at the same time, one `sync_all` does it for them.
+
+        Rounds follow each other: whoever comes during one shares the next.
+        """
+        if self._sync_all is None:
+            self.run(job, done)
+            return
+        self._waiting.append((job, done))
+        if not self._in_round:
+            self._in_round = True
+            self._post(self._begin_round)  # not at once: others will come in the same turn of the loop
+
+    def _begin_round(self) -> None:
+        if self._closed:
+            return
+        asked, self._waiting = self._waiting, []
+        outcomes: list[OSError | None] = []
+        self.run(lambda: outcomes.extend(self._sync_round(asked)), lambda _: self._end_round(asked, outcomes))
+
+    def _sync_round(self, asked: Sequence[Sync]) -> list[OSError | None]:
+        if len(asked) > FEW and self._sync_all is not None:
+            return [_outcome(self._sync_all)] * len(asked)
+        return [_outcome(job) for job, _ in asked]
+
+    def _end_round(self, asked: Sequence[Sync], outcomes: Sequence[OSError | None]) -> None:
+        for (_, done), outcome in zip(asked, outcomes, strict=True):
+            self._outcomes.append((done, outcome))
+        if self._waiting:
+            self._begin_round()
+        else:
+            self._in_round = False
 
     def run(self, job: Callable[[], object], done: Callable[[OSError | None], object]) -> None:
         """Do `job` in a thread, then `done` on the event loop, with the OSError that `job` raised or None."""
@@ -73,11 +124,7 @@ class SharedSync:
             self._executor = ThreadPoolExecutor(self._threads, thread_name_prefix="muster-sync")
 
         def work() -> None:
-            failure: OSError | None = None
-            try:
-                job()
-            except OSError as error:
-                failure = error
+            failure = _outcome(job)
             self._outcomes.append((done, failure))
             if self._posted:
                 return  # what tells the event loop of an earlier outcome is still on its way, and tells of this one too
@@ -105,6 +152,16 @@ class SharedSync:
 
     def close(self) -> None:
         """Let the running jobs come to their end, take no others."""
+        self._closed = True
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=True)
+
+
+def _outcome(job: Callable[[], object]) -> OSError | None:
+    """Do it; what went wrong."""
+    try:
+        job()
+    except OSError as error:
+        return error
+    return None

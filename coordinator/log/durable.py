@@ -125,7 +125,7 @@ class DurableLog(SegmentedLog):
             if names_changed:
                 self._storage.sync_directory(self.directory)
 
-        self._sync.run(job, lambda failure: self._synced(target, files[-1].path, failure))
+        self._sync.sync(job, lambda failure: self._synced(target, files[-1].path, failure))
 
     def _synced(self, target: int, path: str, failure: OSError | None) -> None:
         self._syncing = False

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import shutil
 import threading
 from collections.abc import Sequence
@@ -28,6 +29,36 @@ def sync_descriptor(descriptor: int) -> None:
         os.fdatasync(descriptor)
     else:
         os.fsync(descriptor)
+
+
+class FilesystemSync:
+    """Linux's syncfs: everything that was written to the file system of a directory is on the disk afterwards.
+
+    For many small files at once it takes a thirtieth of the time of as many syncs, for one of them nothing is gained.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Take note of where the file system stands: `sync` tells of writes that failed from now on."""
+        self._descriptor = os.open(root, os.O_RDONLY)
+
+    @staticmethod
+    def is_reliable() -> bool:
+        """Whether this system has it, and tells of writes that failed (Linux 5.8)."""
+        system = os.uname()
+        found = re.match(r"(\d+)\.(\d+)", system.release)
+        return system.sysname == "Linux" and found is not None and (int(found[1]), int(found[2])) >= (5, 8)
+
+    def sync(self) -> None:
+        """Wait until all is on the disk. From any thread. Raises OSError when something could not be written."""
+        import ctypes  # late: most of what starts never gets here, and it costs a start 5 ms
+
+        if ctypes.CDLL(None, use_errno=True).syncfs(self._descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def close(self) -> None:
+        """Give the directory back."""
+        os.close(self._descriptor)
 
 
 class DiskFile:

@@ -6,12 +6,14 @@ import asyncio
 import errno
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
-from muster.coordinator.log import FileStorage, Log, LogOffline, MemoryStorage, SharedSync
+from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogOffline, MemoryStorage, SharedSync
 from muster.coordinator.log.durability import Waiters
 from tests.coordinator.log.support import NOW, SMALL, Later, batch, everything, fill, manage
 
@@ -367,3 +369,82 @@ def test_outcomes_of_syncs_reach_the_loop_together_and_a_fault_in_one_keeps_no_o
         later.deliver()
     later.settle()
     assert told == [None, None]
+
+
+class TestManyAtOnce:
+    """With something that syncs all files at once."""
+
+    def asked(self, later: Later, told: list[Any], names: str, *, bad: str = "") -> list[str]:
+        done: list[str] = []
+
+        def job(name: str) -> None:
+            done.append(name)
+            if name == bad:
+                raise OSError(errno.EIO, name)
+
+        for name in names:
+            later.sync.sync(partial(job, name), lambda failure, name=name: told.append((name, failure)))
+        return done
+
+    def test_few_are_synced_one_by_one_and_fail_one_by_one(self) -> None:
+        later, told, all_of_them = Later(), [], []
+        later.sync.share(lambda: all_of_them.append(1))
+        done = self.asked(later, told, "ab", bad="a")
+        later.settle()
+        assert (done, all_of_them) == (["a", "b"], [])
+        assert [(name, failure is not None) for name, failure in told] == [("a", True), ("b", False)]
+
+    def test_many_share_one(self) -> None:
+        later, told, all_of_them = Later(), [], []
+        later.sync.share(lambda: all_of_them.append(1))
+        done = self.asked(later, told, "abcd")
+        later.settle()
+        assert (done, all_of_them) == ([], [1])
+        assert told == [(name, None) for name in "abcd"]
+
+    def test_its_failure_is_the_failure_of_all(self) -> None:
+        later, told = Later(), []
+
+        def fail() -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        later.sync.share(fail)
+        self.asked(later, told, "abc")
+        later.settle()
+        assert [(name, type(failure)) for name, failure in told] == [(name, OSError) for name in "abc"]
+
+    def test_whoever_comes_during_a_round_is_in_the_next(self) -> None:
+        later, told, all_of_them = Later(), [], []
+        later.sync.share(lambda: all_of_them.append(len(told)))
+        self.asked(later, told, "abc")
+        later.deliver()  # the round begins
+        self.asked(later, told, "defg")
+        later.work()
+        assert (all_of_them, told) == ([0], [])
+        later.deliver()
+        assert [name for name, _ in told] == ["a", "b", "c"]
+        later.settle()
+        assert all_of_them == [0, 3]
+        assert [name for name, _ in told] == list("abcdefg")
+        self.asked(later, told, "h")
+        later.settle()
+        assert told[-1] == ("h", None)
+
+    def test_nothing_begins_after_the_end(self) -> None:
+        later, told = Later(), []
+        later.sync.share(lambda: None)
+        done = self.asked(later, told, "a")
+        later.sync.close()
+        later.settle()
+        assert (done, told) == ([], [])
+
+
+def test_a_file_system_can_be_synced_as_a_whole(tmp_path: Path) -> None:
+    if not FilesystemSync.is_reliable():
+        pytest.skip("this system has no syncfs, or one that does not tell of failures")
+    filesystem = FilesystemSync(tmp_path)
+    (tmp_path / "file").write_bytes(b"x")
+    filesystem.sync()
+    filesystem.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        filesystem.sync()
