@@ -105,6 +105,8 @@ class Shard:
             if not self.active:
                 return
         else:
+            if self._observer is not None:
+                self._observer.flush()  # it may show what was told before
             for token, response in output.replies:
                 token(response)  # type: ignore[operator]  # the tokens of the shell are callables
         if self._core.deadlines.earliest_ms < self._timer_ms:
@@ -119,7 +121,7 @@ class Shard:
         core = self._core
         response = core.heartbeat(request, self._clock.mono_ms())
         if response.error_code and self._observer is not None:
-            self._tell_refused(request, response.error_code, client)
+            self._not_well(request, response.error_code, client, self._observer)
         if core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
         if self._batches:
@@ -130,11 +132,13 @@ class Shard:
             return None
         return response
 
-    def _tell_refused(self, request: HeartbeatRequest, error_code: int, client: Client) -> None:
-        if error_code != ErrorCode.REBALANCE_IN_PROGRESS and self._observer is not None:
+    def _not_well(self, request: HeartbeatRequest, error_code: int, client: Client, observer: Observer) -> None:
+        if error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            observer.flush()
+        else:
             command = Command(request, None, client)
             event = refusal(command, request.group_id, error_code, request.member_id, request.group_instance_id)
-            self._observer.tell((event,), self._clock.now())
+            observer.tell((event,), self._clock.now())
 
     def topics_changed(self, image: TopicsImage) -> None:
         """The topics are others now."""
@@ -285,9 +289,12 @@ class Shard:
 
     def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now) -> None:
         """Tell events, and give answers as soon as the log is durable up to here."""
-        if events and self._observer is not None:
-            # before the answers, which show what is told
-            self._observer.tell(events, now)
+        if self._observer is not None:
+            if events:
+                self._observer.tell(events, now)
+            if replies:
+                # they may show what is told
+                self._observer.flush()
         position = self._log.end_offset
         if self._log.durable_offset >= position and not self._parked:
             for token, response in replies:

@@ -79,7 +79,10 @@ class Observer(Protocol):
     """Who is told what happens (`observe.Observers`). Raises nothing."""
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Things that have just happened, in their order; called before anybody is answered who can see them."""
+        """Things that have just happened, in their order."""
+
+    def flush(self) -> None:
+        """Somebody is about to be answered who can see what was told: let it be written."""
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The state was built from the log."""

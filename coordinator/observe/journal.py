@@ -1,8 +1,8 @@
 """The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
 
-Events are appended in the turn of the event loop in which they happened, and before an answer leaves that shows what
-they tell of, so that a killed process loses none; nobody waits for the disk. When the log fails, events are lost until
-it can be opened again, which is said once; groups go on.
+Events are appended before an answer leaves that shows what they tell of, so that a killed process loses none that
+anybody knows of, and LINGER_MS later at the latest; nobody waits for the disk. When the log fails, events are lost
+until it can be opened again, which is said once; groups go on.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
 """As REQUESTS_REFUSED: requests of a member whose instance id another one has."""
+LINGER_MS: Final = 100
+"""How long events wait for others of which nobody knows yet: members that join come in crowds."""
 SYNC_MS: Final = 1_000
 """How long what was appended may wait for the disk: what a power cut may cost."""
 REOPEN_MS: Final = 10_000
@@ -61,10 +63,11 @@ class Journal:
         self._lost = 0
         self._refused = Refused()
         self._rows: list[Row] = []
+        self._seen_next = False
         self._sync_is_due = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Take in what has happened: it is written when the turn ends, or `flush` is called; refusals are counted and
+        """Take in what has happened: it is written when `flush` is called, or a little later; refusals are counted and
         written within a second.
         """
         rows = self._rows
@@ -73,11 +76,18 @@ class Journal:
                 self._count(event, now)
             else:
                 if not rows:
-                    self._clock.call_at(now.mono_ms, self.flush)
+                    self._clock.call_at(now.mono_ms + LINGER_MS, self._write)
+                if event.kind != events.MEMBERS_SYNCED:  # which no answer ever shows
+                    self._seen_next = True
                 rows.append((event.group_id.encode("utf-8", "surrogatepass"), to_json(event, now.wall_ms)))
 
     def flush(self) -> None:
-        """Write what was told; harmless when there is nothing."""
+        """Somebody is about to see what was told: write it; harmless when there is nothing."""
+        if self._seen_next:
+            self._write()
+
+    def _write(self) -> None:
+        self._seen_next = False
         if self._rows:
             rows, self._rows = self._rows, []
             self._append(rows, self._clock.now())
@@ -89,7 +99,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what is not written yet, and what is still being counted."""
-        self.flush()
+        self._write()
         if self._refused.began_ms is not None:
             self._write_refused()
 

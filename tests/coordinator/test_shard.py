@@ -124,6 +124,7 @@ class Bench:
         self.log = FakeLog()
         self.cores: list[FakeCore] = []
         self.events: list[Event] = []
+        self.flushed = 0
         self.loads: list[tuple[int, int, int]] = []
         self.open_error: Exception | None = None
         self.after_load = Output()
@@ -142,6 +143,9 @@ class Bench:
     def tell(self, happened: Sequence[Event], now: Now) -> None:
         assert now == self.clock.now()
         self.events.extend(happened)
+
+    def flush(self) -> None:
+        self.flushed = len(self.events)
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         assert now == self.clock.now()
@@ -237,13 +241,14 @@ class TestSubmit:
         told: list[int] = []
         row = OffsetCommitRequestPartition(0, 5)
         request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
-        bench.shard.submit(Command(request, lambda _: told.append(len(bench.events)), CLIENT))
+        bench.shard.submit(Command(request, lambda _: told.append(bench.flushed), CLIENT))
         assert told == [1]
 
     def test_a_refused_heartbeat_is_told_and_one_that_asks_to_join_again_is_not(self, bench: Bench) -> None:
         bench.core.heartbeat_error = ErrorCode.REBALANCE_IN_PROGRESS
+        bench.flushed = -1
         bench.submit(HeartbeatRequest("g", 1, "m"))
-        assert bench.events == []
+        assert (bench.events, bench.flushed) == ([], 0)  # but what it tells of is written by now
         bench.core.heartbeat_error = ErrorCode.UNKNOWN_MEMBER_ID
         assert bench.submit(HeartbeatRequest("g", 1, "m")).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
         (event,) = bench.events

@@ -12,7 +12,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.log import batches
-from muster.coordinator.observe.journal import REOPEN_MS, Journal
+from muster.coordinator.observe.journal import LINGER_MS, REOPEN_MS, Journal
 from tests.coordinator.observe.test_refused import refusal
 
 Row = tuple[bytes | None, dict[str, Any]]
@@ -50,9 +50,9 @@ class Desk:
         return self.log
 
     def tell(self, *happened: Event) -> None:
-        """And let the turn end."""
+        """And somebody is about to see it."""
         self.journal.tell(happened, self.clock.now())
-        self.clock.advance(0)
+        self.journal.flush()
 
     def advance(self, ms: int) -> None:
         self.log.elapsed += ms
@@ -78,7 +78,7 @@ def test_what_happened_is_there_at_once_in_order_by_group(desk: Desk) -> None:
     assert desk.opened == 1
 
 
-def test_what_happens_in_one_turn_is_one_batch_unless_somebody_must_be_answered(desk: Desk) -> None:
+def test_what_happens_meanwhile_is_one_batch_unless_somebody_must_be_answered(desk: Desk) -> None:
     desk.journal.tell((CREATED,), desk.clock.now())
     desk.journal.tell((CREATED,), desk.clock.now())
     assert desk.told() == []
@@ -86,9 +86,18 @@ def test_what_happens_in_one_turn_is_one_batch_unless_somebody_must_be_answered(
     desk.journal.flush()
     assert len(desk.told()) == 2
     desk.journal.tell((CREATED,), desk.clock.now())
-    desk.clock.advance(0)
+    desk.advance(LINGER_MS - 1)
+    assert len(desk.told()) == 2
+    desk.advance(1)
     assert len(desk.told()) == 3
     assert desk.log.batches == 2
+
+
+def test_late_syncs_are_no_hurry_since_no_answer_shows_them(desk: Desk) -> None:
+    desk.tell(Event(events.MEMBERS_SYNCED, "g", {"generation": 1, "synced": {}}))
+    assert desk.told() == []
+    desk.advance(LINGER_MS)
+    assert desk.told() == [(b"g", "members_synced")]
 
 
 def test_refusals_are_told_a_second_later(desk: Desk) -> None:
