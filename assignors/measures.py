@@ -8,6 +8,7 @@ server as for a pipeline over a history; nothing here depends on the order of me
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -57,20 +58,24 @@ def moves(before: Owned, after: Owned) -> dict[str, Moves]:
     With B and A the partitions that have an owner before and after, and K those that some member has in both:
     kept = |K|, moved = |B and A| - |K|, gained = |A| - |B and A|, lost = |B| - |B and A|.
     """
-    kept: dict[str, set[int]] = {}
+    kept: defaultdict[str, set[int]] = defaultdict(set)
     for member, topics in before.items():
         now = after.get(member)
         if now:
             for topic, partitions in topics.items():
-                if topic in now:
-                    kept.setdefault(topic, set()).update(set(partitions).intersection(now[topic]))
+                same = now.get(topic)
+                if same:
+                    # most have just what they had
+                    found = partitions if partitions == same else set(partitions).intersection(same)
+                    if found:
+                        kept[topic].update(found)
     had, have = _by_topic(before), _by_topic(after)
-    found = {}
+    rows = {}
     for topic in dict.fromkeys((*had, *have)):
         old, new = had.get(topic, _NONE), have.get(topic, _NONE)
-        both, same = len(old & new), len(kept.get(topic, _NONE))
-        found[topic] = Moves(same, both - same, len(new) - both, len(old) - both)
-    return found
+        both, stayed = len(old & new), len(kept.get(topic, _NONE))
+        rows[topic] = Moves(stayed, both - stayed, len(new) - both, len(old) - both)
+    return rows
 
 
 def total(rows: Mapping[Any, Moves]) -> Moves:
@@ -150,13 +155,10 @@ _NONE: frozenset[int] = frozenset()
 
 def _by_topic(assignment: Owned) -> dict[str, set[int]]:
     """The partitions that have an owner."""
-    found: dict[str, set[int]] = {}
+    found: defaultdict[str, set[int]] = defaultdict(set)
     for topics in assignment.values():
         for topic, partitions in topics.items():
-            if topic in found:
-                found[topic].update(partitions)
-            else:
-                found[topic] = set(partitions)
+            found[topic].update(partitions)
     return found
 
 

@@ -139,6 +139,14 @@ def test_a_generation_that_was_missed_is_not_trusted(cluster: Cluster) -> None:
     assert cluster.running() == cluster.everything()
 
 
+def test_a_new_leader_knows_nothing_of_what_was_lost(cluster: Cluster) -> None:
+    """The delay is the memory of one leader: when that one is lost, what it ran is new to the next."""
+    cluster.work.pop("w1")
+    cluster.state = State()
+    assert cluster.rebalance().delay_ms == 0
+    assert cluster.running() == cluster.everything()
+
+
 def test_deleted_connectors_stop_and_others_stay(cluster: Cluster) -> None:
     before = dict(cluster.work)
     del cluster.configured["b"]
