@@ -1,8 +1,8 @@
 """What the core tells a history: the kinds of events, the causes of rebalances, and the facts that go with them.
 
-Data for later; nothing here decides. Each rebalance is one REBALANCE_STARTED (cause, trigger), then JOIN_PHASE_ENDED,
-then REBALANCE_COMPLETED; or REBALANCE_FAILED when another one begins before it is done; or GROUP_EMPTIED. What members
-do stands between. Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. Facts of each
+Data for later; nothing here decides. Each rebalance is one REBALANCE_STARTED (cause, trigger), then
+REBALANCE_COMPLETED; or REBALANCE_FAILED when another one begins before it is done; or GROUP_EMPTIED. What members do
+stands between. Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. Facts of each
 kind are named at its constant; "member" is a member id, "instance" a group.instance.id or None, times are wall ms.
 """
 
@@ -39,15 +39,15 @@ everybody has synced, or when the next rebalance begins.
 """
 REBALANCE_STARTED: Final = "rebalance_started"
 """cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (the one before)."""
-JOIN_PHASE_ENDED: Final = "join_phase_ended"
-"""generation, protocol_type, protocol, votes (by protocol), leader, members (how many), join_phase_ms."""
 REBALANCE_COMPLETED: Final = "rebalance_completed"
 """generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms, took_ms (since work
 stopped: earlier, failed rebalances included), members (MemberFacts of all), before (assignments by member id as they
 were, or None when that is not known), topics (partition counts of the subscribed topics), settings (GroupSettings).
 """
 REBALANCE_FAILED: Final = "rebalance_failed"
-"""generation, cause (that of the rebalance which begins instead), took_ms, members (MemberFacts of all)."""
+"""generation, cause (that of the rebalance which begins instead), join_phase_ms (None: it had not ended), took_ms,
+members (MemberFacts of all).
+"""
 OFFSETS_DELETED: Final = "offsets_deleted"
 """cause (ASKED, TOPIC_DELETED), topics: partitions by topic."""
 OFFSETS_EXPIRED: Final = "offsets_expired"

@@ -32,4 +32,5 @@ class Round:
         self.joined_ms = now_ms
         """When the join phase ended."""
         self.before: dict[str, bytes] = before
+        # none as long as the join phase lasts
         self.votes: Mapping[str, int] = NO_VOTES

@@ -28,6 +28,7 @@ def rebalance_started(turn: Turn, group: ClassicGroup, cause: str, trigger: Trig
             group.group_id,
             generation=group.generation,
             cause=cause,
+            join_phase_ms=failed.joined_ms - failed.began_ms if failed.votes else None,
             took_ms=now.mono_ms - failed.began_ms,
             members=tuple(events.of_member(one, now) for one in group.members.values()),
         )
@@ -49,20 +50,9 @@ def rebalance_started(turn: Turn, group: ClassicGroup, cause: str, trigger: Trig
 
 def joined(turn: Turn, group: ClassicGroup) -> None:
     """The join phase is over, and the group has members."""
-    now, current = turn.now, _round(group)
-    current.joined_ms = now.mono_ms
+    current = _round(group)
+    current.joined_ms = turn.now.mono_ms
     current.votes = tally(group.support, group.members.values(), len(group.members))
-    turn.event(
-        events.JOIN_PHASE_ENDED,
-        group.group_id,
-        generation=group.generation,
-        protocol_type=group.protocol_type,
-        protocol=group.protocol_name,
-        votes=current.votes,
-        leader=group.leader_id,
-        members=len(group.members),
-        join_phase_ms=now.mono_ms - current.began_ms,
-    )
 
 
 def emptied(turn: Turn, group: ClassicGroup) -> None:

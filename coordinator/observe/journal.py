@@ -63,7 +63,7 @@ class Journal:
         self._lost = 0
         self._refused = Refused()
         self._rows: list[Row] = []
-        self._seen_next = False
+        self._seen_next = self._timer_is_on = False
         self._sync_is_due = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
@@ -75,8 +75,9 @@ class Journal:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)
             else:
-                if not rows:
-                    self._clock.call_at(now.mono_ms + LINGER_MS, self._write)
+                if not self._timer_is_on:
+                    self._timer_is_on = True
+                    self._clock.call_at(now.mono_ms + LINGER_MS, self._ring)
                 if event.kind != events.MEMBERS_SYNCED:  # which no answer ever shows
                     self._seen_next = True
                 rows.append((event.group_id.encode("utf-8", "surrogatepass"), to_json(event, now.wall_ms)))
@@ -85,6 +86,10 @@ class Journal:
         """Somebody is about to see what was told: write it; harmless when there is nothing."""
         if self._seen_next:
             self._write()
+
+    def _ring(self) -> None:
+        self._timer_is_on = False
+        self._write()
 
     def _write(self) -> None:
         self._seen_next = False

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
@@ -22,6 +21,7 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.events import MemberFacts, Trigger
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.groups.members import Protocols
+from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.observe import ownership
 from muster.coordinator.observe.ownership import Owned
 
@@ -71,26 +71,30 @@ def _member_event(facts: dict[str, Any]) -> str:
 
 
 def _started(facts: dict[str, Any]) -> str:
-    rest = _plain({name: value for name, value in facts.items() if name != "trigger"})
-    return f',"trigger":{_trigger(facts["trigger"])}{rest}'
+    return (
+        f',"cause":"{facts["cause"]}","trigger":{_trigger(facts["trigger"])},"generation":{facts["generation"]}'
+        f',"members":{facts["members"]},"state":"{facts["state"]}"'
+    )
 
 
 def _failed(facts: dict[str, Any]) -> str:
     members = _members(facts["members"], [None] * len(facts["members"]))
-    return f',"generation":{facts["generation"]},"cause":{quote(facts["cause"])},"took_ms":{facts["took_ms"]},{members}'
+    join_phase_ms = _json(facts["join_phase_ms"])
+    return (
+        f',"generation":{facts["generation"]},"cause":"{facts["cause"]}","join_phase_ms":{join_phase_ms}'
+        f',"took_ms":{facts["took_ms"]},{members}'
+    )
 
 
 def _completed(facts: dict[str, Any]) -> str:
     members: Sequence[MemberFacts] = facts["members"]
     now, then = ownership.read(facts["protocol_type"], members, facts["before"])
-    settings = {name: getattr(facts["settings"], name) for name in SETTINGS}
-    told = ("generation", "protocol_type", "protocol", "votes", "leader", "cause", "join_phase_ms", "sync_phase_ms",
-            "took_ms", "topics")  # fmt: skip
     return (
-        f"{_plain({name: facts[name] for name in told})}"
-        f',"trigger":{_trigger(facts["trigger"])}'
-        f',"settings":{_json(settings)}'
-        f',"before":{_json(list(facts["before"]))}'
+        f',"generation":{facts["generation"]},"protocol_type":{_text(facts["protocol_type"])}'
+        f',"protocol":{_text(facts["protocol"])},"votes":{_counts(facts["votes"])},"leader":{_text(facts["leader"])}'
+        f',"cause":"{facts["cause"]}","trigger":{_trigger(facts["trigger"])},"join_phase_ms":{facts["join_phase_ms"]}'
+        f',"sync_phase_ms":{facts["sync_phase_ms"]},"took_ms":{facts["took_ms"]},"topics":{_counts(facts["topics"])}'
+        f',"settings":{_settings(facts["settings"])},"before":[{",".join(map(quote, facts["before"]))}]'
         f',"moves":{"null" if now is None or then is None else _moves(then, now)}'
         f",{_members(members, [None] * len(members) if now is None else now.values())}"
     )
@@ -100,7 +104,13 @@ def _completed(facts: dict[str, Any]) -> str:
 
 
 def _trigger(trigger: Trigger | None) -> str:
-    return "null" if trigger is None else _json(trigger._asdict())
+    if trigger is None:
+        return "null"
+    name, instance, client_id, host, reason = trigger
+    return (
+        f'{{"member":{quote(name)},"instance":{_text(instance)},"client_id":{quote(client_id)},"host":{quote(host)}'
+        f',"reason":{_text(reason)}}}'
+    )
 
 
 def _members(members: Sequence[MemberFacts], owned: Iterable[Owned | None]) -> str:
@@ -136,7 +146,20 @@ def _owned(owned: Owned) -> str:
 
 
 def _moves(then: Mapping[str, Owned], now: Mapping[str, Owned]) -> str:
-    return _json([{"topic": topic, **asdict(one)} for topic, one in moves(then, now).items()])
+    rows = [
+        f'{{"topic":{quote(topic)},"kept":{one.kept},"moved":{one.moved},"gained":{one.gained},"lost":{one.lost}}}'
+        for topic, one in moves(then, now).items()
+    ]
+    return f"[{','.join(rows)}]"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return f"{{{','.join([f'{quote(name)}:{count}' for name, count in counts.items()])}}}"
+
+
+@lru_cache(1)
+def _settings(settings: GroupSettings) -> str:
+    return _json({name: getattr(settings, name) for name in SETTINGS})
 
 
 def _text(text: str | None) -> str:

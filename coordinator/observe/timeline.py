@@ -188,7 +188,7 @@ _CAUSES: Final[dict[str, str]] = {
     "group_over_capacity": "the group was loaded with more members than group.max.size",
 }
 
-_DETAILS: Final = frozenset({"member_joined", "member_left", "members_synced", "rebalance_started", "join_phase_ended"})
+_DETAILS: Final = frozenset({"member_joined", "member_left", "members_synced", "rebalance_started"})
 """What the line of the rebalance tells anyway."""
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
@@ -208,10 +208,6 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
         f"{len(value['synced'])} {_s('member', len(value['synced']))} of generation {value['generation']} synced late"
     ),
     "rebalance_started": _started,
-    "join_phase_ended": lambda value: (
-        f"generation {value['generation']}: {value['members']} members joined in {seconds(value['join_phase_ms'])}, "
-        f"{short(value['leader'] or '')} leads"
-    ),
     "rebalance_failed": _failed,
     "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
     "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",

@@ -36,11 +36,6 @@ def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
     room.advance(6)
     room.sync(a, {a: b"x", b: b"y", c: b"z"})
     (facts,) = told(room, events.REBALANCE_COMPLETED)
-    (ended,) = told(room, events.JOIN_PHASE_ENDED)
-    assert ended == {
-        "generation": 3, "protocol_type": "consumer", "protocol": "range", "votes": {"range": 3}, "leader": a,
-        "members": 3, "join_phase_ms": 50,
-    }  # fmt: skip
     wall = START.wall_ms
     members = facts.pop("members")
     assert facts == {
@@ -130,7 +125,8 @@ def test_a_rebalance_that_another_one_ends_has_failed_and_its_time_counts() -> N
     room.advance(50)
     room.join()  # nobody has synced
     (failed,) = told(room, events.REBALANCE_FAILED)
-    assert (failed["generation"], failed["cause"], failed["took_ms"]) == (3, events.NEW_MEMBER, 150)
+    assert (failed["generation"], failed["cause"]) == (3, events.NEW_MEMBER)
+    assert (failed["join_phase_ms"], failed["took_ms"]) == (100, 150)
     assert len(failed["members"]) == 3
     assert told(room, events.REBALANCE_STARTED)[0]["state"] == "CompletingRebalance"
     room.advance(10)

@@ -98,10 +98,11 @@ def test_a_rebalance_without_a_trigger() -> None:
 
 
 def test_a_failed_rebalance() -> None:
-    event = Event(events.REBALANCE_FAILED, "g", {"generation": 4, "cause": events.SYNC_TIMEOUT, "took_ms": 9,
+    event = Event(events.REBALANCE_FAILED, "g", {"generation": 4, "cause": events.SYNC_TIMEOUT,
+                                                 "join_phase_ms": 2, "took_ms": 9,
                                                  "members": (member("a", assignment(t=[0])),)})  # fmt: skip
     value = read(event)
-    assert (value["generation"], value["cause"], value["took_ms"]) == (4, "sync_timeout", 9)
+    assert (value["generation"], value["cause"], value["join_phase_ms"], value["took_ms"]) == (4, "sync_timeout", 2, 9)
     assert value["members"][0]["member"] == "a"
 
 
@@ -154,4 +155,4 @@ def test_every_kind_and_cause_is_documented() -> None:
     text = DOCUMENT.read_text()
     missing = [word for word in (*kinds(), *events.WORDS) if f"`{word}`" not in text]
     assert missing == []
-    assert len(kinds()) == 18
+    assert len(kinds()) == 17
