@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test simulate torture lint format docs bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -26,9 +26,10 @@ $(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml | $(BIN
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt $(VENV)/.run
+$(VENV)/.test: requirements/test.txt requirements/spark.txt $(VENV)/.run
 	@echo "setting up $(VENV) (tests)" >&2
 	@$(PIP) install --require-hashes -r requirements/test.txt
+	@$(PIP) install --require-hashes -r requirements/spark.txt
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	@touch $@
 
@@ -52,6 +53,9 @@ simulate: venv ## play random histories of many groups, with faults (ARGS='--see
 
 torture: venv ## kill a server under load, a thousand times (ARGS='--kills 1000 --seed 7')
 	$(BIN)/python -m tests.torture $(ARGS)
+
+torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')
+	$(BIN)/python -m tests.torture.storage $(ARGS)
 
 lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date
 	$(BIN)/ruff format --check .

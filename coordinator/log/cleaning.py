@@ -73,7 +73,8 @@ class Cleaning:
         try:
             if self._swapped is not None:
                 replaced = [part.name for part in self._group]
-                swap.finish(self._manager.storage, self.log.directory, self._swapped.name, replaced)
+                with self._manager.files_lock:
+                    swap.finish(self._manager.storage, self.log.directory, self._swapped.name, replaced)
                 self._is_settled = True
             if self._groups is None:
                 self._compaction.find()

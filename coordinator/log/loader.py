@@ -149,13 +149,27 @@ def _cut_tail(segments: list[Segment], index: int, size: int, checked: Checked, 
     segment = segments[index]
     position = size - checked.left
     reason = checked.reason
-    if any(later.size for later in segments[index + 1 :]):
+    later = [one for one in segments[index + 1 :] if one.size]
+    if later and not checked.is_short:
         raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
     follower = whole_batch_follows(segment.file, position, size, checked.next_offset) if reason else None
     if follower is not None:
         raise DamagedLog(segment.place(position), f"{reason}, and a whole batch follows at byte {follower}")
     segment.file.truncate(position)
-    if reason:
+    if later:
+        # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was
+        # acknowledged as synced. What is whole stays.
+        _logger.error(
+            "torn_segment_cut",
+            topic=topic,
+            partition=partition,
+            path=segment.file.path,
+            position=position,
+            reason=reason or "zeros",
+            lost_from_offset=checked.next_offset,
+            lost_before_offset=later[0].base_offset,
+        )
+    elif reason:
         _logger.warning(
             "torn_tail_cut",
             topic=topic,

@@ -6,6 +6,7 @@ Driven from one thread; it reads no clock: the caller passes wall ms.
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import NamedTuple
 
 import structlog
@@ -17,7 +18,8 @@ from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheck
 from muster.coordinator.log.loader import LastStop, load_log
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.settings import LogConfig, LogSettings
-from muster.coordinator.log.storage import Lock, Storage
+from muster.coordinator.log.storage import Lock as DirectoryHeld
+from muster.coordinator.log.storage import Storage
 
 DELETE_SUFFIX = "-delete"
 _logger = structlog.get_logger("muster.log")
@@ -41,8 +43,12 @@ class LogManager:
         self.default_config = LogConfig.of(settings)
         self.offline: dict[Partition, DamagedLog] = {}
         """Partitions whose log could not be opened, and why."""
+        self.files_lock = Lock()
+        """Held by whoever changes which segments a partition's directory holds, in another thread than the event loop's
+        or for a log that is just being opened.
+        """
         self._sync = sync
-        self._lock: Lock | None = None
+        self._lock: DirectoryHeld | None = None
         self._draw_uuid: Callable[[], bytes]
         self._logs: dict[Partition, Log] = {}
         self._was_clean = False
@@ -169,17 +175,18 @@ class LogManager:
             start_offset=self._start_offsets.get(key, 0),
         )
         try:
-            log = load_log(
-                self.storage,
-                directory,
-                topic,
-                partition,
-                config or self.default_config,
-                last_stop,
-                wall_ms=wall_ms,
-                sync=self._sync,
-                wait_for_sync=wait_for_sync,
-            )
+            with self.files_lock:
+                log = load_log(
+                    self.storage,
+                    directory,
+                    topic,
+                    partition,
+                    config or self.default_config,
+                    last_stop,
+                    wall_ms=wall_ms,
+                    sync=self._sync,
+                    wait_for_sync=wait_for_sync,
+                )
         except DamagedLog as error:
             self.offline[key] = error
             _logger.error(
@@ -245,7 +252,8 @@ class LogManager:
         # Kafka's name for it, cut to what a file system takes
         doomed = f"{f'{topic}-{partition}'[: 255 - 40]}.{self._draw_uuid().hex()}{DELETE_SUFFIX}"
         try:
-            self.storage.rename(f"{topic}-{partition}", doomed)
+            with self.files_lock:
+                self.storage.rename(f"{topic}-{partition}", doomed)
         except FileNotFoundError:
             return
         if self._sync is None:

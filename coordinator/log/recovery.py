@@ -39,6 +39,10 @@ class Checked(NamedTuple):
     """Bytes after the last whole batch; 0: all of the file is batches."""
     reason: str
     """Why the batch there does not hold together; "" when nothing is left or only zeros (room reserved in advance)."""
+    is_short: bool
+    """The bytes end before the batch does, or are zeros up to the end: an append that did not reach the disk, and no
+    other damage.
+    """
 
 
 def check_segment(segment: Segment, file_size: int, next_offset: int, note: Callable[[BatchHeader], object]) -> Checked:
@@ -74,7 +78,17 @@ def check_segment(segment: Segment, file_size: int, next_offset: int, note: Call
         position += at
     if reason and segment.config.preallocate and only_zeros(file, position, file_size):
         reason = ""
-    return Checked(next_offset, file_size - position, reason)
+    is_short = position < file_size and _is_short(file, position, file_size)
+    return Checked(next_offset, file_size - position, reason, is_short)
+
+
+def _is_short(file: File, position: int, end: int) -> bool:
+    data = file.pread(HEADER_SIZE, position)
+    if len(data) < HEADER_SIZE:
+        return True
+    header = BatchHeader._make(unpack_header(data))
+    ends_early = header.magic == MAGIC and header.length >= MIN_LENGTH and header.size > end - position
+    return ends_early or only_zeros(file, position, end)
 
 
 def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:

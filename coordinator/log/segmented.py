@@ -196,7 +196,7 @@ class SegmentedLog:
                 self.store_epochs()
 
     def truncate(self, offset: int) -> None:
-        """Drop all batches that hold `offset` or later ones (Kafka: truncateTo)."""
+        """Drop all batches that hold `offset` or later ones (Kafka: truncateTo), waiting for the disk: it is rare."""
         if offset >= self.end_offset:
             return
         if offset < self.segments[0].base_offset:
@@ -208,6 +208,9 @@ class SegmentedLog:
         try:
             where = segment.locate(offset)
             end_offset = segment.cut(where[0]) if where is not None else segment.restore_marks()
+            # what is appended from here on must never be found beside what was cut off
+            segment.file.sync()
+            self._storage.sync_directory(self.directory)
         except OSError as error:
             raise self._failed(segment.file.path, error) from error
         self._cut_to(end_offset)

@@ -56,7 +56,14 @@ def drop(storage: Storage, cleaned: CleanedFile) -> None:
 
 
 def finish(storage: Storage, directory: str, name: str, replaced: Sequence[str]) -> None:
-    """Remove the files of the segments `replaced` (paths without suffix) and give those of `name` their names."""
+    """Remove the files of the segments `replaced` (paths without suffix) and give those of `name` their names.
+
+    Nothing happens when that was done already, by whoever opened the log anew meanwhile; both hold
+    `LogManager.files_lock`.
+    """
+    swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
+    if all(entry.name != swap_name for entry in storage.entries(directory)):
+        return
     for old in replaced:
         for suffix in SUFFIXES:
             storage.remove(old + suffix)

@@ -1,19 +1,59 @@
-"""A storage that dies between, or within, any two operations. One integer makes the whole history again.
+"""A storage that dies between, or within, any two operations, or whose disk fails. One integer makes the whole history
+again.
 
-What a killed process leaves is what it wrote. What a power cut leaves of a file is what was synced, and of the writes
-since then some first part, the last of them perhaps torn.
+What a killed process leaves is what it wrote. A power cut leaves of a file what was synced, and of the writes since
+then some first part, the last of them perhaps torn; and of a directory the names that were synced, and of the changes
+since then any of them, whatever their order. After a sync that failed, what should have been synced is lost for good,
+though it can still be read: the system takes it for clean.
 """
 
 from __future__ import annotations
 
+import errno
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from muster.coordinator.log.memory import MemoryFile, MemoryStorage
+from muster.coordinator.log.storage import Entry
+
+Buffer = bytes | bytearray | memoryview
+Change = Callable[[dict[str, bytearray]], object]
 
 
 class Died(BaseException):
     """The process was killed here; not an Exception, so that nothing in the log can survive it by catching."""
+
+
+class Contents:
+    """What is known of the bytes of one file, whatever its names: those on the disk, and the writes since."""
+
+    def __init__(self, held: bytearray, synced: bytes = b"") -> None:
+        self.held = held
+        self.synced = bytearray(synced)
+        self.unsynced: list[tuple[int, bytes | None]] = []
+        """Position and bytes of each write, size and None of each truncation."""
+
+    def sync(self) -> None:
+        for position, data in self.unsynced:
+            self.apply(self.synced, position, data)
+        self.unsynced = []
+
+    @staticmethod
+    def apply(to: bytearray, position: int, data: bytes | None) -> None:
+        if data is None:
+            del to[position:]
+            data, position = b"", position
+        to.extend(bytes(max(position - len(to), 0)))
+        to[position : position + len(data)] = data
+
+    def after_power_cut(self, draw: random.Random) -> bytearray:
+        found = bytearray(self.synced)
+        kept = self.unsynced[: draw.randrange(len(self.unsynced) + 1)]
+        for index, (position, data) in enumerate(kept):
+            if data is not None and index + 1 == len(kept):
+                data = data[: draw.randrange(len(data) + 1)]
+            self.apply(found, position, data)
+        return found
 
 
 class FaultyFile(MemoryFile):
@@ -25,92 +65,162 @@ class FaultyFile(MemoryFile):
         super().__init__(storage.files, path)
         self._storage = storage
 
-    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> None:
-        if self._storage.step():
-            super().pwrite(bytes(data)[: self._storage.draw.randrange(len(data) + 1)], position)
-            self._storage.die()
-        self._storage.unsynced.setdefault(self._path, []).append((position, bytes(data)))
-        super().pwrite(data, position)
+    def _bytes(self, *, make: bool = False) -> bytearray:
+        is_new = make and self._open is None and self._path not in self._files
+        held = super()._bytes(make=make)
+        if is_new:
+            self._storage.link(self._path, held)
+        return held
 
-    def pwrite_parts(self, parts: Sequence[bytes | bytearray | memoryview], position: int) -> None:
+    def pwrite(self, data: Buffer, position: int) -> None:
+        storage = self._storage
+        data = bytes(data)
+        fault = storage.step()
+        if fault is not None:
+            data = data[: storage.draw.randrange(len(data) + 1)]
+        super().pwrite(data, position)
+        storage.contents(self._bytes()).unsynced.append((position, data))
+        storage.raise_if(fault)
+
+    def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
         self.pwrite(b"".join(parts), position)
 
     def truncate(self, size: int) -> None:
-        self._storage.step_or_die()
+        self._storage.raise_if(self._storage.step())
         super().truncate(size)
-        self._storage.synced.setdefault(self._path, bytearray())
-        del self._storage.synced[self._path][size:]
+        self._storage.contents(self._bytes()).unsynced.append((size, None))
 
     def sync(self) -> None:
-        self._storage.step_or_die()
+        fault = self._storage.step()
         try:
-            held = self._bytes()
+            contents = self._storage.contents(self._bytes())
         except FileNotFoundError:
             return  # removed meanwhile, as `DiskFile.sync`
-        self._storage.unsynced.pop(self._path, None)
-        self._storage.synced[self._path] = bytearray(held)
+        if isinstance(fault, OSError):
+            contents.unsynced = []
+        self._storage.raise_if(fault)
+        contents.sync()
 
 
 class FaultyStorage(MemoryStorage):
-    """Dies at its `dies_at`-th change."""
+    """Dies at its `dies_at`-th change; `fails_at`: from which on so many changes fail with ENOSPC or EIO, in turns."""
 
-    def __init__(self, seed: int, dies_at: int) -> None:
+    def __init__(
+        self,
+        seed: int,
+        dies_at: int,
+        *,
+        fails_at: Sequence[int] = (),
+        on: MemoryStorage | None = None,
+    ) -> None:
+        """`on`: what is on the disk already."""
         super().__init__()
         self.draw = random.Random(seed)
         self.left = dies_at
+        self.steps = 0
+        self.fails_at = frozenset(fails_at)
         self.dead = False
-        self.synced: dict[str, bytearray] = {}
-        self.unsynced: dict[str, list[tuple[int, bytes]]] = {}
+        self.named: dict[str, bytearray] = {}
+        """The names that are on the disk."""
+        self.changes: list[tuple[str, Change]] = []
+        """The changes of names since: directory and change."""
+        self._contents: dict[int, Contents] = {}
+        if on is not None:
+            self.directories = set(on.directories)
+            for path, data in on.files.items():
+                held = self.files[path] = self.named[path] = bytearray(data)
+                self._contents[id(held)] = Contents(held, bytes(data))
 
-    def step(self) -> bool:
-        """One change more; True when it is the last."""
+    # -- faults
+
+    def step(self) -> BaseException | None:
+        """One change more, and what is to become of it."""
         if self.dead:
             raise Died
+        self.steps += 1
         self.left -= 1
-        return self.left < 0
+        if self.left < 0:
+            self.dead = True
+            return Died()
+        if self.steps in self.fails_at:
+            number = errno.ENOSPC if self.steps % 2 else errno.EIO
+            return OSError(number, "No space left on device" if self.steps % 2 else "Input/output error")
+        return None
 
-    def die(self) -> None:
-        self.dead = True
-        raise Died
+    @staticmethod
+    def raise_if(fault: BaseException | None) -> None:
+        if fault is not None:
+            raise fault
 
-    def step_or_die(self) -> None:
-        if self.step():
-            self.die()
+    def contents(self, held: bytearray) -> Contents:
+        found = self._contents.get(id(held))
+        if found is None:
+            found = self._contents[id(held)] = Contents(held)
+        return found
+
+    # -- names
+
+    def _change(self, path: str, change: Change) -> None:
+        self.changes.append((path.rpartition("/")[0], change))
+
+    def link(self, path: str, held: bytearray) -> None:
+        self._change(path, lambda names: names.__setitem__(path, held))
 
     def file(self, path: str) -> FaultyFile:
         return FaultyFile(self, path)
 
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
-        self.step_or_die()
-        super().save(path, data)
+        self.raise_if(self.step())
+        held = self.files[path] = bytearray(data)
+        self.contents(held).unsynced.append((0, data))
+        self.link(path, held)
+        if sync:
+            self.contents(held).sync()
+            self.sync_directory(path.rpartition("/")[0])
 
     def rename(self, old: str, new: str) -> None:
-        self.step_or_die()
+        self.raise_if(self.step())
         super().rename(old, new)
-        for held in (self.synced, self.unsynced):
-            if old in held:
-                held[new] = held.pop(old)  # type: ignore[index]  # the two dictionaries differ in their values only
+        held = self.files.get(new)
+        if held is None:  # a directory: the tests of topics' ends are elsewhere
+            raise NotImplementedError(old)
+
+        def change(names: dict[str, bytearray]) -> None:
+            names.pop(old, None)
+            names[new] = held
+
+        self._change(new, change)
 
     def remove(self, path: str) -> None:
-        self.step_or_die()
-        super().remove(path)
+        if path in self.files:
+            self.raise_if(self.step())
+            super().remove(path)
+            self._change(path, lambda names: names.pop(path, None))
 
     def sync_directory(self, path: str) -> None:
-        self.step_or_die()
+        self.raise_if(self.step())
+        for directory, change in self.changes:
+            if directory == path:
+                change(self.named)
+        self.changes = [(directory, change) for directory, change in self.changes if directory != path]
+
+    # -- afterwards
 
     def left_behind(self, *, power_cut: bool) -> MemoryStorage:
         """What the next process finds."""
         after = MemoryStorage()
         after.directories = set(self.directories)
-        after.files = {path: bytearray(data) for path, data in self.files.items()}
-        if power_cut:
-            for path, writes in self.unsynced.items():
-                if path in after.files:
-                    after.files[path] = bytearray(self.synced.get(path, b""))
-                    file = after.file(path)
-                    kept = writes[: self.draw.randrange(len(writes) + 1)]
-                    for position, data in kept[:-1]:
-                        file.pwrite(data, position)
-                    for position, data in kept[-1:]:
-                        file.pwrite(data[: self.draw.randrange(len(data) + 1)], position)
+        if not power_cut:
+            after.files = {path: bytearray(data) for path, data in self.files.items()}
+            return after
+        names = dict(self.named)
+        for _, change in self.changes:
+            if self.draw.random() < 0.5:
+                change(names)
+        after.files = {path: self.contents(held).after_power_cut(self.draw) for path, held in names.items()}
         return after
+
+    def entries(self, path: str) -> list[Entry]:
+        if self.dead:
+            raise Died
+        return super().entries(path)

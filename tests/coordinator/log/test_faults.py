@@ -8,8 +8,7 @@ import random
 
 import pytest
 
-from muster.coordinator.log import DamagedLog, LogConfig
-from muster.coordinator.log.headers import iterate
+from muster.coordinator.log import LogConfig
 from tests.coordinator.log.faulty import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, Later, batch, everything, manage
 
@@ -63,7 +62,8 @@ class History:
 
 
 def check(history: History, found: list[tuple[int, bytes | None]], end: int) -> None:
-    assert end >= history.acknowledged
+    # of a log that was emptied by DeleteRecords, no more than that may be known after a power cut
+    assert end >= history.acknowledged or history.start >= history.acknowledged
     for offset, value in found:
         assert value == history.written[offset]
     offsets = [offset for offset, _ in found]
@@ -91,13 +91,5 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_as_synced(block: int) -
         history = History(1000 + seed, wait_for_sync=True)
         history.live()
         left = history.storage.left_behind(power_cut=True)
-        try:
-            log = manage(left).open_log("t", 0, config=CONFIG)
-        except DamagedLog as error:
-            # a rolled segment lost its unsynced end and the next one was kept: nothing acknowledged lies behind it
-            path = error.path.removeprefix("memory:")
-            before = list(iterate(bytes(left.files[path])[: error.position]))
-            whole = before[-1][1].next_offset if before else int(path[4:24])
-            assert whole >= history.acknowledged
-            continue
+        log = manage(left).open_log("t", 0, config=CONFIG)
         check(history, everything(log), log.end_offset)

@@ -112,9 +112,22 @@ def test_a_damaged_partition_is_remembered_and_others_open() -> None:
 def test_damage_before_other_segments_is_not_a_torn_tail() -> None:
     storage, _ = written(100)
     data = storage.files[LOG]
-    del data[-10:]
+    data[-10] ^= 1
     with pytest.raises(DamagedLog, match="segments follow"):
         killed(storage).open_log("t", 0, config=SMALL)
+
+
+@pytest.mark.parametrize("bytes_lost", [1, 10, 100])
+def test_a_segment_that_ends_early_before_others_is_what_a_power_cut_leaves(bytes_lost: int) -> None:
+    """The disk got what came later first: what is whole stays, for nothing of it was acknowledged as synced."""
+    storage, content = written(100)
+    second = sorted(name for name in storage.files if name.endswith(".log"))[1]
+    lost = int(second[4:24]) - 1
+    del storage.files[LOG][-bytes_lost:]
+    found = everything(killed(storage).open_log("t", 0, config=SMALL))
+    assert [offset for offset, _ in found if offset > lost] == list(range(lost + 1, 100))
+    assert all(value == content[offset] for offset, value in found)
+    assert len(found) == 99
 
 
 def test_a_torn_tail_before_an_empty_new_segment_is_cut() -> None:
