@@ -3,6 +3,8 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -46,10 +48,11 @@ import org.apache.kafka.coordinator.group.modern.TopicIds;
  * {"strategy": name, "members": [[id, [topic..], {topic: [partition..]}, generation, instance, rack, user data in hex]..],
  * "topics": {topic: [partitions, [[rack..]..] or null, id in hex or null]}}.
  * Answers with a line each: for each member, in the order of the case, [[topic, [partition..]]..]; or a sentence when Kafka throws.
- * With an argument N it answers with nanoseconds instead: those of the first of N runs, and the median of the last half.
+ * With an argument N it answers with nanoseconds of the thread's CPU time instead: those of the first of N runs, and the median of the last half.
  */
 public class Assignors {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final ThreadMXBean CLOCK = ManagementFactory.getThreadMXBean();
 
     public static void main(String[] args) throws Exception {
         PrintStream out = System.out;
@@ -72,9 +75,9 @@ public class Assignors {
         long[] took = new long[runs];
         for (int i = 0; i < runs; i++) {
             Supplier<Supplier<Object>> run = prepare(given);
-            long start = System.nanoTime();
+            long start = CLOCK.getCurrentThreadCpuTime();
             run.get();
-            took[i] = System.nanoTime() - start;
+            took[i] = CLOCK.getCurrentThreadCpuTime() - start;
         }
         long[] last = Arrays.copyOfRange(took, runs / 2, runs);
         Arrays.sort(last);
