@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+SINCE_COMMIT: Final = -1
+NOT_NOW: Final = 2**63 - 1
+"""What `Group.unused_since_ms` says besides a time."""
+
 
 class Group:
     """One group of whatever type. `kind` is the type as ListGroups says it."""
