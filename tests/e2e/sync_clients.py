@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,12 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
     from kafka.admin import KafkaAdminClient
+    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
 
+COOPERATIVE = "cooperative-sticky"
 KAFKA_PYTHON_RANGE = RangePartitionAssignor
+KAFKA_PYTHON_COOPERATIVE = CooperativeStickyAssignor
 CONFLUENT_CONSUMER = {
     "auto.offset.reset": "earliest",
     "enable.auto.commit": False,
@@ -135,12 +138,16 @@ def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
 class ThreadMember:
     """A group member in a thread of its own, of either client; commits what it processed before it gives partitions up.
 
-    `assignment`: its present partitions as (topic, partition).
+    `assignment`: its present partitions as (topic, partition). `told`: what its listener heard, ("assigned", "revoked"
+    or "lost", partitions), in order.
     """
 
-    def __init__(self, name: str, ledger: Ledger, work: Callable[[ThreadMember], None]) -> None:
+    def __init__(self, name: str, ledger: Ledger, work: Callable[[ThreadMember], None], *, incremental: bool) -> None:
+        """`incremental`: what it is assigned comes to what it has (cooperative strategies)."""
         self.name, self.ledger = name, ledger
         self.assignment: set[tuple[str, int]] = set()
+        self.told: list[tuple[str, set[tuple[str, int]]]] = []
+        self._incremental = incremental
         self.stopping = threading.Event()
         self.failure: BaseException | None = None
         self._work = work
@@ -151,6 +158,15 @@ class ThreadMember:
             self._work(self)
         except BaseException as failure:  # noqa: BLE001  # handed to the test's own thread by stop()
             self.failure = failure
+
+    def hear(self, what: str, partitions: Iterable[Any]) -> None:
+        """Its listener was called."""
+        named = {(partition.topic, partition.partition) for partition in partitions}
+        self.told.append((what, named))
+        if what == "assigned":
+            self.assignment = named | (self.assignment if self._incremental else set())
+        else:
+            self.assignment = self.assignment - named
 
     def start(self) -> None:
         self._thread.start()
@@ -184,7 +200,6 @@ def confluent_member(
 
     def work(member: ThreadMember) -> None:
         processed: dict[tuple[str, int], int] = {}
-        incremental = settings.get("partition_assignment_strategy") == "cooperative-sticky"
 
         def commit(consumer: confluent_kafka.Consumer) -> None:
             if processed:
@@ -193,16 +208,19 @@ def confluent_member(
                     assert answer.error is None, answer.error
                 processed.clear()
 
+        def assigned(_: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            member.hear("assigned", partitions)
+
         def revoked(consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-            member.assignment -= {(partition.topic, partition.partition) for partition in partitions}
+            member.hear("revoked", partitions)
             commit(consumer)
 
-        def assigned(consumer: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
-            kept = member.assignment if incremental else set()
-            member.assignment = kept | {(partition.topic, partition.partition) for partition in partitions}
+        def lost(_: confluent_kafka.Consumer, partitions: list[confluent_kafka.TopicPartition]) -> None:
+            member.hear("lost", partitions)
+            processed.clear()
 
         with confluent_consumer(bootstrap, client_id=name, group_id=group, **settings) as consumer:
-            consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked)
+            consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
             while not member.stopping.is_set():
                 message = consumer.poll(0.05)
                 if message is None:
@@ -212,7 +230,8 @@ def confluent_member(
                 processed[message.topic(), message.partition()] = message.offset() + 1
             commit(consumer)
 
-    return ThreadMember(name, ledger, work)
+    incremental = settings.get("partition_assignment_strategy") == COOPERATIVE
+    return ThreadMember(name, ledger, work, incremental=incremental)
 
 
 def kafka_python_member(
@@ -223,10 +242,13 @@ def kafka_python_member(
     def work(member: ThreadMember) -> None:
         class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # not typed
             def on_partitions_revoked(self, revoked: Any) -> None:
-                member.assignment = set()
+                member.hear("revoked", revoked)
 
             def on_partitions_assigned(self, assigned: Any) -> None:
-                member.assignment = {(partition.topic, partition.partition) for partition in assigned}
+                member.hear("assigned", assigned)
+
+            def on_partitions_lost(self, lost: Any) -> None:
+                member.hear("lost", lost)
 
         with kafka_python_consumer(
             bootstrap, client_id=name, group_id=group, enable_auto_commit=True, **settings
@@ -236,8 +258,13 @@ def kafka_python_member(
             assert consumer.partitions_for_topic(topic)
             consumer.subscribe([topic], listener=Listener())
             while not member.stopping.is_set():
-                for records in consumer.poll(timeout_ms=50).values():
+                came = consumer.poll(timeout_ms=50)
+                for records in came.values():
                     for record in records:
                         ledger.add(name, record.topic, record.partition, record.offset)
+                if incremental and came:
+                    # its auto-commit before a rebalance has no more time than is left of poll's
+                    consumer.commit()
 
-    return ThreadMember(name, ledger, work)
+    incremental = settings.get("partition_assignment_strategy") == (KAFKA_PYTHON_COOPERATIVE,)
+    return ThreadMember(name, ledger, work, incremental=incremental)

@@ -142,9 +142,10 @@ def join_group(
     session_timeout_ms: int = 30000,
     rebalance_timeout_ms: int = 60000,
     instance: str | None = None,
+    protocol: str = "range",
     metadata: bytes = b"",
 ) -> Request:
-    """JoinGroup v5 with protocol type `consumer` and the one protocol `range`."""
+    """JoinGroup v5 with protocol type `consumer` and one protocol."""
     return Request(
         11,
         5,
@@ -153,7 +154,7 @@ def join_group(
         + string(member)
         + string(instance)
         + string("consumer")
-        + array([string("range") + data(metadata)]),
+        + array([string(protocol) + data(metadata)]),
     )
 
 

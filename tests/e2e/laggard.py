@@ -1,0 +1,75 @@
+"""A cooperative member that keeps everybody waiting: while it does not join again, a rebalance is on."""
+
+from __future__ import annotations
+
+import socket
+
+from muster.protocol import consumer
+from muster.protocol.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from tests.e2e.sync_clients import COOPERATIVE
+from tests.support import wire
+from tests.support.servers import ServerProcess
+
+REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
+
+
+class Laggard:
+    """Joins a group that others lead, by frames; consumes nothing, gives up what it shall."""
+
+    def __init__(self, server: ServerProcess, group: str, topic: str, version: int) -> None:
+        """`version`: of its subscription, as the others have it; from 2 on generations are told."""
+        self.group, self.topic, self.version = group, topic, version
+        self.partitions: set[int] = set()
+        self._member, self._generation = "", -1
+        self._socket = socket.create_connection(server.address, timeout=30)
+
+    def take_part(self) -> None:
+        """Join, and join again while there is a rebalance, until there is none."""
+        while True:
+            answer = wire.read_join_group(wire.call(self._socket, self._join()))
+            if answer.error_code == MEMBER_ID_REQUIRED:
+                self._member = answer.member
+                continue
+            assert answer.error_code == 0, answer
+            assert answer.leader != answer.member, "it leads, and was not meant to"
+            self._generation = answer.generation
+            if self._sync() == 0:
+                return
+
+    def rebalanced(self) -> bool:
+        """Take part in the rebalance that is on, if there is one."""
+        if self.is_called() is False:
+            return False
+        self.take_part()
+        return True
+
+    def is_called(self) -> bool:
+        """Does its heartbeat say that it should join again?"""
+        error = wire.read_error(wire.call(self._socket, wire.heartbeat(self.group, self._generation, self._member)))
+        assert error in (0, REBALANCE_IN_PROGRESS), error
+        return error == REBALANCE_IN_PROGRESS
+
+    def leave(self) -> None:
+        """Leave the group and hang up."""
+        assert wire.read_error(wire.call(self._socket, wire.leave_group(self.group, self._member))) == 0
+        self._socket.close()
+
+    def _join(self) -> wire.Request:
+        owned = [ConsumerProtocolSubscriptionTopicPartition(self.topic, sorted(self.partitions))]
+        subscription = ConsumerProtocolSubscription(
+            [self.topic], None, owned if self.partitions else [], self._generation
+        )
+        metadata = consumer.encode_subscription(subscription, self.version)
+        return wire.join_group(self.group, self._member, protocol=COOPERATIVE, metadata=metadata)
+
+    def _sync(self) -> int:
+        answer = wire.call(self._socket, wire.sync_group(self.group, self._generation, self._member))
+        error = wire.read_error(answer)
+        assert error in (0, REBALANCE_IN_PROGRESS), error
+        if error == 0:
+            _, assignment = consumer.decode_assignment(answer.data())
+            self.partitions = {number for row in assignment.assigned_partitions for number in row.partitions}
+        return error
