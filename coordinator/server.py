@@ -49,6 +49,8 @@ CLOSE_MS: Final = 2_000
 GC_EVERY_OBJECTS: Final = 20_000
 """Members and connections live long and are in few circles: looking for those after each 700 new objects, as Python
 does by default, took a tenth of the time in which a thousand members join."""
+CHECKS_SPREAD_OVER: Final = 10
+"""Each shard looks for expired offsets at a moment of its own, all of them within one such part of the interval."""
 RESERVED_FILES: Final = 256
 """File descriptors kept back from connections: for logs, listeners and the like."""
 
@@ -129,7 +131,8 @@ class Server:
         for name, partitions in config.topics:
             self.topics.ensure_topic(name, partitions)
         groups = config.settings(GroupSettings)
-        self.routing = Routing([self._shard(index, groups) for index in range(len(offsets.partitions))])
+        count = len(offsets.partitions)
+        self.routing = Routing([self._shard(index, count, groups) for index in range(count)])
         self.topics.subscribe(self.routing.topics_changed)
         self.node = Node(
             clock=clock,
@@ -149,12 +152,15 @@ class Server:
         self._cleaner = Cleaner(self.logs, clock, cleaners)
         self._cleaner.start()
 
-    def _shard(self, index: int, settings: GroupSettings) -> Shard:
+    def _shard(self, index: int, partitions: int, settings: GroupSettings) -> Shard:
         partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
         observers = self._observe(index)
+        interval_ms = settings.offsets_retention_check_interval_ms
+        # not all shards in the same moment
+        first_check_ms = interval_ms + interval_ms * index // (CHECKS_SPREAD_OVER * partitions)
         shard = Shard(
             index,
-            lambda image: GroupCore(settings, image),
+            lambda image: GroupCore(settings, image, first_check_ms),
             lambda: self._log_of(GROUP_OFFSETS_TOPIC, index),
             OffsetsLogCodec(index),
             self.clock,

@@ -265,6 +265,10 @@ class ClassicGroup(Group):
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
+    def is_of_no_use(self) -> bool:
+        """No members, and no ids that were handed out a moment ago."""
+        return self.state == EMPTY and not self.pending
+
     def unused_since_ms(self) -> int:
         """Since when retention counts (KIP-211): of an Empty group, since it is that, whatever was committed since."""
         if self.protocol_type is None:  # it only stores offsets here

@@ -24,6 +24,8 @@ from muster.protocol.messages.offset_commit import (
 
 _WITH_SESSIONS: Final = (STABLE, PREPARING)
 """States in which a commit counts as a heartbeat."""
+_LATEST_MS: Final = 2**63 - 1
+"""The last moment that a record can tell; Java would count on from the first one, and the offset be gone at once."""
 
 
 def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
@@ -38,7 +40,8 @@ def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
         return
     if group is not None:
         _restart_session(turn, group, request.member_id)
-    expires_ms = -1 if request.retention_time_ms < 0 else turn.now.wall_ms + request.retention_time_ms
+    retention_ms = request.retention_time_ms
+    expires_ms = -1 if retention_ms == -1 else min(turn.now.wall_ms + retention_ms, _LATEST_MS)
     topics = [
         _commit_topic(turn, request.group_id, topic, _topic_id(turn.state.image, topic), expires_ms)
         for topic in request.topics

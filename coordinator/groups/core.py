@@ -19,6 +19,7 @@ from muster.coordinator.groups import (
     parked,
     pending,
     rebalance,
+    retention,
     sync,
 )
 from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
@@ -26,6 +27,7 @@ from muster.coordinator.groups.deadlines import Deadline
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Command, Now, Output
 from muster.coordinator.groups.members import SESSION
+from muster.coordinator.groups.retention import RETENTION, Retention
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import State
 from muster.coordinator.groups.turn import Turn
@@ -63,9 +65,12 @@ class GroupCore:
     safe to call from two threads.
     """
 
-    __slots__ = ("_state", "deadlines")
+    __slots__ = ("_retention", "_state", "deadlines")
 
-    def __init__(self, settings: GroupSettings, image: TopicsImage) -> None:
+    def __init__(self, settings: GroupSettings, image: TopicsImage, first_check_ms: int | None = None) -> None:
+        """`first_check_ms`: how long after loading offsets that can go are looked for; None: as long as ever after."""
+        interval_ms = settings.offsets_retention_check_interval_ms
+        self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
         self._state = State(settings, image)
         self.deadlines = self._state.deadlines
 
@@ -122,6 +127,8 @@ class GroupCore:
         rebalances.
         """
         turn = Turn(self._state, now)
+        forget.forget_deleted_topics(turn)
+        retention.start(turn, self._retention)
         max_size = self._state.settings.group_max_size
         for group in self._state.groups.values():
             if isinstance(group, ClassicGroup):
@@ -142,6 +149,9 @@ class GroupCore:
     def _ring(self, turn: Turn, deadline: Deadline) -> None:
         if deadline.kind == parked.ORPHAN:
             parked.answer_orphan(turn, deadline)
+            return
+        if deadline.kind == RETENTION:
+            retention.on_deadline(turn, self._retention)
             return
         group = self._state.classic(deadline.group_id)
         if group is None:  # cannot be: a group that goes takes its deadlines along

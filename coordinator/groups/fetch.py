@@ -5,11 +5,10 @@ is -1.
 from __future__ import annotations
 
 from muster.coordinator.groups.interface import Command
-from muster.coordinator.groups.offsets import Offsets
+from muster.coordinator.groups.offsets import Offsets, Packed, metadata_of, position_of, topic_id_of
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
-from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
 from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -48,24 +47,26 @@ def _fetch_topic(
     offsets: Offsets, group_id: str, topic: OffsetFetchRequestTopics, stable: bool
 ) -> OffsetFetchResponseTopics:
     rows = []
+    committed = offsets.partitions(group_id, topic.name)
     for partition in topic.partition_indexes:
-        value = offsets.get(group_id, topic.name, partition)
-        if value is not None and _of_other_topic(value, topic.topic_id):
+        value = committed.get(partition)
+        if value is not None and _is_of_another_topic(value, topic.topic_id):
             value = None
         rows.append(_row(offsets, group_id, topic.name, partition, value, stable))
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, rows)
 
 
-def _of_other_topic(value: OffsetCommitValue, topic_id: bytes) -> bool:
+def _is_of_another_topic(value: Packed, topic_id: bytes) -> bool:
     """Committed for a topic of the same name that was deleted since (told by their ids, if both are known)."""
-    return topic_id != ZERO_UUID and value.topic_id != ZERO_UUID and topic_id != value.topic_id
+    return topic_id != ZERO_UUID and topic_id_of(value) not in (ZERO_UUID, topic_id)
 
 
 def _row(
-    offsets: Offsets, group_id: str, topic: str, partition: int, value: OffsetCommitValue | None, stable: bool
+    offsets: Offsets, group_id: str, topic: str, partition: int, value: Packed | None, stable: bool
 ) -> OffsetFetchResponsePartitions:
     if stable and offsets.is_unstable(group_id, topic, partition):
         return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
     if value is None:
         return OffsetFetchResponsePartitions(partition, -1, -1, "", 0)
-    return OffsetFetchResponsePartitions(partition, value.offset, value.leader_epoch, value.metadata, 0)
+    offset, leader_epoch = position_of(value)
+    return OffsetFetchResponsePartitions(partition, offset, leader_epoch, metadata_of(value), 0)

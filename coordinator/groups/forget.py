@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from muster.coordinator.groups import events, records
 from muster.coordinator.groups.image import TopicsChanged
 from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.offsets import topic_id_of
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -49,7 +53,7 @@ def _delete_topic(
         if is_subscribed:
             rows.append(OffsetDeleteResponsePartition(one.partition_index, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
-        if turn.state.offsets.get(group_id, topic.name, one.partition_index) is not None:
+        if one.partition_index in turn.state.offsets.partitions(group_id, topic.name):
             turn.record(records.offset_tombstone(group_id, topic.name, one.partition_index))
         rows.append(OffsetDeleteResponsePartition(one.partition_index, 0))
     return OffsetDeleteResponseTopic(topic.name, rows)
@@ -83,11 +87,38 @@ def change_topics(turn: Turn, command: TopicsChanged) -> None:
     again.
     """
     state = turn.state
-    gone = [topic.name for topic in state.image.by_name.values() if topic.topic_id not in command.image.by_id]
+    gone = {topic_id: one.name for topic_id, one in state.image.by_id.items() if topic_id not in command.image.by_id}
     state.image = command.image
-    for topic_name in gone:
-        for group_id, partitions in list(state.offsets.of_topic(topic_name)):
-            deleted = {topic_name: sorted(partitions)}
-            turn.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)
-            for partition in list(partitions):
-                turn.record(records.offset_tombstone(group_id, topic_name, partition))
+    if gone:
+        _forget_topics(turn, gone, frozenset(gone.values()))
+
+
+def forget_deleted_topics(turn: Turn) -> None:
+    """The groups are loaded: forget the offsets of topics whose end was written when that of their offsets was not.
+
+    Only of topics that are known to have been deleted: a log that was brought here from elsewhere has offsets of topics
+    that this server has never heard of.
+    """
+    image = turn.state.image
+    if image.deleted:
+        _forget_topics(turn, image.deleted, frozenset(image.deleted.values()) - image.by_name.keys())
+
+
+def _forget_topics(turn: Turn, gone: Mapping[bytes, str], names: Collection[str]) -> None:
+    """Forget what was committed for the topics of these ids, and under these names without an id (as Kafka's
+    onTopicsDeleted does).
+    """
+    offsets = turn.state.offsets
+    touched = frozenset(gone.values())
+    for group_id, topics in list(offsets.groups()):
+        for topic in [name for name in topics if name in touched]:
+            doomed = []
+            for partition, value in topics[topic].items():
+                topic_id = topic_id_of(value)
+                if topic_id in gone if topic_id != ZERO_UUID else topic in names:
+                    doomed.append(partition)
+            for partition in doomed:
+                turn.record(records.offset_tombstone(group_id, topic, partition))
+            if doomed:
+                deleted = {topic: sorted(doomed)}
+                turn.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)

@@ -33,6 +33,16 @@ class Group:
         """May this group be deleted? 0, or Kafka's error code."""
         raise NotImplementedError
 
+    def is_of_no_use(self) -> bool:
+        """Has it neither members nor anybody who is about to become one?"""
+        raise NotImplementedError
+
+    def unused_since_ms(self) -> int:
+        """Wall ms since when retention counts for all offsets of topics that nobody subscribes to; SINCE_COMMIT: for
+        each since it was committed; NOT_NOW: nothing expires (Kafka's offsetExpirationCondition).
+        """
+        raise NotImplementedError
+
     def subscribes_to(self, topic: str) -> bool:
         """True when a member subscribes to the topic, or might."""
         raise NotImplementedError

@@ -20,11 +20,17 @@ class TopicImage:
 
 
 class TopicsImage:
-    """All topics at one moment, by name and by id. `version` grows with each change (the metadata log's end offset)."""
+    """All topics at one moment, by name and by id. `version` grows with each change (the metadata log's end offset).
 
-    __slots__ = ("by_id", "by_name", "version")
+    `deleted`: the names, by id, of topics that were deleted, as far as the metadata log goes back.
+    """
 
-    def __init__(self, topics: Mapping[str, TopicImage], version: int) -> None:
+    __slots__ = ("by_id", "by_name", "deleted", "version")
+
+    def __init__(
+        self, topics: Mapping[str, TopicImage], version: int, deleted: Mapping[bytes, str] = MappingProxyType({})
+    ) -> None:
+        self.deleted = deleted
         self.by_name: Mapping[str, TopicImage] = MappingProxyType(dict(topics))
         self.by_id: Mapping[bytes, TopicImage] = MappingProxyType({t.topic_id: t for t in topics.values()})
         self.version = version

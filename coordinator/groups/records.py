@@ -82,7 +82,7 @@ def offset_commit(
     what that lacks.
     """
     key = OffsetCommitKey(group_id, topic, partition)
-    if expire_timestamp_ms < 0:
+    if expire_timestamp_ms == -1:
         value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
         return _tuple(Record, (key, value, _OFFSET_VERSION))
     value = OffsetCommitValue(offset, -1, metadata, commit_timestamp_ms, expire_timestamp_ms, ZERO_UUID)

@@ -19,3 +19,7 @@ class GroupSettings:
     """Most members of one group (KIP-389)."""
     offset_metadata_max_bytes: int = 4_096
     """Longest metadata of one commit; Kafka counts UTF-16 units, whatever the name says."""
+    offsets_retention_minutes: int = 10_080
+    """How long offsets that nobody uses are kept (KIP-211)."""
+    offsets_retention_check_interval_ms: int = 600_000
+    """How often offsets and groups are looked for that can go."""

@@ -64,13 +64,24 @@ class TopicState:
 class ClusterState:
     """All that the metadata log says, as far as this server needs it."""
 
-    __slots__ = ("_collisions", "configs", "features", "next_producer_id", "topics", "topics_by_id", "version")
+    __slots__ = (
+        "_collisions",
+        "configs",
+        "deleted",
+        "features",
+        "next_producer_id",
+        "topics",
+        "topics_by_id",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         """By resource type and name: what was set there."""
+        self.deleted: dict[bytes, str] = {}
+        """Topics that there were: name by id."""
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.version = 0
@@ -88,7 +99,8 @@ class ClusterState:
 
     def image(self) -> TopicsImage:
         """The immutable image of the topics."""
-        return TopicsImage({name: topic.as_image() for name, topic in self.topics.items()}, self.version)
+        topics = {name: topic.as_image() for name, topic in self.topics.items()}
+        return TopicsImage(topics, self.version, MappingProxyType(dict(self.deleted)))
 
     def evolve(self, record: Message) -> None:
         """Take in one record of the metadata log."""
@@ -141,6 +153,7 @@ class ClusterState:
         if topic is None:
             return
         del self.topics[topic.name]
+        self.deleted[topic.topic_id] = topic.name
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
         names = self._collisions.get(collision_key(topic.name))
         if names is not None:

@@ -87,6 +87,10 @@ class Room:
         assert group is not None
         return group
 
+    def only_retention_is_due(self) -> bool:
+        """Whether no deadline of a group or a member is on."""
+        return self.core.next_deadline_ms() == START.mono_ms + self.settings.offsets_retention_check_interval_ms
+
     def kinds(self) -> list[str]:
         """The kinds of the events so far."""
         return [event.kind for event in self.events]

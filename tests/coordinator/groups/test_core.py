@@ -17,9 +17,9 @@ def test_requests_that_are_not_the_cores_are_a_mistake_of_the_program() -> None:
         room.core.handle(Command(ApiVersionsRequest(), 1, Client("c", "/h")), room.now)
 
 
-def test_an_idle_core_has_no_deadline() -> None:
-    room = Room()
-    assert room.core.next_deadline_ms() is None
+def test_an_idle_core_only_looks_for_what_can_go() -> None:
+    room = Room(offsets_retention_check_interval_ms=1_000)
+    assert room.core.next_deadline_ms() == room.now.mono_ms + 1_000
     output = room.core.advance(room.now)
     assert (list(output.replies), list(output.records), list(output.events), list(output.effects)) == ([], [], [], [])
 

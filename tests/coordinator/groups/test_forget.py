@@ -4,18 +4,21 @@ import pytest
 
 from muster.coordinator.groups import events
 from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
+from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.states import DEAD
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.coordinator.groups.harness import TOPICS, Room
+from tests.coordinator.groups.harness import START, TOPICS, Room
 
 SUBSCRIBED = (("range", encode_subscription(ConsumerProtocolSubscription(["t"]), 1)),)
 
@@ -162,3 +165,43 @@ def test_more_partitions_change_nothing() -> None:
     room = Room()
     room.core.state.image = NO_TOPICS
     assert not room.core.handle(TopicsChanged(TOPICS), room.now).records
+
+
+def test_offsets_committed_for_another_topic_of_that_name_stay() -> None:
+    room = Room()
+    room.commit(partition=0)
+    room.commit(partition=1, retention=1_000_000)  # version 1, which has no topic id
+    value = OffsetCommitValue(7, commit_timestamp=1, topic_id=b"O" * 16)
+    room.core.replay(OffsetCommitKey("g", "t", 2), value, room.now)
+    room.take(room.core.handle(TopicsChanged(NO_TOPICS), room.now))
+    assert [room.fetch(partition=partition).committed_offset for partition in range(3)] == [-1, -1, 7]
+    told = [event.facts for event in room.events if event.kind == events.OFFSETS_DELETED]
+    assert told == [{"cause": events.TOPIC_DELETED, "topics": {"t": [0, 1]}}]
+    # and nothing is told where nothing went
+    room.commit(topic="u")
+    u = TopicsImage({"u": TOPICS.by_name["u"]}, 2)
+    for image in (u, NO_TOPICS, u, NO_TOPICS):
+        room.take(room.core.handle(TopicsChanged(image), room.now))
+    assert [event.kind for event in room.events].count(events.OFFSETS_DELETED) == 2
+
+
+@pytest.mark.parametrize(
+    ("named", "kept"),
+    [
+        # known to be deleted: what has its id, and what has no id
+        ({}, [3, 4]),
+        # made anew: what has no id may be of the new topic
+        ({"t": TopicImage("t", b"N" * 16, 8)}, [2, 3, 4]),
+    ],
+)
+def test_offsets_of_topics_deleted_shortly_before_a_crash(named: dict[str, TopicImage], kept: list[int]) -> None:
+    image = TopicsImage(named, 3, {b"D" * 16: "t", b"E" * 16: "t"})
+    core = GroupCore(GroupSettings(), image)
+    rows = [("t", b"D" * 16), ("t", b"E" * 16), ("t", bytes(16)), ("t", b"N" * 16), ("elsewhere", b"O" * 16)]
+    for number, (topic, topic_id) in enumerate(rows):
+        core.replay(OffsetCommitKey("g", topic, number), OffsetCommitValue(5, topic_id=topic_id), START)
+    output = core.loaded(START)
+    left = [number for number, (topic, _) in enumerate(rows) if core.state.offsets.get("g", topic, number) is not None]
+    assert left == kept
+    assert len(output.records) == 5 - len(kept)
+    assert [event.kind for event in output.events] == [events.OFFSETS_DELETED]

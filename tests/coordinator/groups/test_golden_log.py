@@ -8,6 +8,7 @@ from typing import Any
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS
+from muster.coordinator.groups.offsets import unpack
 from muster.coordinator.groups.settings import GroupSettings
 from muster.protocol.records import OFFSETS
 from tests.coordinator.groups.harness import START
@@ -47,7 +48,7 @@ def test_offsets_are_those_last_committed() -> None:
         core = replayed(records)
         expected = last_values(records, "OffsetCommitKey")
         got = {
-            (group_id, topic, partition): value
+            (group_id, topic, partition): unpack(value)
             for group_id in sorted({group_id for group_id, _, _ in expected})
             for topic, values in core.state.offsets.topics(group_id).items()
             for partition, value in values.items()

@@ -85,7 +85,7 @@ def test_a_pending_id_that_leaves_an_empty_group_changes_nothing() -> None:
     new = room.join(needs_id=True).member_id
     batch(room, (new, None))
     assert (room.group().state, room.group().generation) == (EMPTY, 0)
-    assert room.core.next_deadline_ms() is None
+    assert room.only_retention_is_due()
 
 
 def test_who_waits_only_for_the_leaver_is_answered_before_it() -> None:

@@ -91,5 +91,5 @@ def test_a_group_with_nothing_but_ids_can_be_deleted(session: int) -> None:
     room = Room()
     new = room.join(needs_id=True, session=session).member_id
     assert room.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
-    assert room.core.next_deadline_ms() is None
+    assert room.only_retention_is_due()
     assert room.join(new).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -33,7 +33,7 @@ def test_an_offset_makes_a_simple_group_and_a_tombstone_leaves_it() -> None:
     one = state()
     value = OffsetCommitValue(5, commit_timestamp=9)
     assert one.evolve(OffsetCommitKey("g", "t", 0), value)
-    assert one.offsets.get("g", "t", 0) is value
+    assert one.offsets.get("g", "t", 0) == value
     assert one.evolve(OffsetCommitKey("g", "t", 0), None)
     assert (one.offsets.get("g", "t", 0), list(one.groups)) == (None, ["g"])
 

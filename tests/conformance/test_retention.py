@@ -1,0 +1,108 @@
+"""Retention on a real Kafka and on Muster, by the wall clock: the same stories, and the same records in the logs.
+
+The stories of tests/stories/retention take up to 100 s each; here all of them are played at once, on both servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.coordinator.log import batches
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
+from muster.protocol.records import OFFSETS
+from tests.stories.story import Story
+from tests.stories.tcp import play_over_tcp
+from tests.support.servers import KafkaServer, MusterServer, ServerProcess
+
+FOLDER = Path(__file__).parents[1] / "stories" / "retention"
+STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
+SETTINGS = {**STORIES[0].broker, "offsets.topic.num.partitions": "10", "log.cleaner.enable": "false"}
+SUFFIX = re.compile(r"~[0-9a-f]{8}$")
+MOMENTS = frozenset({"commit_timestamp", "expire_timestamp", "current_state_timestamp"})
+DRAWN = frozenset({"topic_id", "member_id", "leader", "client_host"})
+"""Fields that differ in any case."""
+
+Facts = tuple[Any, ...]
+
+
+async def play_all(address: tuple[str, int]) -> dict[str, str]:
+    """The text of each story as it went, all of them played at the same time."""
+    texts = await asyncio.gather(*(play_over_tcp(*address, story) for story in STORIES))
+    return {story.name: text for story, text in zip(STORIES, texts, strict=True)}
+
+
+def facts(value: Any) -> Any:
+    """A message as plain data, without what is drawn or stamped; of a time only whether there is one."""
+    if not hasattr(value, "__slots__"):
+        return [facts(one) for one in value] if isinstance(value, list) else value
+    told = {name: facts(getattr(value, name)) for name in value.__slots__ if name not in DRAWN}
+    return {name: (one == -1 if name in MOMENTS else one) for name, one in told.items()}
+
+
+def records_of(folder: Path) -> dict[str, list[Facts]]:
+    """What each group's records say, in their order; those of one look for what can go are sorted by partition."""
+    found: dict[str, list[tuple[int, Facts]]] = {}
+    for path in sorted(folder.glob("__consumer_offsets-*/*.log")):
+        for header, records in batches.read(path.read_bytes()):
+            for record in records:
+                assert record.key is not None
+                kind, key = OFFSETS.decode_key(bytes(record.key))
+                version, value = (
+                    (None, None) if record.value is None else OFFSETS.decode_value(kind, bytes(record.value))
+                )
+                group = SUFFIX.sub("", key.group)  # type: ignore[attr-defined]  # there are no other keys here
+                where = (key.topic, key.partition) if isinstance(key, OffsetCommitKey) else ()
+                found.setdefault(f"{path.parent.name} {key.group}", []).append(  # type: ignore[attr-defined]  # as above
+                    (header.base_offset, (group, kind, where, version, facts(value)))
+                )
+    return {name: _in_order(rows) for name, rows in found.items()}
+
+
+def _in_order(rows: list[tuple[int, Facts]]) -> list[Facts]:
+    """Kafka's order within one look is that of a hash map."""
+    ordered: list[Facts] = []
+    run: list[Facts] = []
+    for _, row in rows:
+        if row[3] is None and row[2]:
+            run.append(row)
+            continue
+        ordered += sorted(run, key=str)
+        run = []
+        ordered.append(row)
+    return ordered + sorted(run, key=str)
+
+
+@pytest.mark.timeout(400)
+def test_what_expires_and_what_is_written_then(tmp_path: Path) -> None:
+    servers: list[ServerProcess] = [
+        KafkaServer(tmp_path / "kafka", SETTINGS),
+        MusterServer(tmp_path / "muster", SETTINGS),
+    ]
+    for server in servers:
+        server.start()
+
+    async def play() -> list[dict[str, str]]:
+        return list(await asyncio.gather(*(play_all(server.address) for server in servers)))
+
+    try:
+        texts = asyncio.run(play())
+    finally:
+        for server in servers:
+            server.stop()
+    differences = [
+        f"{server.name}:\n"
+        + "\n".join(difflib.unified_diff(story.text.splitlines(), played[story.name].splitlines(), lineterm=""))
+        for server, played in zip(servers, texts, strict=True)
+        for story in STORIES
+        if played[story.name] != story.text
+    ]
+    assert not differences, "\n\n".join(differences)
+    written = [sorted(map(str, records_of(server.workdir / "data").values())) for server in servers]
+    assert written[0] == written[1]
+    assert len(written[0]) >= len(STORIES)
