@@ -25,7 +25,7 @@ from muster.coordinator.log.headers import (
     TRANSACTIONAL,
     read_header,
 )
-from muster.coordinator.log.latest import UNPACKED_LIMIT
+from muster.coordinator.log.latest import UNPACKED_LIMIT, key_of_single
 from muster.coordinator.log.rows import Pair, pairs_of
 from muster.coordinator.log.unpack import unpack
 from muster.protocol.message import MalformedMessage, Message
@@ -48,6 +48,8 @@ _unpack = Struct(">qi5xIh20xqh4xi").unpack_from
 """Base offset, length, CRC, attributes, producer id, producer epoch and record count of a batch's header."""
 _USUAL_COMMIT = Struct(">hqiBqHB16s")
 _unpack_commit = _USUAL_COMMIT.unpack
+_commit_at = _USUAL_COMMIT.unpack_from
+_USUAL_COMMIT_LENGTH = 2 * _USUAL_COMMIT.size  # a zigzag varint
 _USUAL_COMMIT_SIZE = _USUAL_COMMIT.size
 """An OffsetCommitValue of version 4 without metadata and with a topic id: version, offset, leader epoch, length of the
 metadata, commit timestamp, number of tagged fields and first tag, its size, topic id. Other layouts of this size differ
@@ -100,6 +102,21 @@ class OffsetsLogCodec:
                 yield from self._special(chunk[at:end])
                 at = end
                 continue
+            if count == 1 and length > _USUAL_COMMIT_SIZE + HEADER_SIZE and not self._open:
+                # one commit, of a key that was met before: what most of a log consists of
+                where = key_of_single(chunk, at)
+                found = None if where is None else known(chunk[where[0] : where[1]])
+                if (
+                    where is not None
+                    and found is not None
+                    and where[1] + _USUAL_COMMIT_SIZE < end
+                    and chunk[where[1]] == _USUAL_COMMIT_LENGTH
+                ):
+                    version, offset, epoch, metadata, timestamp, tags, size, topic_id = _commit_at(chunk, where[1] + 1)
+                    if version == 4 and metadata == 1 and tags == 0x0100 and size == 16 and found[0] == OFFSET_COMMIT:
+                        yield found[1], OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
+                        at = end
+                        continue
             for pair in pairs_of(chunk, at + HEADER_SIZE, count):
                 # what `_decode` does for nearly all records of nearly all logs, in line
                 key, value = pair

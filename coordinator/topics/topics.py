@@ -147,12 +147,10 @@ class Topics:
     def _delete_strays(self) -> None:
         """Logs left by a crash between a topic's end in the catalogue and on disk, or of a topic since made anew."""
         for name, index in self.logs.on_disk():
-            if name == METADATA_TOPIC:
-                continue
+            if name in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC):
+                continue  # an offsets partition that the topic has no room for is left alone
             topic = self.state.topics.get(name)
             topic_id = self.logs.topic_id_on_disk(name, index)
-            if name == GROUP_OFFSETS_TOPIC:
-                continue  # a partition that the topic does not have is left alone
             known = topic is not None and index < len(topic.partitions) and topic_id in (None, topic.topic_id)
             if not known:
                 self.logs.delete(name, index)

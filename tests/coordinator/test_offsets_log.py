@@ -1,0 +1,169 @@
+"""What a shard reads from the log of its partition, also from one that Kafka wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.log import CorruptBatch, batches
+from muster.coordinator.log.headers import set_crc
+from muster.coordinator.offsets_log import OffsetsLogCodec
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.records import OFFSETS
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "offsets-log"
+TOPIC_ID = bytes(range(16))
+
+
+def commit(partition: int = 0, offset: int = 1, version: int = 4, **more: Any) -> tuple[bytes, bytes]:
+    if version == 4:
+        more.setdefault("topic_id", TOPIC_ID)
+    value = OffsetCommitValue(offset, **more)
+    return OFFSETS.encode_key(OffsetCommitKey("g", "t", partition)), OFFSETS.encode_value(value, version)
+
+
+def log_of(*each: list[tuple[bytes, bytes | None]], **more: Any) -> bytes:
+    """One batch of each list of pairs, one behind the other."""
+    out, offset = b"", 0
+    for pairs in each:
+        out += batches.build(pairs, timestamp_ms=1, base_offset=offset, **more)
+        offset += len(pairs)
+    return out
+
+
+def plain(message: Any) -> Any:
+    return None if message is None else [getattr(message, name) for name in message.__slots__]
+
+
+def read(data: bytes, codec: OffsetsLogCodec | None = None) -> list[tuple[Any, Any]]:
+    return [(plain(key), plain(value)) for key, value in (codec or OffsetsLogCodec(0)).read(data)]
+
+
+def marker(kind: int, offset: int, producer_id: int = 7) -> bytes:
+    return bytes(
+        batches.build_control(kind, timestamp_ms=1, producer_id=producer_id, producer_epoch=0, base_offset=offset)
+    )
+
+
+def in_transaction(offset: int, *pairs: tuple[bytes, bytes | None], producer_id: int = 7) -> bytes:
+    return bytes(
+        batches.build(
+            list(pairs),
+            timestamp_ms=1,
+            base_offset=offset,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            transactional=True,
+        )
+    )
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_compressed_segments_are_read(codec: int) -> None:
+    pairs = [commit(partition, offset=partition) for partition in range(50)]
+    assert read(log_of(pairs, compression=codec)) == read(log_of(*[[pair] for pair in pairs]))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_an_offset_is_read(version: int) -> None:
+    data = log_of([commit(3, 77, version, metadata="m", commit_timestamp=5)])
+    for _ in range(2):  # the second time the key is known
+        ((key, value),) = read(data)
+        assert key == ["g", "t", 3]
+        assert (value[0], value[2], value[3]) == (77, "m", 5)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_of_a_group_is_read(version: int) -> None:
+    key = OFFSETS.encode_key(GroupMetadataKey("g"))
+    value = OFFSETS.encode_value(GroupMetadataValue("consumer", 5, "range", "l", members=[]), version)
+    ((_, found),) = read(log_of([(key, value)]))
+    assert found[:4] == ["consumer", 5, "range", "l"]
+
+
+offsets = st.integers(-1, 2**63 - 1)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), offsets, st.integers(-1, 2**31 - 1), st.text(max_size=30), offsets, st.integers(3, 4)
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.booleans(),
+)
+def test_the_quick_way_reads_what_the_codec_reads(rows: list[Any], one_batch: bool) -> None:
+    pairs = [
+        commit(partition, offset, version, leader_epoch=epoch, metadata=metadata, commit_timestamp=timestamp)
+        for partition, offset, epoch, metadata, timestamp, version in rows
+    ]
+    expected = [(plain(OFFSETS.decode_key(key)[1]), plain(OFFSETS.decode_value(1, value)[1])) for key, value in pairs]
+    data = log_of(pairs) if one_batch else log_of(*[[pair] for pair in pairs])
+    assert read(data) == read(data) == expected
+
+
+def test_what_nobody_knows_is_left_alone_and_told_of_once() -> None:
+    strange = [(b"\0\x63x", b"y"), (commit()[0], b"\0\x63x"), (b"\0\x01", b""), (b"\0\x63z", None)]
+    assert read(log_of(strange, [commit(1)])) == read(log_of([commit(1)]))
+
+
+def test_tombstones() -> None:
+    assert read(log_of([(commit()[0], None)])) == [(["g", "t", 0], None)]
+
+
+def test_damage_is_not_read() -> None:
+    data = bytearray(log_of([commit()]))
+    data[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        read(bytes(data))
+    data = bytearray(log_of([commit()]))[:61]
+    data[8:12] = (49).to_bytes(4, "big")
+    set_crc(data, 0, len(data))
+    with pytest.raises(CorruptBatch):
+        read(bytes(data))
+
+
+class TestTransactions:
+    def test_what_was_committed_counts_from_the_marker_on(self) -> None:
+        codec = OffsetsLogCodec(0)
+        assert read(in_transaction(0, commit(0, 5)), codec) == []
+        assert [value[0] for _, value in read(marker(batches.CONTROL_COMMIT, 1), codec)] == [5]
+
+    def test_what_was_aborted_never_does(self) -> None:
+        data = in_transaction(0, commit(0, 5)) + marker(batches.CONTROL_ABORT, 1)
+        assert read(data + marker(batches.CONTROL_COMMIT, 2)) == []
+
+    def test_a_later_commit_without_one_stays(self) -> None:
+        later = bytes(batches.build([commit(0, 6)], timestamp_ms=1, base_offset=2))
+        data = in_transaction(0, commit(0, 5), commit(1, 5)) + later + marker(batches.CONTROL_COMMIT, 3)
+        assert [(key[2], value[0]) for key, value in read(data)] == [(0, 6), (1, 5)]
+
+    def test_of_several_producers(self) -> None:
+        data = in_transaction(0, commit(0, 5)) + in_transaction(1, commit(1, 6), producer_id=8)
+        data += marker(batches.CONTROL_ABORT, 2) + marker(batches.CONTROL_COMMIT, 3, producer_id=8)
+        assert [value[0] for _, value in read(data)] == [6]
+
+    def test_a_load_that_begins_anew_knows_nothing_of_the_one_before(self) -> None:
+        codec = OffsetsLogCodec(0)
+        read(in_transaction(0, commit(0, 5)), codec)
+        assert read(log_of([commit()]) + marker(batches.CONTROL_COMMIT, 1), codec) == read(log_of([commit()]))
+
+
+def test_the_segments_of_a_kafka_end_in_what_that_kafka_answered() -> None:
+    """Transactions of `txn-group`: committed, aborted, and one still open at the end."""
+    found: dict[int, int] = {}
+    for key, value in OffsetsLogCodec(14).read((GOLDEN / "__consumer_offsets-14" / f"{0:020d}.log").read_bytes()):
+        if isinstance(key, OffsetCommitKey) and key.group == "txn-group":
+            if isinstance(value, OffsetCommitValue):
+                found[key.partition] = value.offset
+            else:
+                found.pop(key.partition, None)
+    assert found == {0: 3, 1: 12}

@@ -1,0 +1,75 @@
+"""Offsets partitions that were copied into the data directory become this node's; nothing of them is dropped."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.log import MemoryStorage, batches, checkpoints
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from tests.coordinator.topics.support import make_topics
+
+KAFKAS_ID = bytes(range(16))
+NAME = f"{0:020d}.log"
+
+
+def put(storage: MemoryStorage, index: int, *, topic: str = GROUP_OFFSETS_TOPIC, epoch: int = 0) -> bytes:
+    """A partition's folder as Kafka leaves it; the bytes of its segment."""
+    folder = f"{topic}-{index}"
+    data = bytes(batches.build([(b"k", b"v")], timestamp_ms=1, leader_epoch=epoch))
+    storage.make_directory(folder)
+    storage.save(f"{folder}/{NAME}", data)
+    storage.save(f"{folder}/{checkpoints.PARTITION_METADATA}", checkpoints.encode_topic_id(KAFKAS_ID))
+    storage.save(f"{folder}/{checkpoints.LEADER_EPOCHS}", checkpoints.encode_epochs([(epoch, 0)]))
+    return data
+
+
+@pytest.mark.parametrize(("highest", "partitions"), [(3, 10), (49, 50)])
+def test_a_new_directory_takes_them_over_with_id_and_epochs(highest: int, partitions: int) -> None:
+    storage = MemoryStorage()
+    data = put(storage, 1), put(storage, highest, epoch=5)
+    topics = make_topics(storage, offsets_topic_num_partitions=10)
+    topic = topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+    assert (topic.topic_id, len(topic.partitions)) == (KAFKAS_ID, partitions)
+    for index, held in zip((1, highest), data, strict=True):
+        partition = topic.partitions[index]
+        assert partition is not None
+        assert partition.log.read(0, 1000) == held
+    assert [topic.state.partitions[index].leader_epoch for index in (1, highest)] == [0, 5]
+    topics.logs.close()
+    again = make_topics(storage).by_name[GROUP_OFFSETS_TOPIC]
+    assert (again.topic_id, len(again.partitions)) == (KAFKAS_ID, partitions)
+
+
+def test_those_put_into_a_directory_in_use_get_its_id() -> None:
+    storage = MemoryStorage()
+    topics = make_topics(storage, offsets_topic_num_partitions=3)
+    own_id = topics.ensure_topic(GROUP_OFFSETS_TOPIC).topic_id
+    topics.logs.close()
+    storage.remove_tree(f"{GROUP_OFFSETS_TOPIC}-1")
+    data = put(storage, 1, epoch=4), put(storage, 7)
+    topics = make_topics(storage, offsets_topic_num_partitions=3)
+    topic = topics.by_name[GROUP_OFFSETS_TOPIC]
+    assert (topic.topic_id, len(topic.partitions)) == (own_id, 3)
+    partition = topic.partitions[1]
+    assert partition is not None
+    assert (partition.log.read(0, 1000), partition.leader_epoch) == (data[0], 4)
+    assert topics.logs.topic_id_on_disk(GROUP_OFFSETS_TOPIC, 1) == own_id
+    # one that the topic has no room for is not touched
+    assert bytes(storage.files[f"{GROUP_OFFSETS_TOPIC}-7/{NAME}"]) == data[1]
+
+
+def test_a_malformed_id_is_no_obstacle() -> None:
+    storage = MemoryStorage()
+    put(storage, 0)
+    for name in (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS):
+        storage.save(f"{GROUP_OFFSETS_TOPIC}-0/{name}", b"nonsense")
+    partition = make_topics(storage, offsets_topic_num_partitions=1).partition(GROUP_OFFSETS_TOPIC, 0)
+    assert partition is not None
+    assert partition.log.end_offset == 1
+
+
+def test_other_topics_are_strays() -> None:
+    storage = MemoryStorage()
+    put(storage, 0, topic="orders")
+    make_topics(storage)
+    assert f"orders-0/{NAME}" not in storage.files
