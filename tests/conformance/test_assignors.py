@@ -12,8 +12,9 @@ import random
 
 import pytest
 
+from muster.assignors.assignor import Member, Topic
 from tests.assignors.cases import Case, answer, draw_case
-from tests.assignors.histories import ASSIGNORS, draw_history
+from tests.assignors.histories import ASSIGNORS, draw_history, with_assignment
 from tests.assignors.test_frozen import SAMPLE
 from tests.conformance.java_assignors import ask_java
 
@@ -51,6 +52,38 @@ def test_histories(strategy: str) -> None:
     rng = random.Random(f"{strategy} over time")
     cases = [case for _ in range(HISTORIES) for case in draw_history(rng, strategy)]
     assert len(cases) > HISTORIES
+    assert differences(cases) == []
+
+
+def draw_large(
+    rng: random.Random, strategy: str, members: int, partitions: int, equal: bool, racks: bool
+) -> list[Case]:
+    """A large group of twenty topics: its first assignment, and one after every tenth member was lost."""
+    names = [f"topic-{number}" for number in range(20)]
+    places = ["x", "y", "z"] if racks else []
+    topics = {}
+    for name in names:
+        replicas = [rng.sample(places, 2) for _ in range(partitions)] if racks else ()
+        topics[name] = Topic(partitions, replicas, rng.randbytes(16))
+    group = [
+        Member(
+            f"consumer-group-{number}-{rng.getrandbits(128):032x}",
+            tuple(names if equal else rng.sample(names, rng.randint(1, 20))),
+            rack=rng.choice(places) if racks else None,
+        )
+        for number in range(members)
+    ]
+    first = ASSIGNORS[strategy].assign(group, topics)
+    left = [with_assignment(ASSIGNORS[strategy], m, first, 1) for number, m in enumerate(group) if number % 10]
+    return [Case(strategy, group, topics), Case(strategy, left, topics)]
+
+
+@pytest.mark.parametrize("racks", [False, True], ids=["", "racks"])
+@pytest.mark.parametrize("strategy", ASSIGNORS)
+def test_large_groups(strategy: str, racks: bool) -> None:
+    rng = random.Random(f"{strategy} large")
+    cases = draw_large(rng, strategy, 500, 200, equal=True, racks=racks)
+    cases += draw_large(rng, strategy, 80, 40, equal=False, racks=racks)
     assert differences(cases) == []
 
 
