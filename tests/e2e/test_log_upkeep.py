@@ -1,0 +1,110 @@
+"""What an operator meets of the log: a damaged partition that is repaired, and compaction while clients commit."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+
+from muster.protocol.hashing import group_partition
+from tests.e2e.aio import administering
+from tests.e2e.conftest import SERVER, create_topic
+from tests.e2e.ledger import eventually
+from tests.support import wire
+from tests.support.servers import MusterServer, ServerProcess
+
+Start = Callable[..., ServerProcess]
+PARTITIONS = 10
+COORDINATOR_NOT_AVAILABLE = 15
+GROUPS = [f"group-{number}" for number in range(40)]
+
+pytestmark = pytest.mark.skipif(SERVER != "muster", reason="about the server's own files")
+
+
+def commit(connection: socket.socket, group: str, offset: int) -> int:
+    """The error code."""
+    answer = wire.call(connection, wire.offset_commit(group, -1, "", "t", 0, offset))
+    return wire.read_topic_errors(answer)[0]
+
+
+async def committed(server: ServerProcess, group: str) -> int:
+    async with administering(server.bootstrap) as admin:
+        found = await admin.list_consumer_group_offsets(group)
+    return int(found[TopicPartition("t", 0)].offset)
+
+
+def segments(server: ServerProcess, partition: int) -> list[Path]:
+    return sorted((server.workdir / "data" / f"__consumer_offsets-{partition}").glob("*.log"))
+
+
+def muster(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    assert isinstance(server, MusterServer)
+    data = str(server.workdir / "data")
+    command = [server.executable, "log", arguments[0], data, *arguments[1:]]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_others_serve(start_server: Start) -> None:
+    server = start_server()
+    create_topic(server, "t", 1)
+    with socket.create_connection(server.address, timeout=20) as connection:
+        for round_number in range(3):
+            for group in GROUPS:
+                assert commit(connection, group, round_number) == 0
+        hurt = group_partition(GROUPS[0], PARTITIONS)
+        refused = muster(server, "repair", "--partition", str(hurt))
+        assert refused.returncode == 1
+        assert f"is in use by process {server.pid}" in refused.stderr
+    server.kill()
+    (path,) = segments(server, hurt)
+    data = bytearray(path.read_bytes())
+    data[90] ^= 1  # in the first batch
+    path.write_bytes(data)
+    server.start()
+    with socket.create_connection(server.address, timeout=20) as connection:
+        for group in GROUPS:
+            is_hurt = group_partition(group, PARTITIONS) == hurt
+            assert commit(connection, group, 3) == (COORDINATOR_NOT_AVAILABLE if is_hurt else 0)
+    assert f"muster log repair {server.workdir / 'data'}" in server.log()
+    server.stop()
+    assert muster(server, "check").returncode == 1
+    repaired = muster(server, "repair", "--partition", str(hurt))
+    assert repaired.returncode == 0
+    assert "lost: offsets 0 to 0" in repaired.stdout
+    assert muster(server, "check").returncode == 0
+    server.start()
+    for group in GROUPS[:5]:
+        # later commits of the same group were whole
+        assert await committed(server, group) == (2 if group_partition(group, PARTITIONS) == hurt else 3)
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["on disk", "in memory"])
+async def test_compaction_goes_on_while_clients_commit(start_server: Start, in_memory: bool) -> None:
+    settings: dict[str, Any] = {
+        "offsets.topic.num.partitions": "1",
+        # segments are rolled and compacted for their age
+        "log.cleaner.backoff.ms": "20",
+        "log.cleaner.max.compaction.lag.ms": "100",
+    }
+    server = start_server(settings, in_memory=in_memory)
+    create_topic(server, "t", 1)
+    last: dict[str, int] = {}
+    with socket.create_connection(server.address, timeout=20) as connection:
+        for number in range(6000):
+            group = GROUPS[number % 7 if number > 100 else number % 40]
+            assert commit(connection, group, number) == 0
+            last[group] = number
+    await eventually(lambda: "compacted" in server.log(), "a compaction")
+    if not in_memory:
+        written = 6000 * 120
+        await eventually(lambda: sum(path.stat().st_size for path in segments(server, 0)) < written / 4, "less to keep")
+        server.kill()
+        server.start()
+        assert muster(server, "check").returncode == 0
+    for group in (*GROUPS[:8], GROUPS[39]):
+        assert await committed(server, group) == last[group]
