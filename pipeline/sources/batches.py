@@ -1,0 +1,275 @@
+"""From record batches v2 to raw rows, many batches at once (numpy and Arrow).
+
+A record (KIP-98): varint length of what follows, attributes int8, varint timestamp delta (ms), varint offset delta,
+varint key length (-1: none), key, varint value length (-1: tombstone), value, headers. Varints are zigzag. Where a
+record begins depends on the one before it, so the first records of all batches are looked at together, then the second
+ones and so on; the few batches with many records are walked through one by one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from typing import Final, NamedTuple
+
+import cramjam
+import numpy as np
+import pyarrow as pa
+from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+from aiokafka.errors import UnsupportedCodecError
+
+from muster.pipeline.gather import PAD, Ints, Mask, Octets, integers, numbers, slices, varints
+from muster.pipeline.schema import RAW
+from muster.pipeline.sources.walk import HEADER_SIZE, LENGTH_OVERHEAD, Damage, Stretch
+
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+_CODEC: Final = 0x07
+_CODECS: Final = (bytes, gzip_decode, snappy_decode, lz4_decode, zstd_decode)
+_UNREADABLE: Final = (
+    cramjam.DecompressionError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    UnsupportedCodecError,
+)
+"""What the codecs raise for bytes that they cannot read."""
+_SMALLEST: Final = 7
+"""Bytes of a record without key, value and headers."""
+_FEW: Final = 24
+"""As long as so many batches have a next record, looking at them together is quicker."""
+
+
+class Batches(NamedTuple):
+    """The headers of the batches of a stretch, a column each."""
+
+    data: Octets
+    source: bytes
+    position: Ints
+    size: Ints
+    base_offset: Ints
+    attributes: Ints
+    base_timestamp: Ints
+    max_timestamp: Ints
+    producer_id: Ints
+    producer_epoch: Ints
+    record_count: Ints
+
+    @property
+    def is_control(self) -> Mask:
+        """Batches of a marker."""
+        found: Mask = self.attributes & CONTROL != 0
+        return found
+
+    @property
+    def is_transactional(self) -> Mask:
+        """Batches of a transaction, markers too."""
+        found: Mask = self.attributes & TRANSACTIONAL != 0
+        return found
+
+    def only(self, kept: Mask) -> Batches:
+        """Some of them."""
+        return Batches(
+            self.data,
+            self.source,
+            self.position[kept],
+            self.size[kept],
+            self.base_offset[kept],
+            self.attributes[kept],
+            self.base_timestamp[kept],
+            self.max_timestamp[kept],
+            self.producer_id[kept],
+            self.producer_epoch[kept],
+            self.record_count[kept],
+        )
+
+
+class Rows(NamedTuple):
+    """The records of some batches: bounds of key and value in `data`, and what the batch says."""
+
+    data: Octets
+    batch: Ints
+    offset: Ints
+    timestamp: Ints
+    key: tuple[Ints, Ints, Mask]
+    value: tuple[Ints, Ints, Mask]
+
+
+def headers_of(stretch: Stretch) -> Batches:
+    """The headers of all batches of a stretch."""
+    source = stretch.data
+    data: Octets = np.frombuffer(source, np.uint8)
+    at: Ints = np.array(stretch.batches, np.int64)
+    if not len(at):
+        data = np.zeros(HEADER_SIZE, np.uint8)
+    return Batches(
+        data,
+        source,
+        at,
+        integers(data, at + 8, 4) + LENGTH_OVERHEAD,
+        integers(data, at, 8),
+        integers(data, at + 21, 2),
+        integers(data, at + 27, 8),
+        integers(data, at + 35, 8),
+        integers(data, at + 43, 8),
+        integers(data, at + 51, 2),
+        integers(data, at + 57, 4),
+    )
+
+
+def rows_of(batches: Batches) -> tuple[Rows, list[Damage]]:
+    """The records of all these batches, in their order; batches that do not hold together are left out and told."""
+    damages: list[Damage] = []
+    source, data, starts, ends, good = _payloads(batches, damages)
+    possible = good & (batches.record_count >= 0) & (batches.record_count <= (ends - starts) // _SMALLEST)
+    counts = np.where(possible, batches.record_count, 0)
+    first = np.cumsum(counts) - counts
+    record, fits = _record_starts(source, data, starts, ends, counts, first)
+    fits &= possible
+    batch = np.repeat(np.arange(len(counts)), counts)
+    rows, whole = _fields(data, record, batch, batches)
+    fits[batch[~whole]] = False
+    for index in np.flatnonzero(good & ~fits):
+        offset = int(batches.base_offset[index])
+        damages.append(Damage(offset, f"the records of the batch at offset {offset} do not hold together"))
+    return rows if fits.all() else _without(rows, fits[batch]), damages
+
+
+def arrow_of(rows: Rows, batches: Batches, topic: str, partition: int) -> pa.RecordBatch:
+    """Rows as a batch of schema.RAW."""
+    count = len(rows.batch)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(topic), count),
+            pa.repeat(pa.scalar(partition, pa.int32()), count),
+            numbers(rows.offset, pa.int64()),
+            numbers(rows.timestamp, pa.int64()),
+            slices(rows.data, *rows.key),
+            slices(rows.data, *rows.value),
+            numbers(batches.producer_id[rows.batch], pa.int64()),
+            numbers(batches.producer_epoch[rows.batch], pa.int16()),
+            pa.array(batches.is_transactional[rows.batch]),
+            pa.nulls(count, pa.string()),
+        ],
+        schema=RAW,
+    )
+
+
+def _payloads(batches: Batches, damages: list[Damage]) -> tuple[bytes, Octets, Ints, Ints, Mask]:
+    """The records of each batch uncompressed: the buffer (as bytes and as an array), starts, ends, which could be."""
+    good = np.ones(len(batches.position), np.bool_)
+    starts, ends = batches.position + HEADER_SIZE, batches.position + batches.size
+    if not (batches.attributes & _CODEC).any():
+        return batches.source, batches.data, starts, ends, good
+    parts: list[bytes] = []
+    for index, (start, end, attributes) in enumerate(
+        zip(starts.tolist(), ends.tolist(), batches.attributes.tolist(), strict=True)
+    ):
+        part = batches.source[start:end]
+        codec = attributes & _CODEC
+        if codec:
+            try:
+                if codec >= len(_CODECS):
+                    raise ValueError(f"unknown compression type {codec}")
+                part = bytes(_CODECS[codec](part))
+            except _UNREADABLE as error:
+                good[index] = False
+                offset = int(batches.base_offset[index])
+                text = f"the compressed records of the batch at offset {offset} cannot be read: {error}"
+                damages.append(Damage(offset, text))
+                part = b""
+        parts.append(part)
+    sizes: Ints = np.array([len(part) for part in parts], np.int64)
+    ends = np.cumsum(sizes)
+    source = b"".join((*parts, bytes(PAD)))
+    return source, np.frombuffer(source, np.uint8), ends - sizes, ends, good
+
+
+def _record_starts(
+    source: bytes, data: Octets, starts: Ints, ends: Ints, counts: Ints, first: Ints
+) -> tuple[Ints, Mask]:
+    """Where each record begins, batch after batch, and which batches consist of exactly their records."""
+    found = np.zeros(int(counts.sum()), np.int64)
+    at = starts.copy()
+    fits = np.ones(len(starts), np.bool_)
+    done = 0
+    active = np.flatnonzero(counts > 0)
+    while len(active) > _FEW:
+        here = at[active]
+        found[first[active] + done] = here
+        size, body = varints(data, here)
+        possible = (size >= 0) & (size <= ends[active] - body)
+        at[active] = np.where(possible, body + size, here)
+        fits[active[~possible]] = False
+        done += 1
+        active = active[possible & (counts[active] > done)]
+    for index in active.tolist():
+        at[index], fits[index] = _walk(
+            source, found, int(first[index]), done, int(counts[index]), at[index], ends[index]
+        )
+    return found, fits & (at == ends)
+
+
+def _walk(source: bytes, found: Ints, first: int, done: int, count: int, start: int, end: int) -> tuple[int, bool]:
+    """The rest of the records of one batch; where they end, and whether they can be."""
+    at, stop = int(start), int(end)
+    places: list[int] = []
+    for _ in range(done, count):
+        places.append(at)
+        size = shift = 0
+        while at < stop and source[at] >= 128 and shift <= 63:
+            size |= (source[at] & 127) << shift
+            shift += 7
+            at += 1
+        if at >= stop:
+            return at, False
+        size |= source[at] << shift
+        at += 1 + (size >> 1)
+        if size & 1 or at > stop:
+            return at, False
+    found[first + done : first + count] = places
+    return at, True
+
+
+def _fields(data: Octets, record: Ints, batch: Ints, batches: Batches) -> tuple[Rows, Mask]:
+    """The fields of the records, and which records hold together."""
+    size, body = varints(data, record)
+    end = body + size
+    timestamp_delta, at = varints(data, body + 1)
+    offset_delta, at = varints(data, at)
+    key_size, key_start = varints(data, at)
+    whole = (key_start <= end) & (key_size >= -1) & (key_size <= end - key_start)
+    key_end = key_start + np.where(whole, np.maximum(key_size, 0), 0)
+    value_size, value_start = varints(data, key_end)
+    whole &= (value_start <= end) & (value_size >= -1) & (value_size <= end - value_start)
+    value_end = value_start + np.where(whole, np.maximum(value_size, 0), 0)
+    appended = batches.attributes[batch] & LOG_APPEND_TIME != 0
+    timestamp = np.where(appended, batches.max_timestamp[batch], batches.base_timestamp[batch] + timestamp_delta)
+    return (
+        Rows(
+            data,
+            batch,
+            batches.base_offset[batch] + offset_delta,
+            timestamp,
+            (key_start, key_end, whole & (key_size >= 0)),
+            (value_start, value_end, whole & (value_size >= 0)),
+        ),
+        whole,
+    )
+
+
+def _without(rows: Rows, kept: Mask) -> Rows:
+    start, end, valid = rows.key
+    value_start, value_end, value_valid = rows.value
+    return Rows(
+        rows.data,
+        rows.batch[kept],
+        rows.offset[kept],
+        rows.timestamp[kept],
+        (start[kept], end[kept], valid[kept]),
+        (value_start[kept], value_end[kept], value_valid[kept]),
+    )

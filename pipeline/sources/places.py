@@ -1,0 +1,78 @@
+"""Which segment files a path or URL means, through pyarrow's file systems: local, s3, gs, hdfs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+_SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
+_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
+
+
+class NoSource(ValueError):
+    """There is nothing to read where one was sent; the message says what was expected."""
+
+
+class SegmentFile(NamedTuple):
+    """One segment file of a partition."""
+
+    partition: int
+    base_offset: int
+    path: str
+    size: int
+
+
+def file_system(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URL, and the path in it. Raises NoSource."""
+    try:
+        if re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path):
+            found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
+            return found
+        return fs.LocalFileSystem(), str(Path(path).resolve())
+    except (pa.ArrowException, OSError) as error:
+        raise NoSource(f"{path} cannot be opened: {error}") from error
+
+
+def find_segments(path: str, topic: str) -> list[SegmentFile]:
+    """The segment files of `topic` in a data directory, or in one partition's folder, by partition and offset.
+
+    Raises NoSource when there are none, or none with anything in it.
+    """
+    system, root = file_system(path)
+    try:
+        entries = system.get_file_info(fs.FileSelector(root))
+    except (pa.ArrowException, OSError) as error:
+        raise NoSource(f"{path} cannot be listed: {error}") from error
+    own = _partition(root.rstrip("/").rpartition("/")[2], topic)
+    found: list[SegmentFile] = []
+    if own is not None:
+        found = _segments(own, entries)
+    for entry in entries:
+        partition = _partition(entry.base_name, topic)
+        if entry.type == fs.FileType.Directory and partition is not None:
+            found += _segments(partition, system.get_file_info(fs.FileSelector(entry.path)))
+    if not found:
+        raise NoSource(
+            f"{path} holds no segments of {topic}: give a broker's data directory, a folder with copies of its folders "
+            f"{topic}-N, or one of those"
+        )
+    if not any(segment.size for segment in found):
+        raise NoSource(f"{path} holds nothing: all {len(found)} segments of {topic} are empty")
+    return sorted(found)
+
+
+def _partition(name: str, topic: str) -> int | None:
+    match = _FOLDER.fullmatch(name)
+    return int(match["partition"]) if match is not None and match["topic"] == topic else None
+
+
+def _segments(partition: int, entries: list[fs.FileInfo]) -> list[SegmentFile]:
+    return [
+        SegmentFile(partition, int(entry.base_name[:20]), entry.path, entry.size or 0)
+        for entry in entries
+        if entry.type == fs.FileType.File and _SEGMENT.fullmatch(entry.base_name)
+    ]

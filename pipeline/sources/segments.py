@@ -1,0 +1,115 @@
+"""Raw rows out of segment files, without Spark: which files there are, how they are shared out, and one after the other
+as Arrow batches. Control batches are passed over, aborted transactions dropped, and what cannot be read is told in a
+row of its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from muster.pipeline.schema import OFFSETS_TOPIC, RAW
+from muster.pipeline.sources.batches import Batches, arrow_of, headers_of, rows_of
+from muster.pipeline.sources.places import SegmentFile, file_system, find_segments
+from muster.pipeline.sources.transactions import Outcomes
+from muster.pipeline.sources.walk import Damage, Stretch, Walk
+
+READ_COMMITTED: Final = "read_committed"
+READ_UNCOMMITTED: Final = "read_uncommitted"
+
+
+class DamagedSegment(ValueError):
+    """A segment cannot be read whole, and whoever asked wants no less."""
+
+
+class Reading(NamedTuple):
+    """How segments are read."""
+
+    topic: str = OFFSETS_TOPIC
+    isolation: str = READ_COMMITTED
+    fail_on_damage: bool = False
+
+
+class Share(NamedTuple):
+    """The segments of one task, and with each those that follow it in its partition."""
+
+    path: str
+    segments: tuple[tuple[SegmentFile, tuple[SegmentFile, ...]], ...]
+
+
+def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
+    """All rows (schema.RAW) of a data directory or of folders copied out of one. Raises NoSource, DamagedSegment."""
+    for share in share_out(path, 1, (reading or Reading()).topic):
+        yield from read_share(share, reading or Reading())
+
+
+def share_out(path: str, count: int, topic: str = OFFSETS_TOPIC) -> list[Share]:
+    """At most `count` shares of about the same size in bytes; a partition's segments stay in the order of the log.
+
+    Raises NoSource.
+    """
+    segments = [segment for segment in find_segments(path, topic) if segment.size]
+    followers: dict[SegmentFile, tuple[SegmentFile, ...]] = {}
+    for index, segment in enumerate(segments):
+        later = [other for other in segments[index + 1 :] if other.partition == segment.partition]
+        followers[segment] = tuple(later)
+    shares: list[list[SegmentFile]] = [[] for _ in range(max(1, min(count, len(segments))))]
+    loads = [(0, index) for index in range(len(shares))]
+    for segment in sorted(segments, key=lambda one: (-one.size, one)):
+        load, index = heapq.heappop(loads)
+        shares[index].append(segment)
+        heapq.heappush(loads, (load + segment.size, index))
+    return [Share(path, tuple((segment, followers[segment]) for segment in sorted(share))) for share in shares]
+
+
+def read_share(share: Share, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """The rows of one share. Raises DamagedSegment when asked to."""
+    system, _ = file_system(share.path)
+    for segment, following in share.segments:
+        yield from _read_segment(system, segment, following, reading)
+
+
+def _read_segment(
+    system: fs.FileSystem, segment: SegmentFile, following: Sequence[SegmentFile], reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    outcomes: Outcomes | None = None
+    for stretch in _stretches(system, segment):
+        batches = headers_of(stretch)
+        kept = ~batches.is_control
+        if reading.isolation == READ_COMMITTED and (batches.is_transactional & kept).any():
+            if outcomes is None:
+                files = (_stretches(system, file, check_crc=False) for file in (segment, *following))
+                outcomes = Outcomes.of(files)
+            kept &= outcomes.committed(batches)
+        yield from _rows(batches if kept.all() else batches.only(kept), stretch.damages, segment, reading)
+
+
+def _rows(
+    batches: Batches, damages: Sequence[Damage], segment: SegmentFile, reading: Reading
+) -> Iterator[pa.RecordBatch]:
+    rows, more = rows_of(batches)
+    damages = [*damages, *(Damage(offset, f"{segment.path}: {text}") for offset, text in more)]
+    if damages and reading.fail_on_damage:
+        raise DamagedSegment(damages[0].text)
+    if len(rows.batch):
+        yield arrow_of(rows, batches, reading.topic, segment.partition)
+    if damages:
+        place = {"topic": reading.topic, "partition": segment.partition}
+        yield pa.RecordBatch.from_pylist(
+            [{**place, "offset": offset, "damage": text} for offset, text in damages], schema=RAW
+        )
+
+
+def _stretches(system: fs.FileSystem, segment: SegmentFile, *, check_crc: bool = True) -> Iterator[Stretch]:
+    try:
+        stream = system.open_input_file(segment.path)
+    except FileNotFoundError:
+        text = f"{segment.path}: the file went away while the log was read (compaction or retention)"
+        yield Stretch(b"", [], [Damage(segment.base_offset, text)])
+        return
+    with stream:
+        yield from Walk(segment.path, stream, stream.size(), segment.base_offset, check_crc=check_crc)
