@@ -22,6 +22,8 @@ from muster.coordinator.log.segmented import Contents
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage import Storage
 
+LONG_BYTES = 256 * 1024 * 1024
+"""Recovery of more than that tells how far it is, each time so much is done."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -127,11 +129,19 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int,
             epochs.assign(header.leader_epoch, header.base_offset)
 
     next_offset = segments[0].base_offset
+    followers = [segment.base_offset for segment in segments[1:]]
+    doubtful = sum(one.size for one, base in zip(segments, followers, strict=False) if base > recovery_point)
+    doubtful += segments[-1].size
+    told = done = 0
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
         if not is_last and segments[index + 1].base_offset <= recovery_point:
             continue
         size = segment.size
+        if doubtful >= LONG_BYTES and (told == 0 or done - told >= LONG_BYTES):
+            _logger.info("log_recovery", topic=topic, partition=partition, bytes_checked=done, bytes=doubtful)
+            told = max(done, 1)
+        done += size
         if size == 0:
             next_offset = max(next_offset, segment.base_offset)
             continue

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
-from muster.coordinator.log import DamagedLog, LogManager, MemoryStorage, batches
+from muster.coordinator.log import DamagedLog, LogManager, MemoryStorage, batches, loader
 from muster.coordinator.log.headers import set_crc
 from tests.coordinator.log.support import NOW, SMALL, batch, everything, fill, manage, on_files
 
@@ -353,3 +354,15 @@ def test_a_crc_that_hides_broken_records_is_seen_at_reading() -> None:
     set_crc(bad, 0, len(bad))
     log.append(0, bad, wall_ms=NOW)
     assert killed(storage).open_log("t", 0).end_offset == 1
+
+
+def test_a_long_recovery_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage, _ = written(100)
+    monkeypatch.setattr(loader, "LONG_BYTES", 4500)
+    with capture_logs() as told:
+        killed(storage).open_log("t", 0, config=SMALL)
+    lines = [line for line in told if line["event"] == "log_recovery"]
+    total = sum(len(data) for name, data in storage.files.items() if name.endswith(".log"))
+    assert [line["bytes"] for line in lines] == [total] * len(lines)
+    assert [line["bytes_checked"] for line in lines][:1] == [0]
+    assert 1 < len(lines) < 5
