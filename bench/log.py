@@ -31,7 +31,7 @@ from muster.protocol.records import OFFSETS
 NOW = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=104_857_600, cleanup_policy=("compact",))
 LOAD_CHUNK_BYTES = 256 * 1024
-TICKS = 1500
+TICKS = 3000
 
 
 def fill(log: Log, records: int, groups: int, per_batch: int) -> None:

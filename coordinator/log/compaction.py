@@ -20,8 +20,8 @@ from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.sieve import Sieve
 from muster.coordinator.log.storage import File, Storage
 
-CHUNK_BYTES = 96 * 1024
-"""What is looked at between two pauses: about 1 ms of work."""
+CHUNK_BYTES = 48 * 1024
+"""What is looked at between two looks at the clock: half a millisecond of work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ class DurableLog(SegmentedLog):
         self._cut_at = MAX_INT64
         files, self._unsynced = [*self._unsynced, self._active.file], []
         names_changed = len(files) > 1 or self.recovery_point <= self._active.base_offset
+        is_new = self.recovery_point == 0
         target = self.end_offset
 
         def job() -> None:
@@ -124,6 +125,8 @@ class DurableLog(SegmentedLog):
                 file.sync()
             if names_changed:
                 self._storage.sync_directory(self.directory)
+            if is_new:  # nor may the directory itself be lost
+                self._storage.sync_directory("")
 
         self._sync.sync(job, lambda failure: self._synced(target, files[-1].path, failure))
 

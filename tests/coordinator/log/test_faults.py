@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from muster.coordinator.log import LogConfig
+from muster.coordinator.log import LogConfig, MemoryStorage
 from tests.coordinator.log.faulty import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, Later, batch, everything, manage
 
@@ -93,3 +93,20 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_as_synced(block: int) -
         left = history.storage.left_behind(power_cut=True)
         log = manage(left).open_log("t", 0, config=CONFIG)
         check(history, everything(log), log.end_offset)
+
+
+def test_what_is_acknowledged_first_is_in_a_directory_that_lasts() -> None:
+    synced: list[str] = []
+
+    class Noting(MemoryStorage):
+        def sync_directory(self, path: str) -> None:
+            synced.append(path)
+
+    later = Later()
+    log = manage(Noting(), sync=later.sync).open_log("t", 0, wait_for_sync=True)
+    for _ in range(2):
+        end = log.append(0, batch(b"x"), wall_ms=NOW).last_offset + 1
+        log.when_durable(end, lambda _: None)
+        later.settle()
+        assert log.durable_offset == end
+    assert synced == ["t-0", ""]
