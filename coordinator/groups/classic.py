@@ -138,7 +138,7 @@ class ClassicGroup(Group):
         old_id = self.static_ids[instance_id]
         self.static_ids[instance_id] = member_id
         member = self.members[member_id] = self.members.pop(old_id)
-        member.member_id = member.session.subject = member_id
+        member.member_id = member_id
         if old_id in self.pending_sync:
             del self.pending_sync[old_id]
             self.pending_sync[member_id] = None
@@ -147,8 +147,10 @@ class ClassicGroup(Group):
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """What a JoinGroup says anew of a member."""
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
+        if member.rebalance_timeout_ms != rebalance_timeout_ms:  # else the shared value stays
+            member.rebalance_timeout_ms = rebalance_timeout_ms
+        if member.session_timeout_ms != session_timeout_ms:
+            member.session_timeout_ms = session_timeout_ms
         if member.protocols != protocols:
             self.support.remove(member.protocols)
             self.support.add(protocols)

@@ -5,7 +5,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from muster.coordinator.groups import (
     commit,
@@ -23,10 +23,10 @@ from muster.coordinator.groups import (
     sync,
 )
 from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
-from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.deadlines import Deadline, Due
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Command, Now, Output
-from muster.coordinator.groups.members import SESSION
+from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.retention import RETENTION, Retention
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import State
@@ -146,7 +146,7 @@ class GroupCore:
         self._state.deadlines.clear()
         return Output(replies)
 
-    def _ring(self, turn: Turn, deadline: Deadline) -> None:
+    def _ring(self, turn: Turn, deadline: Due) -> None:
         if deadline.kind == parked.ORPHAN:
             parked.answer_orphan(turn, deadline)
             return
@@ -156,11 +156,11 @@ class GroupCore:
         group = self._state.classic(deadline.group_id)
         if group is None:  # cannot be: a group that goes takes its deadlines along
             raise LookupError(f"a deadline ({deadline.kind}) of group {deadline.group_id!r}, which is not there")
-        if deadline.kind == SESSION:
+        if isinstance(deadline, Member):
             rebalance.on_session_deadline(turn, group, deadline)
         elif deadline.kind == JOIN_PHASE:
             rebalance.on_join_deadline(turn, group)
         elif deadline.kind == SYNC_PHASE:
             rebalance.on_sync_deadline(turn, group)
         else:
-            pending.on_pending_deadline(turn, group, deadline)
+            pending.on_pending_deadline(turn, group, cast("Deadline", deadline))

@@ -16,21 +16,33 @@ _SLACK: Final = 64
 """Skipped entries that are borne with before the heap is built anew."""
 
 
-class Deadline:
-    """One thing that may fall due: of `kind`, for `group_id`, about `subject` (a member id, or "").
+class Due:
+    """What may fall due at some time, for `group_id`.
 
     `due_ms`: monotonic ms, NEVER when off. `queued_ms`: the time of its earliest entry in the heap, NEVER when it has
     none.
     """
 
-    __slots__ = ("due_ms", "group_id", "kind", "queued_ms", "subject")
+    __slots__ = ("due_ms", "group_id", "queued_ms")
 
-    def __init__(self, kind: str, group_id: str, subject: str = "") -> None:
-        self.kind = kind
+    kind: str
+    """What for."""
+
+    def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.subject = subject
         self.due_ms = NEVER
         self.queued_ms = NEVER
+
+
+class Deadline(Due):
+    """One thing that may fall due: of `kind`, for `group_id`, about `subject` (a member id, or "")."""
+
+    __slots__ = ("kind", "subject")
+
+    def __init__(self, kind: str, group_id: str, subject: str = "") -> None:
+        super().__init__(group_id)
+        self.kind = kind
+        self.subject = subject
 
 
 class Deadlines:
@@ -43,7 +55,7 @@ class Deadlines:
 
     def __init__(self) -> None:
         self.earliest_ms = NEVER
-        self._heap: list[tuple[int, int, Deadline]] = []
+        self._heap: list[tuple[int, int, Due]] = []
         self._order = 0
         self._stale = 0
 
@@ -51,7 +63,7 @@ class Deadlines:
         """Entries in the heap, those to be skipped included."""
         return len(self._heap)
 
-    def set(self, deadline: Deadline, due_ms: int) -> None:
+    def set(self, deadline: Due, due_ms: int) -> None:
         """Let `deadline` fall due at `due_ms` and at no other time."""
         deadline.due_ms = due_ms
         if due_ms < deadline.queued_ms:
@@ -59,7 +71,7 @@ class Deadlines:
                 self._skip_one()
             self._queue(deadline)
 
-    def cancel(self, deadline: Deadline) -> None:
+    def cancel(self, deadline: Due) -> None:
         """It will not fall due; harmless when it is off."""
         deadline.due_ms = NEVER
         if deadline.queued_ms != NEVER:
@@ -74,7 +86,7 @@ class Deadlines:
         self._look()
         return heap[0][0] if heap else None
 
-    def pop_due(self, mono_ms: int) -> Deadline | None:
+    def pop_due(self, mono_ms: int) -> Due | None:
         """The earliest deadline that is due at `mono_ms`, switched off; None when there is none."""
         heap = self._heap
         while heap and heap[0][0] <= mono_ms:
@@ -101,7 +113,7 @@ class Deadlines:
         self._stale = 0
         self.earliest_ms = NEVER
 
-    def _queue(self, deadline: Deadline) -> None:
+    def _queue(self, deadline: Due) -> None:
         deadline.queued_ms = deadline.due_ms
         self._order += 1
         heapq.heappush(self._heap, (deadline.due_ms, self._order, deadline))
@@ -116,12 +128,12 @@ class Deadlines:
         self._stale -= 1
 
     def _skip_one(self) -> None:
-        # Members that come and go leave an entry of five minutes each: a busy group must not pile them up.
+        # Members that come, and those that go, leave an entry of five minutes each: they must not pile up.
         self._stale += 1
-        if self._stale > _SLACK and self._stale * 2 > len(self._heap):
-            kept: list[tuple[int, int, Deadline]] = []
+        if self._stale > _SLACK and self._stale * 3 > len(self._heap):
+            kept: list[tuple[int, int, Due]] = []
             seen: set[int] = set()
-            for entry in sorted(self._heap, key=lambda one: one[:2]):
+            for entry in sorted(self._heap):
                 if entry[0] == entry[2].queued_ms and id(entry[2]) not in seen:
                     seen.add(id(entry[2]))
                     kept.append(entry)

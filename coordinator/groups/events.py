@@ -122,7 +122,7 @@ class Trigger(NamedTuple):
 
 def of_member(member: Member, now: Now) -> MemberFacts:
     """The facts of a member."""
-    due_ms = member.session.due_ms
+    due_ms = member.due_ms
     heard_ms: int | None = None
     if due_ms != NEVER and not member.is_new:
         heard_ms = now.wall_ms - max(now.mono_ms - due_ms + member.session_timeout_ms, 0)

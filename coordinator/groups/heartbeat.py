@@ -23,10 +23,9 @@ def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatRe
             and request.generation_id == group.generation
             and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
         ):
-            session = member.session
-            session.due_ms = due_ms = mono_ms + member.session_timeout_ms
-            if due_ms < session.queued_ms:
-                state.deadlines.set(session, due_ms)
+            member.due_ms = due_ms = mono_ms + member.session_timeout_ms
+            if due_ms < member.queued_ms:
+                state.deadlines.set(member, due_ms)
             return HeartbeatResponse(0, _REBALANCE_IN_PROGRESS if group.state == PREPARING else 0)
     return HeartbeatResponse(0, _refusal(state, request))
 

@@ -110,7 +110,7 @@ def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
             telling.removed(turn, group, refused, events.GROUP_FULL)
         drop_member(turn, group, member_id)
         return
-    protocols: Protocols = tuple((one.name, one.metadata) for one in request.protocols)
+    protocols = turn.state.shared.protocols((one.name, one.metadata) for one in request.protocols)
     if group.state != DEAD and not group.supports(request.protocol_type, protocols):
         _refuse(turn, command, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         return
@@ -163,15 +163,15 @@ def _hand_out_id(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
 
 
 def _add(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
-    request, client = asking.request, asking.command.client
+    request, client, shared = asking.request, asking.command.client, turn.state.shared.of
     member = Member(
         group.group_id,
         request.member_id or asking.new_id,
         request.group_instance_id,
-        client.client_id,
-        client.host,
-        request.rebalance_timeout_ms,
-        request.session_timeout_ms,
+        shared(client.client_id),
+        shared(client.host),
+        shared(request.rebalance_timeout_ms),
+        shared(request.session_timeout_ms),
         asking.protocols,
     )
     member.is_new = True
@@ -183,7 +183,7 @@ def _add(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
     group.newcomer = group.newcomer or group.state == PREPARING
     group.add(member)
     park_join(turn, group, member, asking.command.token)
-    turn.state.deadlines.set(member.session, turn.now.mono_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
+    turn.state.deadlines.set(member, turn.now.mono_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     turn.event(
         events.MEMBER_JOINED,
         group.group_id,

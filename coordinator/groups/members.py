@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.deadlines import Due
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols a member offers, most wanted first: (name, metadata)."""
@@ -15,13 +15,13 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """Kafka's classicGroupNewMemberJoinTimeoutMs: a new member cannot heartbeat while its first JoinGroup is parked."""
 
 
-class Member:
-    """One member of a classic group.
+class Member(Due):
+    """One member of a classic group. It is the deadline of its own session, or of its first join as long as it `is_new`
+    (its first JoinGroup has not been answered yet).
 
-    `join_token` and `sync_token` are the tokens of its parked requests, None when none is parked. `session` is the
-    deadline of its session, or of its first join as long as it `is_new` (its first JoinGroup has not been answered
-    yet). `joined_ms` and `synced_ms` (wall) are when its last JoinGroup, and its SyncGroup of this generation, came:
-    0 when that is not known, or not yet; for the history only.
+    `join_token` and `sync_token` are the tokens of its parked requests, None when none is parked. `joined_ms` and
+    `synced_ms` (wall) are when its last JoinGroup, and its SyncGroup of this generation, came: 0 when that is not
+    known, or not yet; for the history only.
     """
 
     __slots__ = (
@@ -35,11 +35,12 @@ class Member:
         "member_id",
         "protocols",
         "rebalance_timeout_ms",
-        "session",
         "session_timeout_ms",
         "sync_token",
         "synced_ms",
     )
+
+    kind = SESSION
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class Member:
         protocols: Protocols,
         assignment: bytes = b"",
     ) -> None:
+        super().__init__(group_id)
         self.member_id = member_id
         self.instance_id = instance_id
         self.client_id = client_id
@@ -65,7 +67,6 @@ class Member:
         self.join_token: object | None = None
         self.sync_token: object | None = None
         self.joined_ms = self.synced_ms = 0
-        self.session = Deadline(SESSION, group_id, member_id)
 
     @property
     def is_alive(self) -> bool:

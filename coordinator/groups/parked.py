@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.deadlines import Deadline
+from muster.coordinator.groups.deadlines import Deadline, Due
 from muster.coordinator.groups.interface import Reply
 from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.state import State
@@ -31,12 +31,12 @@ def join_refusal(member_id: str, error: int) -> JoinGroupResponse:
 
 def restart_session(turn: Turn, member: Member) -> None:
     """A sign of life: the member's session begins anew."""
-    turn.state.deadlines.set(member.session, turn.now.mono_ms + member.session_timeout_ms)
+    turn.state.deadlines.set(member, turn.now.mono_ms + member.session_timeout_ms)
 
 
 def park_join(turn: Turn, group: ClassicGroup, member: Member, token: object) -> None:
     """The member awaits the end of the join phase with this request, not with an older one."""
-    member.joined_ms = turn.now.wall_ms
+    member.joined_ms = turn.state.shared.moment(turn.now.wall_ms)
     older = group.park_join(member, token)
     if older is not None:
         _leave_behind(turn, member, older, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
@@ -80,7 +80,7 @@ def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> Member | Non
     member = group.members.get(member_id)
     if member is not None:
         answer_join(turn, group, member, join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
-        turn.state.deadlines.cancel(member.session)
+        turn.state.deadlines.cancel(member)
         if member.sync_token is not None:
             response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
             _leave_behind(turn, member, member.sync_token, response)
@@ -88,7 +88,7 @@ def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> Member | Non
     return group.remove(member_id)
 
 
-def answer_orphan(turn: Turn, deadline: Deadline) -> None:
+def answer_orphan(turn: Turn, deadline: Due) -> None:
     """The time has come to answer a request that nobody waits for."""
     token, response = turn.state.orphans.pop(deadline)
     turn.reply(token, response)

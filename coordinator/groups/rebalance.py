@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from muster.coordinator.groups import events, records, telling
 from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.deadlines import Deadline
 from muster.coordinator.groups.events import Trigger
 from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.parked import answer_syncs, drop_member, restart_session
@@ -126,9 +125,8 @@ def remove_member(turn: Turn, group: ClassicGroup, member: Member, cause: str) -
     drop_member(turn, group, member.member_id)
 
 
-def on_session_deadline(turn: Turn, group: ClassicGroup, deadline: Deadline) -> None:
+def on_session_deadline(turn: Turn, group: ClassicGroup, member: Member) -> None:
     """Nothing was heard of a member for its session timeout (of a new one, for five minutes)."""
-    member = group.members[deadline.subject]
     if member.is_alive:
         return  # its session begins anew when its parked request is answered
     remove_member(turn, group, member, events.SESSION_EXPIRED)

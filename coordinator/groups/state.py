@@ -8,13 +8,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.deadlines import Deadline, Deadlines
+from muster.coordinator.groups.deadlines import Deadlines, Due
 from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.interface import Reply
-from muster.coordinator.groups.members import Member, Protocols
+from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.offsets import Offsets
 from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.shared import Shared
 from muster.coordinator.groups.states import REMOVED
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
@@ -28,7 +29,7 @@ from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
-    __slots__ = ("deadlines", "groups", "image", "offsets", "orphans", "settings")
+    __slots__ = ("deadlines", "groups", "image", "offsets", "orphans", "settings", "shared")
 
     def __init__(self, settings: GroupSettings, image: TopicsImage) -> None:
         self.settings = settings
@@ -36,7 +37,8 @@ class State:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.deadlines = Deadlines()
-        self.orphans: dict[Deadline, Reply] = {}
+        self.shared = Shared()
+        self.orphans: dict[Due, Reply] = {}
         """Parked requests that nobody waits for, and when to answer them what; `parked` tells their story."""
 
     def classic(self, group_id: str) -> ClassicGroup | None:
@@ -76,10 +78,10 @@ def _group(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None
     if group is None:
         group = ClassicGroup(key.group, value.current_state_timestamp)
         state.groups[key.group] = group
-    _restore(group, value)
+    _restore(group, value, state.shared)
 
 
-def _restore(group: ClassicGroup, value: GroupMetadataValue) -> None:
+def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: Shared) -> None:
     """Take over everything that a record tells of a group: live after its own record, and in replay.
 
     The state is not in it: live the caller goes through the table, and a loaded group with members is Stable.
@@ -95,26 +97,24 @@ def _restore(group: ClassicGroup, value: GroupMetadataValue) -> None:
         # only the chosen protocol's metadata is in the record: a live member keeps the others it offers
         timeout_ms = one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout
         member = group.members.get(one.member_id)
-        protocols: Protocols = ((value.protocol or "", one.subscription),)
+        protocols = shared.protocols(((value.protocol or "", one.subscription),))
         if member is None:
             group.add(
                 Member(
                     group.group_id,
                     one.member_id,
                     one.group_instance_id,
-                    one.client_id,
-                    one.client_host,
-                    timeout_ms,
-                    one.session_timeout,
+                    shared.of(one.client_id),
+                    shared.of(one.client_host),
+                    shared.of(timeout_ms),
+                    shared.of(one.session_timeout),
                     protocols,
                     one.assignment,
                 )
             )
             continue
-        if protocols[0] not in member.protocols:
-            group.update(member, protocols, timeout_ms, one.session_timeout)
-        member.rebalance_timeout_ms = timeout_ms
-        member.session_timeout_ms = one.session_timeout
+        kept = member.protocols if protocols[0] in member.protocols else protocols
+        group.update(member, kept, timeout_ms, one.session_timeout)
         member.assignment = one.assignment
     group.leader_id = value.leader
 
@@ -125,7 +125,7 @@ def _remove(state: State, group: ClassicGroup) -> None:
     for deadline in (group.join_deadline, group.sync_deadline, *group.pending.values()):
         state.deadlines.cancel(deadline)
     for member in group.members.values():
-        state.deadlines.cancel(member.session)
+        state.deadlines.cancel(member)
 
 
 _EVOLVE: Final[dict[type[Message], Callable[[State, Any, Any], None]]] = {

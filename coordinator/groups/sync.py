@@ -65,6 +65,7 @@ def _has_synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
         del group.pending_sync[member.member_id]
         telling.synced(turn, group, member)
     if not group.pending_sync:
+        group.pending_sync.clear()  # gives its memory back
         turn.state.deadlines.cancel(group.sync_deadline)
 
 

@@ -64,7 +64,7 @@ def emptied(turn: Turn, group: ClassicGroup) -> None:
 
 def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
     """The first SyncGroup of a member in this generation has come."""
-    member.synced_ms = turn.now.wall_ms
+    member.synced_ms = turn.state.shared.moment(turn.now.wall_ms)
     if group.state == STABLE:  # else it is told with the others when the generation is assigned
         group.late_syncs[member.member_id] = turn.now.wall_ms
         if not group.pending_sync:

@@ -18,7 +18,7 @@ import pytest
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
-LATER = {"later:KIP-848", "later:Remember", "later:transactions"}
+LATER = {"later:KIP-848", "later:transactions"}
 MOST_UNOBSERVABLE = 10
 """So many items at most may stand in docs/conformance.md alone."""
 

@@ -129,7 +129,7 @@ def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
     """Sessions last a quarter as long as they should after an answer."""
 
     def restart(turn: Any, member: Any) -> None:
-        turn.state.deadlines.set(member.session, turn.now.mono_ms + member.session_timeout_ms // 4)
+        turn.state.deadlines.set(member, turn.now.mono_ms + member.session_timeout_ms // 4)
 
     for module in (parked, commit, static, rebalance, core.parked):
         patch.setattr(module, "restart_session", restart, raising=False)
@@ -204,9 +204,9 @@ def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
     """A reload forgets who has which share."""
     restore = state._restore
 
-    def forget(group: Any, value: Any) -> None:
+    def forget(group: Any, value: Any, shared: Any) -> None:
         new = not group.members
-        restore(group, value)
+        restore(group, value, shared)
         for member in group.members.values() if new else ():
             member.assignment = b""
 

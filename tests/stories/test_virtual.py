@@ -10,7 +10,10 @@ from tests.stories.story import Step, Story
 from tests.stories.virtual import VirtualDriver, persisted
 
 FOLDER = pathlib.Path(__file__).parent
-STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
+STORIES = [
+    Story(str(path), path.read_text(encoding="utf-8"))
+    for path in sorted([*FOLDER.glob("*.txt"), *FOLDER.glob("retention/*.txt")])
+]
 
 
 def marks(story: Story) -> list[pytest.MarkDecorator]:

@@ -109,7 +109,7 @@ class History:
             assert type(group).__name__ == "ClassicGroup"
             known: Any = group
             members = known.members
-            assert all(one.member_id == one.session.subject == key for key, one in members.items())
+            assert all(one.member_id == key for key, one in members.items())
             assert known.static_ids == {one.instance_id: key for key, one in members.items() if one.instance_id}
             assert not set(known.pending) & set(members)
             assert set(known.pending_sync) <= set(members)
@@ -129,7 +129,7 @@ class History:
                 assert known.sync_deadline.due_ms >= self.room.now.mono_ms
             for one in members.values():
                 parked = one.join_token is not None or one.sync_token is not None
-                assert parked or self.room.now.mono_ms <= one.session.due_ms < 2**63 - 1
+                assert parked or self.room.now.mono_ms <= one.due_ms < 2**63 - 1
         self.generations = {group_id: group.generation for group_id, group in state.groups.items()}  # type: ignore[attr-defined]  # all classic
         assert all(len(got) <= 1 for got in self.room.replies.values())
         assert self.open() == self.waiting()

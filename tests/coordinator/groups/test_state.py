@@ -101,7 +101,7 @@ def test_a_tombstone_ends_a_group_and_its_deadlines() -> None:
     one.evolve(GroupMetadataKey("g"), metadata(MemberMetadata("a", None, "c", "/h", 20, 10, b"s", b"x")))
     group = one.classic("g")
     assert group is not None
-    one.deadlines.set(group.members["a"].session, 10)
+    one.deadlines.set(group.members["a"], 10)
     one.deadlines.set(group.sync_deadline, 10)
     one.evolve(GroupMetadataKey("g"), None)
     assert (one.groups, one.deadlines.next_ms(), group.state) == ({}, None, "Dead")

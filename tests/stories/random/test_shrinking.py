@@ -87,7 +87,7 @@ class SessionsAreLong(Wrong):
         (
             parked,
             "restart_session",
-            lambda turn, member: turn.state.deadlines.set(member.session, turn.now.mono_ms + 100_000),
+            lambda turn, member: turn.state.deadlines.set(member, turn.now.mono_ms + 100_000),
         ),
     )
 

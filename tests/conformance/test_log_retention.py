@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import re
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,12 @@ from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 FOLDER = Path(__file__).parents[1] / "stories" / "retention"
 STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
 SETTINGS = {**STORIES[0].broker, "offsets.topic.num.partitions": "10", "log.cleaner.enable": "false"}
-SUFFIX = re.compile(r"~[0-9a-f]{8}$")
 MOMENTS = frozenset({"commit_timestamp", "expire_timestamp", "current_state_timestamp"})
 DRAWN = frozenset({"topic_id", "member_id", "leader", "client_host"})
 """Fields that differ in any case."""
 
-Facts = tuple[Any, ...]
+Facts = tuple[int, Any] | None
+Where = tuple[str, int] | tuple[()]
 
 
 async def play_all(address: tuple[str, int]) -> dict[str, str]:
@@ -39,43 +38,37 @@ async def play_all(address: tuple[str, int]) -> dict[str, str]:
 
 def facts(value: Any) -> Any:
     """A message as plain data, without what is drawn or stamped; of a time only whether there is one."""
+    if isinstance(value, list):
+        return sorted((facts(one) for one in value), key=str)  # Kafka's order of members is that of a hash map
     if not hasattr(value, "__slots__"):
-        return [facts(one) for one in value] if isinstance(value, list) else value
+        return value
     told = {name: facts(getattr(value, name)) for name in value.__slots__ if name not in DRAWN}
     return {name: (one == -1 if name in MOMENTS else one) for name, one in told.items()}
 
 
-def records_of(folder: Path) -> dict[str, list[Facts]]:
-    """What each group's records say, in their order; those of one look for what can go are sorted by partition."""
-    found: dict[str, list[tuple[int, Facts]]] = {}
-    for path in sorted(folder.glob("__consumer_offsets-*/*.log")):
-        for header, records in batches.read(path.read_bytes()):
+def records_of(folder: Path) -> dict[str, dict[Where, list[Facts]]]:
+    """What each group's records say, for each key in their order: (value version, value), or None for a tombstone.
+
+    The order of the keys within one look for what can go is that of Kafka's hash maps, but the group goes last.
+    """
+    groups: dict[str, dict[Where, list[Facts]]] = {}
+    for path in sorted(folder.glob("**/__consumer_offsets-*/*.log")):
+        for _, records in batches.read(path.read_bytes()):
             for record in records:
                 assert record.key is not None
                 kind, key = OFFSETS.decode_key(bytes(record.key))
-                version, value = (
-                    (None, None) if record.value is None else OFFSETS.decode_value(kind, bytes(record.value))
-                )
-                group = SUFFIX.sub("", key.group)  # type: ignore[attr-defined]  # there are no other keys here
+                value = None if record.value is None else OFFSETS.decode_value(kind, bytes(record.value))
+                group = groups.setdefault(key.group, {})  # type: ignore[attr-defined]  # all keys here have one
                 where = (key.topic, key.partition) if isinstance(key, OffsetCommitKey) else ()
-                found.setdefault(f"{path.parent.name} {key.group}", []).append(  # type: ignore[attr-defined]  # as above
-                    (header.base_offset, (group, kind, where, version, facts(value)))
-                )
-    return {name: _in_order(rows) for name, rows in found.items()}
+                group.setdefault(where, []).append(value and (value[0], facts(value[1])))
+                left = [key for key, said in group.items() if said[-1] is not None]
+                assert not left or group.get((), [0])[-1] is not None, "the group went before its offsets"
+    return groups
 
 
-def _in_order(rows: list[tuple[int, Facts]]) -> list[Facts]:
-    """Kafka's order within one look is that of a hash map."""
-    ordered: list[Facts] = []
-    run: list[Facts] = []
-    for _, row in rows:
-        if row[3] is None and row[2]:
-            run.append(row)
-            continue
-        ordered += sorted(run, key=str)
-        run = []
-        ordered.append(row)
-    return ordered + sorted(run, key=str)
+def as_text(groups: dict[str, dict[Where, list[Facts]]]) -> list[str]:
+    """Without the names that the stories gave the groups."""
+    return sorted(str(sorted(group.items())) for group in groups.values())
 
 
 @pytest.mark.timeout(400)
@@ -103,6 +96,6 @@ def test_what_expires_and_what_is_written_then(tmp_path: Path) -> None:
         if played[story.name] != story.text
     ]
     assert not differences, "\n\n".join(differences)
-    written = [sorted(map(str, records_of(server.workdir / "data").values())) for server in servers]
+    written = [as_text(records_of(server.workdir)) for server in servers]
     assert written[0] == written[1]
     assert len(written[0]) >= len(STORIES)
