@@ -5,9 +5,10 @@ without padding, the fields of a version in their order, tagged fields only when
 from __future__ import annotations
 
 import base64
-from functools import lru_cache
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from muster.protocol.consumer import NEWEST, decode_assignment, decode_subscription
 from muster.protocol.message import MalformedMessage, Message
@@ -19,55 +20,80 @@ EMBEDDED = {"subscription": decode_subscription, "assignment": decode_assignment
 """Bytes of a classic group's member that consumers fill with their own protocol; others fill them as they like."""
 
 
+class _Plan(NamedTuple):
+    """How one field of a struct is shown in one version."""
+
+    name: str
+    shown_as: str
+    is_tagged: bool
+    is_array: bool
+    show: Callable[[Any], Json] | None
+    """None: the value as it is."""
+
+
 def as_json(message: Message, version: int) -> dict[str, Json]:
     """A message in this version."""
-    return _struct(message, _fields(type(message).__module__, type(message).__name__), version)
+    return _struct(message, _plan(type(message), version))
 
 
-@lru_cache(maxsize=256)
-def _fields(module: str, name: str) -> tuple[LayoutField, ...]:
-    layout: str = import_module(module).LAYOUTS[name]
-    return tuple(layout_fields(layout.strip("\n").split("\n")[1:]))
+_plans: Final[dict[tuple[type[Message], int], tuple[_Plan, ...]]] = {}
+_defaults: Final[dict[type[Message], Message]] = {}
 
 
-@lru_cache(maxsize=2048)
+def _plan(kind: type[Message], version: int) -> tuple[_Plan, ...]:
+    found = _plans.get((kind, version))
+    if found is None:
+        layout: str = import_module(kind.__module__).LAYOUTS[kind.__name__]
+        found = _plans[kind, version] = _plan_of(layout_fields(layout.strip("\n").split("\n")[1:]), version)
+    return found
+
+
+def _plan_of(fields: list[LayoutField], version: int) -> tuple[_Plan, ...]:
+    plans: list[_Plan] = []
+    for field in fields:
+        if within(version, field.versions):
+            is_tagged = field.tag is not None and within(version, field.tagged)
+            show: Callable[[Any], Json] | None = _SHOW.get(field.kind)
+            if field.fields:
+                show = partial(_struct, plan=_plan_of(field.fields, version))
+            plans.append(_Plan(field.name, camel(field.name), is_tagged, field.array, show))
+    return tuple(plans)
+
+
 def camel(name: str) -> str:
     """`metadata_hash` -> `metadataHash`."""
     first, *rest = name.split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def _struct(message: Message, fields: tuple[LayoutField, ...] | list[LayoutField], version: int) -> dict[str, Json]:
+def _struct(message: Message, plan: tuple[_Plan, ...]) -> dict[str, Json]:
     out: dict[str, Json] = {}
-    plain = None
-    for field in fields:
-        if not within(version, field.versions):
+    for name, shown_as, is_tagged, is_array, show in plan:
+        value = getattr(message, name)
+        if value is None:
+            out[shown_as] = None
+        elif is_tagged and value == getattr(_default(type(message)), name):
             continue
-        value = getattr(message, field.name)
-        if field.tag is not None and within(version, field.tagged) and value is not None:
-            plain = plain or type(message)()
-            if value == getattr(plain, field.name):
-                continue
-        out[camel(field.name)] = _value(value, field, version)
+        elif show is None:
+            out[shown_as] = value
+        else:
+            out[shown_as] = [show(one) for one in value] if is_array else show(value)
     return out
 
 
-def _value(value: Any, field: LayoutField, version: int) -> Json:
-    if value is None:
-        return None
-    if field.array:
-        if field.fields:
-            return [_struct(one, field.fields, version) for one in value]
-        return [_scalar(one, field.kind) for one in value]
-    return _struct(value, field.fields, version) if field.fields else _scalar(value, field.kind)
+def _default(kind: type[Message]) -> Message:
+    return _defaults.get(kind) or _defaults.setdefault(kind, kind())
 
 
-def _scalar(value: Any, kind: str) -> Json:
-    if kind == "uuid":
-        return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
-    if kind in ("bytes", "records"):
-        return base64.b64encode(value).decode()
-    return value
+def _uuid(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def _bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+_SHOW: Final[dict[str, Callable[[Any], Json]]] = {"uuid": _uuid, "bytes": _bytes, "records": _bytes}
 
 
 def group_metadata_as_json(message: Message, version: int) -> dict[str, Json]:

@@ -24,6 +24,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
 TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
 Row = dict[str, Any]
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Damaged(Exception):
@@ -42,7 +43,7 @@ def dump(path: Path, *, batches_only: bool) -> int:
             for place, file in files:
                 lines = _batch_lines if batches_only else _record_lines
                 for row in lines(place, file, progress):
-                    sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    sys.stdout.write(_encode(row) + "\n")
             sys.stdout.flush()
         except BrokenPipeError:
             # whoever reads has seen enough; nor may the interpreter try to flush on its way out
