@@ -6,9 +6,16 @@ import pytest
 
 from muster.coordinator.groups import events, retention
 from muster.coordinator.groups.interface import Now, Output
+from muster.protocol.consumer import encode_subscription
+from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from tests.coordinator.groups.harness import START, Room
 from tests.coordinator.groups.test_core import reload
 
@@ -151,7 +158,7 @@ def test_much_is_done_in_slices() -> None:
 
 def test_to_look_without_finding_anything_ends_too() -> None:
     room = room_of(every_ms=MINUTE)
-    for i in range(retention.SLICE + 10):
+    for i in range(retention.SLICE):
         room.core.replay(
             OffsetCommitKey(f"g{i}", "t", 0), OffsetCommitValue(1, commit_timestamp=START.wall_ms), room.now
         )
@@ -167,11 +174,12 @@ def test_what_changes_between_two_slices_is_seen(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(retention, "CHUNK", 1)
     room = room_of(every_ms=MINUTE)
     for group in ("g", "gone", "new"):
-        for partition in range(3):
+        for partition in range(4):
             room.commit(group=group, partition=partition)
     wall_ms = START.wall_ms + MINUTE
     look(room, wall_ms)
     room.commit(partition=1)  # used again
+    room.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(2)])]))
     room.send(DeleteGroupsRequest(["gone"]))
     room.send(DeleteGroupsRequest(["new"]))
     room.join(group="new")  # another one of that name
@@ -179,10 +187,31 @@ def test_what_changes_between_two_slices_is_seen(monkeypatch: pytest.MonkeyPatch
     while room.core.next_deadline_ms() == room.now.mono_ms + retention.SLICE_AFTER_MS:
         look(room, wall_ms)
     assert [repr(record.key) for record in room.records[before:]] == [
-        "OffsetCommitKey(group='g', topic='t', partition=2)"
+        "OffsetCommitKey(group='g', topic='t', partition=3)"
     ]
     assert room.fetch(partition=1).committed_offset == 5
     assert list(room.core.state.groups) == ["g", "new"]
+
+
+def test_of_a_group_with_members_only_topics_go_that_nobody_subscribes_to() -> None:
+    room = room_of(minutes=1)
+    protocols = (("range", encode_subscription(ConsumerProtocolSubscription(["t"]), 1)),)
+    a, b = room.stable(protocols=protocols)
+    generation = room.group().generation
+    for topic in ("t", "u"):
+        assert room.commit(a, generation, topic=topic) == 0
+    wall_ms = START.wall_ms + 2 * MINUTE
+    room.join(b, protocols=protocols)  # whose topics count is open until the rebalance is over
+    assert room.group().state == "PreparingRebalance"
+    for _ in range(3):  # a clock that jumped is believed at the second look
+        look(room, wall_ms)
+        assert expired(room) == []
+    room.join(a, protocols=protocols)
+    for member in (a, b):
+        room.sync(member, {a: b"", b: b""})
+    assert room.group().state == "Stable"
+    look(room, wall_ms)
+    assert expired(room) == [("g", {"u": [0]})]
 
 
 # ---- odd clocks

@@ -120,6 +120,10 @@ def test_a_group_of_another_type_is_no_classic_one() -> None:
     with pytest.raises(NotImplementedError):
         other.validate_delete()
     with pytest.raises(NotImplementedError):
+        other.is_of_no_use()
+    with pytest.raises(NotImplementedError):
+        other.unused_since_ms()
+    with pytest.raises(NotImplementedError):
         other.subscribes_to("t")
 
 
