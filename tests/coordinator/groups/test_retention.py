@@ -201,12 +201,12 @@ def test_of_a_group_with_members_only_topics_go_that_nobody_subscribes_to() -> N
     for topic in ("t", "u"):
         assert room.commit(a, generation, topic=topic) == 0
     wall_ms = START.wall_ms + 2 * MINUTE
-    room.join(b, protocols=protocols)  # whose topics count is open until the rebalance is over
+    room.join(a, protocols=protocols)  # whose topics count is open until the rebalance is over
     assert room.group().state == "PreparingRebalance"
     for _ in range(3):  # a clock that jumped is believed at the second look
         look(room, wall_ms)
         assert expired(room) == []
-    room.join(a, protocols=protocols)
+    room.join(b, protocols=protocols)
     for member in (a, b):
         room.sync(member, {a: b"", b: b""})
     assert room.group().state == "Stable"
