@@ -1,0 +1,147 @@
+"""Spark's format("muster"): segment files or a live cluster as a Python Data Source, for batch and for streaming. Only
+what Spark asks for stands here; `segments` and `cluster` do the work and know nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from muster.pipeline.decode import decode_all
+from muster.pipeline.schema import DECODED, RAW
+from muster.pipeline.sources.cluster import Offsets, Range, bounded, bounds, read_ranges, share_ranges
+from muster.pipeline.sources.options import DECODED_ROWS, LATEST, BadOption, Options, options_of
+from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segments import Share, read_share, share_out
+
+
+class MusterSource(DataSource):
+    """`spark.read.format("muster")` and `spark.readStream.format("muster")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """How Spark calls it."""
+        return "muster"
+
+    def schema(self) -> StructType:
+        """RAW or, with `rows` = decoded, DECODED. Raises BadOption."""
+        decoded = options_of(self.options).rows == DECODED_ROWS
+        return from_arrow_schema(DECODED if decoded else RAW)
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark passes it
+        """For a batch."""
+        options = options_of(self.options)
+        return SegmentsReader(options) if options.path is not None else ClusterReader(options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's name
+        """For a stream; of a live cluster only."""
+        options = options_of(self.options)
+        if options.path is not None:
+            raise BadOption(f"path={options.path} cannot be streamed: streams come from a cluster (bootstrap.servers)")
+        return ClusterStream(options)
+
+
+def _as_asked(batches: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
+    return decode_all(batches) if options.rows == DECODED_ROWS else batches
+
+
+class SegmentsReader(DataSourceReader):
+    """Segment files, in shares of about the same size."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each share. Raises NoSource."""
+        options = self._options
+        shares = share_out(options.path or "", options.partitions, options.reading.topic)
+        return [InputPartition(share) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a share. Raises DamagedSegment when asked to."""
+        return _as_asked(read_share(Share(*partition.value), self._options.reading), self._options)
+
+
+class ClusterReader(DataSourceReader):
+    """A live cluster, as far as its partitions reach when the plan is made."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Shares of ranges. Raises NoSource, ClusterError."""
+        options = self._options
+        start, end = bounds(options.kafka, options.reading)
+        shares = share_ranges(start, end, options.partitions)
+        if not shares:
+            raise NoSource(
+                f"{options.kafka['bootstrap.servers']}: {options.reading.topic} holds nothing that can be read"
+            )
+        return [InputPartition(share) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a share. Raises ClusterError."""
+        return _read_partition(partition, self._options)
+
+
+def _read_partition(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    ranges = [Range(*one) for one in partition.value]
+    return _as_asked(read_ranges(options.kafka, options.reading, ranges), options)
+
+
+class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A live cluster as a stream: at most `maxRowsPerTrigger` offsets a batch. Spark keeps the offsets as a dictionary
+    of partition (text, as JSON wants it) to the next offset.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._target: Offsets | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
+        """Where a new query begins."""
+        first, last = bounds(self._options.kafka, self._options.reading)
+        return _as_json(last if self._options.starting == LATEST else first)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """From now on there is no more than there is now."""
+        self._target = bounds(self._options.kafka, self._options.reading)[1]
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+        """As many as the option says."""
+        return ReadMaxRows(self._options.max_rows)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
+        """How far the next batch goes."""
+        at = _of_json(start)
+        first, last = bounds(self._options.kafka, self._options.reading)
+        at = {partition: at.get(partition, first[partition]) for partition in first}
+        end = last if self._target is None else {p: self._target.get(p, at[p]) for p in at}
+        # a cluster that was set up anew has less than was read already: never go back
+        end = {partition: max(stop, at[partition]) for partition, stop in end.items()}
+        if isinstance(limit, ReadAllAvailable):
+            return _as_json(end)
+        return _as_json(bounded(at, end, getattr(limit, "max_rows", self._options.max_rows)))
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Shares of the ranges between."""
+        shares = share_ranges(_of_json(start), _of_json(end), self._options.partitions)
+        return [InputPartition(share) for share in shares]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a share. Raises ClusterError."""
+        return _read_partition(partition, self._options)
+
+
+def _as_json(offsets: Offsets) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def _of_json(offsets: dict[str, int]) -> Offsets:
+    return {int(partition): offset for partition, offset in offsets.items()}

@@ -1,0 +1,20 @@
+"""The tables that decoded rows make up, as DataFrames: one of each kind, and how many rows there are of each."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.schema import KINDS, table_columns
+
+
+def table(decoded: DataFrame, kind: str) -> DataFrame:
+    """The rows of one kind with the columns that it fills. ValueError for a kind that is not in schema.KINDS."""
+    if kind not in KINDS:
+        raise ValueError(f"there is no table {kind!r}: it is one of {', '.join(KINDS)}")
+    return decoded.where(F.col("kind") == kind).select(*table_columns(kind))
+
+
+def counts(decoded: DataFrame) -> DataFrame:
+    """How many rows there are: kind, key_type (null where none could be read), rows; by kind and key type."""
+    return decoded.groupBy("kind", "key_type").agg(F.count("*").alias("rows")).orderBy("kind", "key_type")

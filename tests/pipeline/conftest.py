@@ -1,0 +1,37 @@
+"""One Spark for all tests of the pipeline; each folder's tests have 120 s."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.session import open_session
+from tests.pipeline.connector import jars
+
+TIMEOUT_S = 120
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """On two cores; with Spark's Kafka connector where its jars are there."""
+    settings = {
+        "spark.driver.memory": "450m",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+    }
+    if found := jars():
+        settings["spark.jars"] = ",".join(map(str, found))
+    session = open_session("local[2]", settings)
+    yield session
+    session.stop()
