@@ -17,6 +17,7 @@ from typing import Protocol
 from muster.coordinator.groups.interface import Now
 
 _tuple = tuple.__new__
+UTC = datetime.UTC
 
 
 def show_wall(wall_ms: int, form: str, zone: datetime.tzinfo | None = None) -> str:
@@ -168,3 +169,13 @@ class ManualClock:
 def thread_cpu_s() -> float:
     """CPU seconds that the calling thread has used: for work that must not take more than its share."""
     return time.thread_time()
+
+
+def read_wall(text: str) -> int:
+    """A wall time (ms since 1970) of text: ISO 8601, in UTC unless it says otherwise, or `now`. Raises ValueError."""
+    if text == "now":
+        return time.time_ns() // 1_000_000
+    moment = datetime.datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

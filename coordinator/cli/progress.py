@@ -39,3 +39,30 @@ class Progress:
             bar = "#" * filled + "-" * (WIDTH - filled)
             size = f"{self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB"
             print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %  {size}", end="", file=sys.stderr, flush=True)
+
+
+class Steps:
+    """How much of some work is done, as a share of 1."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._shown = -1
+        self._on = sys.stderr.isatty()
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._on:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def reach(self, share: float) -> None:
+        """So much is done."""
+        percent = int(100 * share)
+        if self._on and percent != self._shown:
+            self._shown = percent
+            filled = WIDTH * percent // 100
+            bar = "#" * filled + "-" * (WIDTH - filled)
+            print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %", end="", file=sys.stderr, flush=True)

@@ -1,4 +1,6 @@
-"""`muster log`: look into a data directory, also one of Apache Kafka, and repair it. Nothing here needs a server."""
+"""`muster log`: look into a data directory, also one of Apache Kafka, repair it, or make a sample of one. Nothing here
+needs a server.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ examples:
   muster log dump 00000000000000000000.log --batches        the batches of one segment
   muster log check muster-data                              is everything as it was written?
   muster log repair muster-data --partition 7               of __consumer_offsets, while no server runs
+  muster log sample muster-sample                           a day of 50 groups, and what really happened
+  muster log sample big --groups 1000 --records 10M         for measures
 """
 
 
@@ -20,8 +24,8 @@ def add_parser(commands: Any) -> None:
     form = argparse.RawDescriptionHelpFormatter
     log = commands.add_parser(
         "log",
-        help="dump, check and repair the log on disk",
-        description=__doc__.strip(),
+        help="dump, check and repair the log on disk; make a sample",
+        description=" ".join(__doc__.split()),
         epilog=EXAMPLES,
         formatter_class=form,
     )
@@ -60,6 +64,25 @@ def add_parser(commands: Any) -> None:
     repair.add_argument(
         "--partition", required=True, metavar="TOPIC-N", help="which partition; N alone: of __consumer_offsets"
     )
+    sample = verbs.add_parser(
+        "sample",
+        help="make a sample of a group log",
+        description="Make a data directory with the log of many groups, as a server would have written it: rebalances "
+        "of every cause, crashes, deploys, commits that go backwards or stop. It is made by the server's own code in "
+        "virtual time; the same options make the same bytes. DIR/truth.jsonl tells what really happened.",
+        epilog=EXAMPLES,
+        formatter_class=form,
+    )
+    sample.add_argument("directory", type=Path, metavar="DIR", help="empty, or not there yet")
+    sample.add_argument("--groups", type=int, default=50, metavar="N", help="how many groups (default: 50)")
+    sample.add_argument("--hours", type=float, default=24, metavar="N", help="how long it lasts (default: 24)")
+    sample.add_argument("--seed", type=int, default=1, metavar="N", help="another seed is another day (default: 1)")
+    sample.add_argument(
+        "--records", metavar="N", help="about how many commits: 100000, 0.1M, 10M (default: 160 a group and hour)"
+    )
+    sample.add_argument(
+        "--end", metavar="TIME", help="when it ends: 2026-01-31T12:00 (UTC) or now (default: a fixed day)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,6 +95,17 @@ def run(options: argparse.Namespace) -> int:
         from muster.coordinator.cli.log.check import check
 
         return check(options.directory, as_json=options.json)
+    if options.verb == "sample":
+        from muster.coordinator.cli.log.sample import sample
+
+        return sample(
+            options.directory,
+            groups=options.groups,
+            hours=options.hours,
+            seed=options.seed,
+            records=options.records,
+            end=options.end,
+        )
     from muster.coordinator.cli.log.repair import repair
 
     return repair(options.directory, options.partition)

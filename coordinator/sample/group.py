@@ -1,0 +1,296 @@
+"""One group of a sample: its processes, its script, and what that script means to happen, for the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.groups import events
+from muster.coordinator.groups.interface import Client
+from muster.coordinator.sample.consumer import GONE, STABLE, Consumer
+from muster.coordinator.sample.truth import Truth
+from muster.coordinator.sample.work import BEHIND_MS, Offsets
+from muster.coordinator.sample.world import World
+from muster.protocol.errors import error_name
+from muster.protocol.message import Message
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+SETTLED: Final = "settled"
+"""What a script yields to wait until what it expects has happened and everybody works again."""
+REST_MS: Final = 2_000
+"""How long things are left alone then."""
+KEEP_ALIVE: Final = 0.7
+"""After how much of its session a process is heard of at the latest."""
+ADMIN: Final = Client("admin", "/10.255.0.1")
+
+Script = Generator[Any, None, None]
+"""What happens to a group: it yields ms to wait, or SETTLED."""
+Made = Callable[["Group", int, str | None], Consumer]
+
+
+class _Expected(NamedTuple):
+    cause: str
+    trigger: Mapping[str, str | None] | None
+    acted_ms: int
+
+
+class Plan(NamedTuple):
+    """What is decided of a group before anything happens."""
+
+    group_id: str
+    number: int
+    story: str
+    about: str
+    topics: tuple[str, ...]
+    strategy: str
+    """Of the assignment, by its name; "" for a group of no consumers."""
+    members: int
+    session_timeout_ms: int
+    commit_interval_ms: int
+
+
+class Group:
+    """See the module."""
+
+    def __init__(self, plan: Plan, world: World, truth: Truth, seed: int, end_ms: int, made: Made = Consumer) -> None:
+        """`end_ms`: the wall time at which the sample ends. `made`: what its processes are."""
+        self.plan = plan
+        self.group_id, self.number = plan.group_id, plan.number
+        self.topics, self.strategy = plan.topics, plan.strategy
+        self.session_timeout_ms = plan.session_timeout_ms
+        self.rebalance_timeout_ms = 300_000
+        self.commit_interval_ms = plan.commit_interval_ms
+        self.world, self.truth = world, truth
+        self.random = Random(f"{seed}:{plan.group_id}")
+        self.consumers: list[Consumer] = []
+        self.generation = 0
+        """The last one that has settled."""
+        self._end_ms = end_ms
+        self._made = made
+        self._script: Script | None = None
+        self._awaited = False
+        self._expected: list[_Expected] = []
+        truth.tell(
+            "group",
+            group=plan.group_id,
+            story=plan.story,
+            about=plan.about,
+            topics=plan.topics,
+            protocol=plan.strategy,
+            session_timeout_ms=plan.session_timeout_ms,
+            commit_interval_ms=plan.commit_interval_ms,
+        )
+        world.listen(plan.group_id, self)
+
+    # ---- the script
+
+    def run(self, script: Script) -> None:
+        """Begin, somewhere in the first minute."""
+        self._script = script
+        self.world.later(self.random.randrange(60_000), self._go_on)
+        self.world.later(int(self.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
+
+    def _go_on(self) -> None:
+        assert self._script is not None
+        what = next(self._script, None)
+        if what == SETTLED:
+            self._awaited = True
+            self.look()
+        elif what is not None:
+            self.world.later(what, self._go_on)
+
+    def part_ms(self, share: float) -> int:
+        """So much of the sample's time, more or less."""
+        span_ms = self._end_ms - self.world.start_ms
+        return int(span_ms * share * self.random.uniform(0.9, 1.1))
+
+    def some_ms(self, low_s: int, high_s: int) -> int:
+        """A while between so many seconds and so many."""
+        return self.random.randrange(low_s * 1000, high_s * 1000)
+
+    @property
+    def left_ms(self) -> int:
+        """How much time is left."""
+        return self._end_ms - self.world.wall_ms
+
+    # ---- processes
+
+    def add(self, *, is_static: bool = False) -> Consumer:
+        """One process more, not started yet."""
+        number = len(self.consumers) + 1
+        consumer = self._made(self, number, f"{self.group_id}-{number}" if is_static else None)
+        self.consumers.append(consumer)
+        return consumer
+
+    def form(self, *, is_static: bool = False) -> Script:
+        """The group's first processes start within a second, and it comes to be."""
+        for _ in range(self.plan.members):
+            self.add(is_static=is_static)
+        yield from self.gather(self.consumers)
+
+    def gather(self, consumers: list[Consumer]) -> Script:
+        """An empty group's processes start, the first one first; it has a generation again."""
+        self.join(consumers[0])
+        for consumer in consumers[1:]:
+            yield self.random.randrange(100, 300)
+            consumer.start()
+        yield SETTLED
+
+    def join(self, consumer: Consumer) -> None:
+        """A process starts that makes the group rebalance."""
+        self.expect(events.NEW_MEMBER, consumer)
+        self.act("start", consumer)
+        consumer.start()
+
+    def leave(self, consumer: Consumer, why: str = "") -> None:
+        """A process ends in good order; the group rebalances."""
+        self.expect(events.LEFT, consumer)
+        self.act("stop", consumer, why)
+        consumer.stop()
+
+    @property
+    def living(self) -> list[Consumer]:
+        """The processes that are members or are to be."""
+        return [one for one in self.consumers if one.state != GONE and not one.paused]
+
+    def owners(self) -> list[Consumer]:
+        """Those that have partitions."""
+        return [one for one in self.living if one.owned]
+
+    @property
+    def leader_id(self) -> str:
+        """Who leads, as its members know it."""
+        return next((one.leader_id for one in self.living), "")
+
+    def leader(self) -> Consumer:
+        """The process that leads."""
+        return next(one for one in self.living if one.member_id == self.leader_id)
+
+    # ---- the truth
+
+    def act(self, what: str, consumer: Consumer | None = None, why: str = "") -> None:
+        """Somebody does something."""
+        who = None if consumer is None else consumer.who()
+        self.truth.tell("action", group=self.group_id, time=self.world.wall_ms, what=what, who=who, why=why)
+
+    def expect(self, cause: str, trigger: Consumer | None) -> None:
+        """What is done now makes the group rebalance."""
+        who = None if trigger is None else trigger.who()
+        self._expected.append(_Expected(cause, who, self.world.wall_ms))
+
+    def expect_another(self, consumer: Consumer) -> None:
+        """A cooperative consumer gives something up and joins again: the first that does so makes a second round."""
+        if self.generation + len(self._expected) == consumer.generation:
+            self.expect(events.METADATA_CHANGED, consumer)
+
+    def tell(self, kind: str, **facts: object) -> None:
+        """A line of the truth about this group."""
+        self.truth.tell(kind, group=self.group_id, time=self.world.wall_ms, **facts)
+
+    def refused(self, consumer: Consumer, error: int) -> None:
+        """A commit was refused."""
+        self.tell("refused", client_id=consumer.client.client_id, error=error_name(error))
+
+    def look(self) -> None:
+        """Has what was expected come about?"""
+        living, due = self.living, self.generation + len(self._expected)
+        generation = due
+        if living:
+            generation = living[0].generation
+            if any(one.state != STABLE or one.generation != generation for one in living) or generation < due:
+                return
+        if due > self.generation or generation > due:
+            self._settle(generation)
+        if self._awaited:
+            self._awaited = False
+            self.world.later(REST_MS + self.random.randrange(1_000), self._go_on)
+
+    def _settle(self, generation: int) -> None:
+        expected, self._expected = self._expected, []
+        number = self.generation
+        for one in expected:
+            number += 1
+            is_last = one is expected[-1]
+            owners = {
+                each.client.client_id: {topic: list(rows) for topic, rows in each.owned.items()} for each in self.living
+            }
+            self.truth.tell(
+                "rebalance",
+                group=self.group_id,
+                generation=number,
+                cause=one.cause,
+                trigger=one.trigger,
+                acted=one.acted_ms,
+                settled=self.world.wall_ms,
+                owners=owners if is_last else None,
+            )
+        for unplanned in range(number + 1, generation + 1):
+            self.truth.tell("unplanned", group=self.group_id, generation=unplanned)
+        self.generation = generation
+
+    def finish(self) -> None:
+        """The sample ends: what was under way does not come about any more."""
+        for one in self._expected:
+            self.truth.tell("unfinished", group=self.group_id, cause=one.cause, trigger=one.trigger, acted=one.acted_ms)
+
+    # ---- heartbeats
+
+    def rebalance_began(self) -> None:
+        """Members will know by their next heartbeat."""
+        for consumer in self.living:
+            if consumer.state == STABLE:
+                consumer.expect_beat()
+
+    def _keep_alive(self) -> None:
+        self.world.later(int(self.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
+        for consumer in self.consumers:
+            consumer.beat()
+
+    # ---- administration
+
+    def ask(self, request: Message) -> None:
+        """An administrator's request."""
+        self.world.send(self.group_id, request, _done, ADMIN)
+
+    def committed(self) -> Offsets:
+        """What the coordinator has for the group."""
+        found: list[Any] = []
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group_id, None, -1, None)])
+        self.world.send(self.group_id, request, found.append, ADMIN)
+        return {
+            topic.name: {one.partition_index: one.committed_offset for one in topic.partitions}
+            for topic in found[0].groups[0].topics
+        }
+
+    def ends(self) -> Offsets:
+        """How far the producers of its topics have got, all but a little."""
+        world = self.world
+        return {
+            topic: {one: world.traffic[topic].end(one, world.wall_ms - BEHIND_MS) for one in range(count)}
+            for topic, count in world.partition_counts(self.topics).items()
+        }
+
+    def commit_from_outside(self, offsets: Offsets, client: Client = ADMIN, retention_ms: int = -1) -> None:
+        """A commit without a generation: of a tool, or of a consumer that assigns its partitions itself.
+
+        `retention_ms`: how long it is to be kept, as clients of old could say; -1: as the server has it.
+        """
+        topics = [
+            OffsetCommitRequestTopic(
+                topic, bytes(16), [OffsetCommitRequestPartition(one, at, -1, "") for one, at in rows.items()]
+            )
+            for topic, rows in offsets.items()
+        ]
+        request = OffsetCommitRequest(self.group_id, -1, "", None, retention_ms, topics)
+        self.world.send(self.group_id, request, _done, client)
+        self.world.records += sum(map(len, offsets.values()))
+
+
+def _done(_: Message) -> None:
+    """What comes of it is seen in the log."""

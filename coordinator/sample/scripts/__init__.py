@@ -1,0 +1,1 @@
+"""What happens to the groups of a sample: one script each, as told in `stories`."""

@@ -1,0 +1,73 @@
+"""Scripts of members that join again: other topics, other partitions, and leaders that want it so."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups import events
+from muster.coordinator.sample.group import SETTLED, Group, Script
+
+METADATA_MAX_AGE_MS: Final = 300_000
+"""When a leader sees at the latest that a topic has grown."""
+SUBSCRIBED: Final = "the subscription has changed"
+GROWN: Final = "cached metadata has changed"
+ENFORCED: Final = "rebalance enforced by user"
+
+
+def topic_growth(group: Group) -> Script:
+    """Its topic is given more partitions, twice; the leader sees it a little later."""
+    yield from group.form()
+    for _ in range(2):
+        yield group.part_ms(0.3)
+        topic = group.topics[0]
+        partitions = group.world.traffic[topic].partitions
+        group.act("grow topic", None, f"{topic}: {partitions} partitions, then {partitions + 2}")
+        group.world.grow_topic(topic, partitions + 2)
+        yield group.random.randrange(METADATA_MAX_AGE_MS)
+        leader = group.leader()
+        group.expect(events.PARTITIONS_CHANGED, leader)
+        leader.rejoin(GROWN)
+        yield SETTLED
+
+
+def subscription(group: Group) -> Script:
+    """One process after the other subscribes to another topic as well, and later gives it up again."""
+    yield from group.form()
+    more, less = list(group.topics), list(group.topics[:1])
+    for topics in (less, more):
+        yield group.part_ms(0.25)
+        for consumer in list(group.consumers):
+            consumer.topics = topics
+            group.expect(events.SUBSCRIPTION_CHANGED, consumer)
+            group.act("subscribe", consumer, ", ".join(topics))
+            consumer.rejoin(SUBSCRIBED)
+            yield SETTLED
+            yield group.some_ms(10, 60)
+
+
+def static_strategy(group: Group) -> Script:
+    """A static member that is alone restarts with another strategy: back in time, but the group has to rebalance."""
+    yield from group.form(is_static=True)
+    consumer = group.consumers[0]
+    for strategy in ("roundrobin", group.strategy):
+        yield group.part_ms(0.3)
+        group.act("stop", consumer, "restart")
+        consumer.stop()
+        yield group.session_timeout_ms // 3
+        consumer.prefer(strategy)
+        group.expect(events.STATIC_MEMBER_BACK, consumer)
+        group.act("start", consumer, f"with {strategy}")
+        consumer.start()
+        yield SETTLED
+
+
+def leader_rejoins(group: Group) -> Script:
+    """The application of the leader asks for a rebalance, for no reason that anybody can see."""
+    yield from group.form()
+    for _ in range(3):
+        yield group.part_ms(0.2)
+        leader = group.leader()
+        group.expect(events.LEADER_REJOINED, leader)
+        group.act("enforce rebalance", leader)
+        leader.rejoin(ENFORCED)
+        yield SETTLED

@@ -1,0 +1,170 @@
+"""The stories of a sample's groups: which there are, how often, and the topics they read.
+
+Of N groups the first N of CYCLE are told; beyond its end it begins anew, with other groups, topics and times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.coordinator.sample.connect import ConnectWorker
+from muster.coordinator.sample.consumer import Consumer
+from muster.coordinator.sample.group import Group, Made, Plan, Script
+from muster.coordinator.sample.scripts import members, offsets, topics
+
+
+class NewTopic(NamedTuple):
+    """A topic of the sample."""
+
+    partitions: int
+    records_per_s: int
+    """Of an average partition."""
+
+
+SHARED: Final[Mapping[str, NewTopic]] = MappingProxyType(
+    {
+        "orders": NewTopic(12, 20),
+        "payments": NewTopic(6, 10),
+        "clicks": NewTopic(16, 200),
+        "shipments": NewTopic(6, 5),
+        "inventory": NewTopic(4, 15),
+        "notifications": NewTopic(6, 8),
+        "users": NewTopic(3, 2),
+        "prices": NewTopic(8, 50),
+    }
+)
+"""Topics that many groups read."""
+IDLE: Final = "audit"
+"""A topic of three partitions in which nothing ever happens."""
+OWN: Final = NewTopic(6, 10)
+"""The topic of a group that has one for itself."""
+
+
+class Story(NamedTuple):
+    """What happens to a group, and what kind of group it is."""
+
+    script: Callable[[Group], Script]
+    strategy: str = "range"
+    members: int = 3
+    session_timeout_ms: int = 45_000
+    topics: int = 1
+    """How many of SHARED; 0: its own one."""
+    made: Made = Consumer
+    is_idle: bool = False
+
+
+STORIES: Final[Mapping[str, Story]] = MappingProxyType(
+    {
+        "flapping": Story(members.flapping, "range", 4),
+        "zombie": Story(members.zombie, "roundrobin", 3, 30_000),
+        "zombie-commit": Story(offsets.stale_commit, "range", 2),
+        "rolling-deploy": Story(members.deploys, "range", 4),
+        "scale-out": Story(members.scale_out, "sticky", 2, topics=2),
+        "static-restart": Story(members.static_restart, "range", 4, 60_000),
+        "slow-poller": Story(members.slow_poller, "range", 3),
+        "steady": Story(members.steady, "range", 3),
+        "crash": Story(members.crashes, "range", 4, 30_000),
+        "cooperative-scale-out": Story(members.scale_out, "cooperative-sticky", 3, topics=2),
+        "topic-growth": Story(topics.topic_growth, "range", 3, topics=0),
+        "subscription": Story(topics.subscription, "roundrobin", 3, topics=2),
+        "leader-rejoins": Story(topics.leader_rejoins, "range", 3),
+        "rewind": Story(offsets.rewind, "range", 2),
+        "reset": Story(offsets.reset, "range", 2),
+        "stuck": Story(offsets.stuck, "range", 3),
+        "silent": Story(offsets.silent, "roundrobin", 3),
+        "idle": Story(offsets.idle, "range", 2, is_idle=True),
+        "redeploy": Story(members.redeploy, "range", 3),
+        "crash-restart": Story(members.crash_restart, "range", 3, 10_000),
+        "static-deploy": Story(members.static_deploys, "range", 4, 120_000),
+        "static-strategy": Story(topics.static_strategy, "range", 1, 60_000, topics=2),
+        "cooperative-deploy": Story(members.deploys, "cooperative-sticky", 3),
+        "cooperative-crash": Story(members.crashes, "cooperative-sticky", 3),
+        "deploy-elsewhere": Story(members.deploy_elsewhere, "sticky", 3),
+        "connect": Story(members.deploys, "", 3, 10_000, made=ConnectWorker),
+        "simple": Story(offsets.simple, "", 0),
+        "expired-offsets": Story(offsets.expired, "", 0),
+        "deleted-group": Story(offsets.deleted, "range", 2),
+        "retired-topic": Story(offsets.retired_topic, "range", 2, topics=2),
+        "steady-static": Story(members.steady_static, "range", 3, 300_000),
+        "steady-cooperative": Story(members.steady, "cooperative-sticky", 4, topics=2),
+        "steady-alone": Story(members.steady, "range", 1, 10_000),
+        "cooperative-growth": Story(topics.topic_growth, "cooperative-sticky", 2, topics=0),
+    }
+)
+
+CYCLE: Final = (
+    *STORIES,
+    *("steady", "rolling-deploy", "crash", "leader-rejoins", "subscription", "topic-growth", "steady-cooperative"),
+    *("steady", "zombie", "scale-out", "steady", "idle", "cooperative-deploy", "steady", "flapping", "steady-static"),
+)
+"""Fifty of them."""
+
+
+class Cast(NamedTuple):
+    """Everything that a sample has."""
+
+    topics: Mapping[str, NewTopic]
+    plans: list[Plan]
+
+
+def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
+    """The topics and groups of a sample of `groups` groups that commit about `records` offsets in its `span_ms`."""
+    random = Random(f"{seed}:cast")
+    named: Counter[str] = Counter()
+    chosen: list[tuple[str, str, tuple[str, ...]]] = []
+    for number in range(groups):
+        name = CYCLE[number % len(CYCLE)]
+        named[name] += 1
+        group_id = f"{name}-{named[name]}"
+        chosen.append((name, group_id, _topics_of(STORIES[name], group_id, random)))
+    sizes = {topic: _size(topic) for _, _, names in chosen for topic in sorted(names)}
+    committed = sum(
+        sizes[topic].partitions for name, _, names in chosen for topic in names if STORIES[name].strategy != ""
+    )
+    interval_ms = max(committed, 1) * span_ms / records
+    # who commits so much has more partitions, rather than to commit all the time
+    factor = max(1, min(MOST_PARTITIONS, round(BUSY_MS / interval_ms)))
+    if factor > 1:
+        sizes = {topic: size._replace(partitions=size.partitions * factor) for topic, size in sizes.items()}
+    plans = [
+        Plan(
+            group_id,
+            number,
+            name,
+            about(name),
+            names,
+            STORIES[name].strategy,
+            STORIES[name].members,
+            STORIES[name].session_timeout_ms,
+            max(round(interval_ms * factor * random.uniform(0.7, 1.3)), 100),
+        )
+        for number, (name, group_id, names) in enumerate(chosen)
+    ]
+    return Cast(sizes, plans)
+
+
+BUSY_MS: Final = 15_000
+"""Rather than to commit more often than this, on average, groups have more partitions."""
+MOST_PARTITIONS: Final = 8
+"""How many times as many at most."""
+
+
+def about(name: str) -> str:
+    """A story in one sentence."""
+    return " ".join((STORIES[name].script.__doc__ or "").split())
+
+
+def _topics_of(story: Story, group_id: str, random: Random) -> tuple[str, ...]:
+    if story.is_idle:
+        return (IDLE,)
+    if story.topics == 0:
+        return (f"{group_id}.input",)
+    return tuple(random.sample(sorted(SHARED), story.topics))
+
+
+def _size(topic: str) -> NewTopic:
+    return NewTopic(3, 0) if topic == IDLE else SHARED.get(topic, OWN)

@@ -1,0 +1,72 @@
+"""What a consumer does with its partitions: where it is in them, and the commits that tell it.
+
+A position follows the producers at a small distance, catching up at a few times their speed after a break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from muster.coordinator.sample.world import World
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+Owned = Mapping[str, Sequence[int]]
+Offsets = Mapping[str, Mapping[int, int]]
+"""By topic and partition."""
+
+BEHIND_MS: Final = 200
+BEHIND_SPREAD_MS: Final = 1_500
+"""How far behind the producers a consumer is that has no trouble: so much, and up to so much more."""
+SPEED: Final = 4
+"""How much faster than its producers a consumer is that has fallen behind."""
+
+
+class Work:
+    """The partitions that one consumer has, and its position in each."""
+
+    def __init__(self, world: World, owned: Owned, committed: Offsets) -> None:
+        """`committed`: where it goes on; a partition without an offset begins at its end (auto.offset.reset=latest)."""
+        self._world = world
+        self._moved_ms = now_ms = world.wall_ms
+        self._rows: list[tuple[OffsetCommitRequestPartition, int, int, int]] = []
+        self.topics: list[OffsetCommitRequestTopic] = []
+        """The rows of a commit, always of the present positions."""
+        for topic, partitions in owned.items():
+            traffic = world.traffic[topic]
+            offsets = committed.get(topic, {})
+            rows = [OffsetCommitRequestPartition(one, offsets.get(one, -1), 0, "") for one in partitions]
+            for row in rows:
+                if row.committed_offset < 0:
+                    row.committed_offset = traffic.end(row.partition_index, now_ms)
+                self._rows.append((row, *traffic.position(row.partition_index)))
+            self.topics.append(OffsetCommitRequestTopic(topic, bytes(16), rows))
+
+    def move(self) -> None:
+        """Read on, up to now."""
+        now_ms = self._world.wall_ms
+        # as even as any, and the same in every run
+        seen_ms = now_ms - BEHIND_MS - now_ms * 7_919 % BEHIND_SPREAD_MS
+        passed_ms, self._moved_ms = now_ms - self._moved_ms, now_ms
+        for row, first, since_ms, rate in self._rows:
+            at = row.committed_offset
+            left = first + (seen_ms - since_ms) * rate // 1_000_000 - at
+            if left > 0:
+                row.committed_offset = at + min(left, SPEED * rate * passed_ms // 1_000_000)
+
+    def hold(self) -> None:
+        """Let time pass without reading on."""
+        self._moved_ms = self._world.wall_ms
+
+    def rewind(self, records: int) -> dict[str, dict[int, list[int]]]:
+        """Go back by so many records, at most to the start; [from, to] by topic and partition."""
+        moved: dict[str, dict[int, list[int]]] = {}
+        for topic in self.topics:
+            for row in topic.partitions:
+                before = row.committed_offset
+                row.committed_offset = max(before - records, 0)
+                moved.setdefault(topic.name, {})[row.partition_index] = [before, row.committed_offset]
+        return moved

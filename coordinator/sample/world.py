@@ -1,0 +1,206 @@
+"""The world of a sample: virtual time, the topics, a shard for each partition of __consumer_offsets with its log and
+journal, put together as the server does it, without a network.
+
+Everything that happens is a timer of one ManualClock, so that a seed is a history.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, Protocol
+from uuid import UUID
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups import events
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.interface import Client, Command, Event, JoinCommand, Now
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
+from muster.coordinator.log.lock import LOCK_FILE
+from muster.coordinator.observe.journal import Journal
+from muster.coordinator.offsets_log import OffsetsLogCodec
+from muster.coordinator.routing import Routing
+from muster.coordinator.sample.traffic import Traffic
+from muster.coordinator.shard import Shard
+from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.settings import TopicSettings
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest
+
+NODE_ID: Final = 1
+"""As `muster serve` has it when nothing else is said."""
+LAST_RECORD: Final = b"the last record that the sample's producers sent"
+_MONO_MS: Final = 1_000_000
+
+Respond = Callable[[Message], object]
+
+
+class Listener(Protocol):
+    """A group of the sample, as the world knows it."""
+
+    def rebalance_began(self) -> None:
+        """The coordinator awaits its members."""
+
+
+class World:
+    """See the module."""
+
+    def __init__(self, directory: Path, *, seed: int, start_ms: int, partitions: int, settings: GroupSettings) -> None:
+        """`partitions`: of __consumer_offsets. `start_ms`: wall time. Raises the errors of `LogManager.open`."""
+        self.clock = ManualClock(_MONO_MS, start_ms)
+        self.start_ms = start_ms
+        self.settings = settings
+        self.records = 0
+        """How many were committed, so far."""
+        self.traffic: dict[str, Traffic] = {}
+        self._seed = seed
+        self._random = Random(f"{seed}:ids")
+        self._listeners: dict[str, Listener] = {}
+        self._storage = FileStorage(directory)
+        self._logs = LogManager(self._storage, LogSettings())
+        identity = self._logs.open(cluster_id=None, node_id=NODE_ID, draw_uuid=self._draw_uuid)
+        # nobody waits for the disk: all of it is synced at the end
+        topics = TopicSettings(offsets_topic_num_partitions=partitions, muster_offsets_durability="os")
+        self._topics = Topics(topics, self.clock, self._logs, identity, TopicConfigs(), self._draw_uuid)
+        self._topics.load()
+        for name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
+            self._topics.ensure_topic(name)
+        self._journals = [self._journal(index) for index in range(partitions)]
+        self._shards = [self._shard(index) for index in range(partitions)]
+        self.routing = Routing(self._shards)
+        self._topics.subscribe(self.routing.topics_changed)
+
+    def _draw_uuid(self) -> bytes:
+        while True:
+            drawn = UUID(bytes=self._random.randbytes(16), version=4).bytes
+            if not base64.urlsafe_b64encode(drawn).startswith(b"-"):
+                return drawn
+
+    def _journal(self, index: int) -> Journal:
+        return Journal(index, lambda: self._log(GROUP_EVENTS_TOPIC, index), self.clock)
+
+    def _shard(self, index: int) -> Shard:
+        shard = Shard(
+            index,
+            lambda image: GroupCore(self.settings, image),
+            lambda: self._log(GROUP_OFFSETS_TOPIC, index),
+            OffsetsLogCodec(index),
+            self.clock,
+            self._topics.image,
+            observer=_Ears(self._journals[index], self._listeners),
+        )
+        for _ in shard.start():
+            pass
+        return shard
+
+    def _log(self, topic: str, index: int) -> Log:
+        return self._topics.by_name[topic].existing(index).log
+
+    # ---- time
+
+    @property
+    def wall_ms(self) -> int:
+        """What time it is."""
+        return self.clock.now().wall_ms
+
+    def later(self, ms: int, act: Callable[[], object]) -> None:
+        """Let `act()` happen in so many ms."""
+        self.clock.call_at(self.clock.mono_ms() + ms, act)
+
+    # ---- requests
+
+    def listen(self, group_id: str, listener: Listener) -> None:
+        """Tell the group when its coordinator awaits its members, which heartbeats would."""
+        self._listeners[group_id] = listener
+
+    def send(self, group_id: str, request: Message, respond: Respond, client: Client) -> None:
+        """A request to the coordinator of a group; `respond` gets the answer, perhaps at once."""
+        if type(request) is JoinGroupRequest:
+            drawn = str(UUID(bytes=self._random.randbytes(16), version=4))
+            command: Command = JoinCommand(request, respond, client, drawn, True, True)
+        else:
+            command = Command(request, respond, client)
+        self.routing.shard(group_id).submit(command)
+
+    def heartbeat(self, request: HeartbeatRequest, client: Client) -> Message | None:
+        """A heartbeat and its answer."""
+        return self.routing.shard(request.group_id).heartbeat(request, _ignore, client)
+
+    # ---- topics
+
+    def create_topic(self, name: str, partitions: int, records_per_s: int) -> None:
+        """A topic that somebody produces to."""
+        self._topics.create(NewTopic(name, self._draw_uuid(), partitions, 1))
+        random = Random(f"{self._seed}:{name}")
+        self.traffic[name] = Traffic(name, partitions, records_per_s, self.wall_ms, random)
+
+    def grow_topic(self, name: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        self._topics.grow(name, partitions, None)
+        self.traffic[name].grow(partitions, self.wall_ms)
+
+    def partition_counts(self, names: Sequence[str]) -> dict[str, int]:
+        """How many partitions topics have, those that exist."""
+        by_name = self._topics.image.by_name
+        return {name: by_name[name].partitions for name in names if name in by_name}
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Leave the directory as a server does that stops in good order, except that the members stay members."""
+        for journal in self._journals:
+            journal.close()
+        for name, traffic in self.traffic.items():
+            for index in range(traffic.partitions):
+                end = traffic.end(index, self.wall_ms)
+                if end:
+                    self._reach(self._log(name, index), end)
+        self._logs.close()
+        # it has the number of this process
+        self._storage.remove(LOCK_FILE)
+
+    def _reach(self, log: Log, end: int) -> None:
+        """Let a data partition end where its producers are, with the last record alone, as if the others were old."""
+        batch = batches.build([(None, LAST_RECORD)], timestamp_ms=self.wall_ms, base_offset=end - 1, leader_epoch=0)
+        log.append_as_is(batch, wall_ms=self.wall_ms)
+        log.delete_records_before(end - 1)
+
+    def abandon(self) -> None:
+        """Give the directory back as it is."""
+        self._logs.close(clean=False)
+
+
+def _ignore(_: Message) -> None:
+    """Nothing waits for the disk here, so that answers come at once."""
+
+
+class _Ears:
+    """The observer of a shard: the journal, and the groups that are to know of rebalances."""
+
+    def __init__(self, journal: Journal, listeners: dict[str, Listener]) -> None:
+        self._journal = journal
+        self._listeners = listeners
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """Things that have just happened."""
+        self._journal.tell(happened, now)
+        for event in happened:
+            if event.kind == events.REBALANCE_STARTED:
+                listener = self._listeners.get(event.group_id)
+                if listener is not None:
+                    listener.rebalance_began()
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """Nothing is ever loaded here."""
+        self._journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
+
+    def flush(self) -> None:
+        """Somebody is about to see what was told."""
+        self._journal.flush()

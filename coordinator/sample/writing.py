@@ -1,0 +1,108 @@
+"""Makes a sample: a data directory with `truth.jsonl` in it, of one cast of groups in a world of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.sample.group import Group
+from muster.coordinator.sample.stories import STORIES, Cast, cast
+from muster.coordinator.sample.truth import Truth
+from muster.coordinator.sample.world import World
+
+TRUTH_FILE: Final = "truth.jsonl"
+HOUR_MS: Final = 3_600_000
+END_MS: Final = 1_767_225_600_000
+"""When a sample ends unless told otherwise: 2026-01-01T00:00Z, so that the same seed is the same bytes."""
+PARTITIONS: Final = 50
+"""Of __consumer_offsets, as Kafka has them."""
+RECORDS_PER_GROUP_HOUR: Final = 160
+"""How many offsets are committed unless told otherwise."""
+_STEPS: Final = 200
+
+
+class Wanted(NamedTuple):
+    """What a sample is to be."""
+
+    groups: int = 50
+    hours: float = 24
+    seed: int = 1
+    records: int | None = None
+    """About how many offsets are committed; None: RECORDS_PER_GROUP_HOUR for each group and hour."""
+    end_ms: int = END_MS
+    """Wall time, ms."""
+
+
+class Written(NamedTuple):
+    """What a sample has."""
+
+    groups: int
+    commits: int
+    """Offsets that were committed: the records of nearly all keys in the log."""
+    start_ms: int
+    end_ms: int
+
+
+class NotEmpty(ValueError):
+    """There is something in the directory already."""
+
+
+def write(directory: Path, wanted: Wanted, progress: Callable[[float], object] = lambda _: None) -> Written:
+    """Make a sample in a directory that is empty or not there; `progress` gets the share that is done.
+
+    Raises NotEmpty, OSError and the errors of `LogManager.open`.
+    """
+    if directory.exists() and any(directory.iterdir()):
+        raise NotEmpty(f"{directory} is not empty")
+    span_ms = int(wanted.hours * HOUR_MS)
+    start_ms = wanted.end_ms - span_ms
+    settings = GroupSettings()
+    world = World(directory, seed=wanted.seed, start_ms=start_ms, partitions=PARTITIONS, settings=settings)
+    try:
+        truth = Truth(directory / TRUTH_FILE)
+        try:
+            _play(world, truth, wanted, start_ms, progress)
+        finally:
+            truth.close()
+    except BaseException:
+        world.abandon()
+        raise
+    world.close()
+    return Written(wanted.groups, world.records, start_ms, wanted.end_ms)
+
+
+def _play(world: World, truth: Truth, wanted: Wanted, start_ms: int, progress: Callable[[float], object]) -> None:
+    span_ms = wanted.end_ms - start_ms
+    records = wanted.records or max(round(RECORDS_PER_GROUP_HOUR * wanted.groups * wanted.hours), 1)
+    settings = {name: getattr(world.settings, name) for name in GroupSettings.__dataclass_fields__}
+    truth.tell(
+        "sample",
+        seed=wanted.seed,
+        start=start_ms,
+        end=wanted.end_ms,
+        groups=wanted.groups,
+        hours=wanted.hours,
+        settings=settings,
+    )
+    groups = _set_out(world, truth, cast(wanted.groups, records, span_ms, wanted.seed), wanted)
+    for step in range(_STEPS):
+        world.clock.advance(span_ms * (step + 1) // _STEPS - span_ms * step // _STEPS)
+        progress((step + 1) / _STEPS)
+    for group in groups:
+        group.finish()
+    for name, traffic in world.traffic.items():
+        truth.tell("topic", topic=name, partitions=traffic.partitions, **traffic.facts())
+
+
+def _set_out(world: World, truth: Truth, everything: Cast, wanted: Wanted) -> list[Group]:
+    for name, topic in everything.topics.items():
+        world.create_topic(name, topic.partitions, topic.records_per_s)
+    groups = []
+    for plan in everything.plans:
+        story = STORIES[plan.story]
+        group = Group(plan, world, truth, wanted.seed, wanted.end_ms, story.made)
+        group.run(story.script(group))
+        groups.append(group)
+    return groups

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.sample.stories import CYCLE, STORIES
+from muster.coordinator.sample.writing import NotEmpty, Wanted, write
+from tests.coordinator.sample.reading import Row, commits, fingerprint, history, truth
+
+HOURS = 2.0
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("sample")
+    written = write(directory, Wanted(groups=50, hours=HOURS))
+    assert written.commits == sum(one.offset is not None for one in commits(directory))
+    return directory
+
+
+def test_the_same_seed_is_the_same_bytes_and_another_is_not(tmp_path: Path) -> None:
+    for name, seed in (("one", 7), ("two", 7), ("three", 8)):
+        write(tmp_path / name, Wanted(groups=8, hours=1, seed=seed))
+    one = fingerprint(tmp_path / "one")
+    assert len(one) > 300
+    assert fingerprint(tmp_path / "two") == one
+    assert fingerprint(tmp_path / "three") != one
+
+
+def test_all_happens_as_it_was_meant(sample: Path) -> None:
+    told = truth(sample)
+    assert "unplanned" not in told
+    assert "unfinished" not in told
+    assert len(told["group"]) == len(CYCLE) == 50
+    assert {group["story"] for group in told["group"]} == set(STORIES)
+    assert {row["cause"] for row in told["regression"]} == {"zombie", "rewind", "reset"}
+    assert {row["how"] for row in told["stall"]} == {"stuck", "silent"}
+    assert {row["what"] for row in told["gone"]} == {"deleted", "offsets_deleted", "offsets_expired"}
+    assert {row["error"] for row in told["refused"]} == {"UNKNOWN_MEMBER_ID"}
+
+
+def test_the_server_tells_the_rebalances_that_were_meant(sample: Path) -> None:
+    # a group that was emptied: its cause stands where the rebalance began
+    begun: dict[str, Row] = {}
+    seen = {}
+    for event in history(sample):
+        if event["kind"] == "rebalance_started":
+            begun[event["group"]] = event
+        elif event["kind"] in ("rebalance_completed", "group_emptied"):
+            start = begun[event["group"]]
+            trigger = start["trigger"]
+            seen[event["group"], event["generation"]] = (start["cause"], trigger and trigger["client_id"])
+    meant = {
+        (row["group"], row["generation"]): (row["cause"], row["trigger"] and row["trigger"]["client_id"])
+        for row in truth(sample)["rebalance"]
+    }
+    assert seen == meant
+    assert {cause for cause, _ in seen.values()} >= {
+        "member_joined",
+        "member_left",
+        "session_expired",
+        "subscription_changed",
+        "partitions_changed",
+        "leader_rejoined",
+        "metadata_changed",
+        "static_member_returned",
+    }
+
+
+def test_the_server_tells_who_owns_what(sample: Path) -> None:
+    told = truth(sample)
+    consumers = {group["group"] for group in told["group"] if group["protocol"]}
+    owners = {
+        (row["group"], row["generation"]): row["owners"]
+        for row in told["rebalance"]
+        if row["owners"] and row["group"] in consumers
+    }
+    seen = {
+        (event["group"], event["generation"]): {
+            member["client_id"]: {one["topic"]: one["partitions"] for one in member["assignment"]}
+            for member in event["members"]
+        }
+        for event in history(sample)
+        if event["kind"] == "rebalance_completed" and event["group"] in consumers
+    }
+    assert len(owners) > 100
+    assert {key: seen[key] for key in owners} == owners
+
+
+def test_only_those_commits_go_back_that_were_meant_to(sample: Path) -> None:
+    last: dict[tuple[str, str, int], int | None] = {}
+    back = []
+    for one in commits(sample):
+        key = (one.group, one.topic, one.partition)
+        before = last.get(key)
+        if before is not None and one.offset is not None and one.offset < before:
+            back.append((*key, before, one.offset))
+        last[key] = one.offset
+    meant = [
+        (row["group"], topic, int(partition), before, after)
+        for row in truth(sample)["regression"]
+        for topic, partitions in row["offsets"].items()
+        for partition, (before, after) in partitions.items()
+    ]
+    assert len(meant) > 10
+    assert sorted(back) == sorted(meant)
+
+
+def test_offsets_that_go(sample: Path) -> None:
+    left: dict[str, dict[tuple[str, int], int | None]] = {}
+    for one in commits(sample):
+        left.setdefault(one.group, {})[one.topic, one.partition] = one.offset
+    for row in truth(sample)["gone"]:
+        if row["what"] != "offsets_deleted":
+            assert set(left[row["group"]].values()) == {None}, row
+    kept = [group["group"] for group in truth(sample)["group"] if group["story"] not in ("deleted-group", "connect")]
+    assert all(any(at is not None for at in left[group].values()) for group in kept if "expired" not in group)
+
+
+def test_about_as_many_commits_as_wanted(tmp_path: Path) -> None:
+    written = write(tmp_path / "many", Wanted(groups=5, hours=1, records=20_000))
+    assert 15_000 < written.commits < 25_000
+    # rather more partitions than a commit at every moment
+    assert max(topic["partitions"] for topic in truth(tmp_path / "many")["topic"]) >= 16
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    with pytest.raises(NotEmpty, match="is not empty"):
+        write(tmp_path, Wanted(groups=1, hours=1))
+    assert [one.name for one in tmp_path.iterdir()] == ["something"]
