@@ -14,41 +14,64 @@ from muster.pipeline.java import java_home
 from muster.pipeline.sources.format import MusterSource
 
 _QUIET: Final = Path(__file__).with_name("log4j2.properties")
+_LEVEL: Final = "spark.log.level"
 
 LOCAL: Final = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # long exception texts are searched by a regular expression, in threads with small stacks
-    "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={_QUIET}",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 """On one machine, unless told otherwise."""
 
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    # records may be large: so much of them goes to a worker at once
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),
 }
 
 
 def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session there is, or a new one on `master` (None: what spark-submit says). Raises NoJava."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    """The session there is, or a new one on `master`; None: where and how spark-submit says. Raises NoJava.
+
+    A session that is made here has its workers run on this interpreter unless PYSPARK_PYTHON says otherwise, says
+    nothing but errors, and draws a progress bar on a terminal.
+    """
     builder = SparkSession.builder.appName("muster")
-    if SparkSession.getActiveSession() is None and master is not None:
-        home = java_home()
-        if home is not None:
-            os.environ["JAVA_HOME"] = home
+    options = {**ALWAYS, **(settings or {})}
+    if master is not None and SparkSession.getActiveSession() is None:
+        _prepare(master)
         builder = builder.master(master)
-        if master.startswith("local"):
-            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        for name, value in (LOCAL if master.startswith("local") else {}).items():
-            builder = builder.config(name, value)
-    for name, value in {**ALWAYS, **(settings or {})}.items():
+        options = {**_of_a_new_one(local=master.startswith("local")), **options}
+    for name, value in options.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
+    if spark.conf.get(_LEVEL, None) is None:
+        spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(MusterSource)
     return spark
+
+
+def _prepare(master: str) -> None:
+    """What Spark reads from the environment only."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = home
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _of_a_new_one(*, local: bool) -> dict[str, str]:
+    # long exception texts are searched by a regular expression, in threads with small stacks
+    java = "-Xss8m"
+    if _QUIET.is_file():  # it is not where Muster is read from a zip
+        java += f' "-Dlog4j2.configurationFile={_QUIET}"'
+    return {
+        "spark.driver.extraJavaOptions": java,
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        _LEVEL: "ERROR",
+        **(LOCAL if local else {}),
+    }

@@ -14,6 +14,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
@@ -29,12 +30,16 @@ ANSWER_TIMEOUT_S: Final = 30.0
 IDLE_TIMEOUT_S: Final = 120.0
 """So long a range may bring nothing at all."""
 BATCH_ROWS: Final = 20_000
-POLL_S: Final = 1.0
+POLL_S: Final = 0.1
+"""So long rows are gathered for a batch; with large records it is this that bounds the memory."""
+_NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+_CLIENT: Final = {"client.id": "muster-pipeline", "log_level": "0"}
+"""Unless told otherwise. What goes wrong stands in the errors, so the library need not write it to stderr as well."""
 _FETCHING: Final = {
     "group.id": "muster-pipeline",
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
-    "auto.offset.reset": "error",
+    "auto.offset.reset": "earliest",
     "enable.partition.eof": "true",
     "fetch.wait.max.ms": "50",
     "queued.max.messages.kbytes": "32768",
@@ -54,25 +59,54 @@ class Range(NamedTuple):
     end: int
 
 
+class Cluster:
+    """What a client of one cluster needs, and what its library complained of meanwhile."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        self._complaints: dict[str, None] = {}
+        self.config: dict[str, Any] = {**_CLIENT, **client, "error_cb": self._complaint}
+
+    def _complaint(self, error: KafkaError) -> None:
+        self._complaints[error.str()] = None
+
+    def error(self, what: object) -> ClusterError:
+        """`what` went wrong, with everything that was complained of. Options have librdkafka's names."""
+        if isinstance(what, KafkaException):
+            what = what.args[0]
+        text = what.str() if isinstance(what, KafkaError) else str(what)
+        hint = " (options kafka.* have librdkafka's names)" if "configuration property" in text else ""
+        more = "".join(f"; {one}" for one in self._complaints if one != text)
+        return ClusterError(f"{self.config['bootstrap.servers']}: {text}{hint}{more}")
+
+
 def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:
     """The first offset of each partition of the topic, and the one after the last that can be read at the isolation.
 
     Raises ClusterError, NoSource.
     """
+    cluster = Cluster(client)
     try:
-        admin = AdminClient(dict(client))
-        metadata = admin.list_topics(reading.topic, timeout=ANSWER_TIMEOUT_S).topics[reading.topic]
-        if metadata.error is not None or not metadata.partitions:
-            raise NoSource(
-                f"{client['bootstrap.servers']} has no topic {reading.topic} ({metadata.error}): a cluster has none "
-                "before the first group, and who may not describe it cannot see it"
-            )
-        places = [TopicPartition(reading.topic, number) for number in sorted(metadata.partitions)]
+        admin = AdminClient(cluster.config)
+        places = [TopicPartition(reading.topic, number) for number in _partitions(admin, client, reading.topic)]
         first = _offsets(admin, places, OffsetSpec.earliest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
         last = _offsets(admin, places, OffsetSpec.latest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
         return first, last
     except KafkaException as error:
-        raise _refused(error, client) from error
+        raise cluster.error(error) from error
+
+
+def _partitions(admin: AdminClient, client: Mapping[str, str], topic: str) -> list[int]:
+    """The partitions of a topic, which is not created by the question."""
+    asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_TIMEOUT_S)
+    try:
+        return sorted(partition.id for partition in asked[topic].result().partitions)
+    except KafkaException as error:
+        if error.args[0].code() not in _NO_TOPIC:
+            raise
+        raise NoSource(
+            f"{client['bootstrap.servers']} has no topic {topic} ({error.args[0].str()}): a cluster has no "
+            "offsets topic before its first group, and who may not describe a topic cannot see it"
+        ) from error
 
 
 def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec, reading: Reading) -> Offsets:
@@ -80,12 +114,6 @@ def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetS
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=level, request_timeout=ANSWER_TIMEOUT_S)
     return {place.partition: future.result().offset for place, future in asked.items()}
-
-
-def _refused(error: KafkaException, client: Mapping[str, str]) -> ClusterError:
-    cause = error.args[0]
-    text = cause.str() if isinstance(cause, KafkaError) else str(cause)
-    return ClusterError(f"{client['bootstrap.servers']}: {text}")
 
 
 def ranges_between(start: Offsets, end: Offsets, rows: int) -> list[Range]:
@@ -127,7 +155,8 @@ def bounded(start: Offsets, end: Offsets, rows: int) -> Offsets:
 
 
 def read_ranges(client: Mapping[str, str], reading: Reading, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-    """The rows of some ranges (of one partition only one after the other), in the order of each partition.
+    """The rows of some ranges (of one partition only one after the other), in the order of each partition. What was
+    deleted since somebody asked how far the log reaches is told in a row of its own.
 
     Raises ClusterError.
     """
@@ -139,62 +168,90 @@ def read_ranges(client: Mapping[str, str], reading: Reading, ranges: Sequence[Ra
                 break
         else:
             waves.append({one.partition: one})
+    cluster = Cluster(client)
     try:
-        consumer = Consumer({**client, **_FETCHING, "isolation.level": reading.isolation})
+        consumer = Consumer({**cluster.config, **_FETCHING, "isolation.level": reading.isolation})
+        try:
+            for wave in waves:
+                yield from _Wave(cluster, consumer, reading, wave).read()
+        finally:
+            consumer.close()
     except KafkaException as error:
-        raise _refused(error, client) from error
-    try:
-        for wave in waves:
-            yield from _read_wave(consumer, client, reading.topic, wave)
-    except KafkaException as error:
-        raise _refused(error, client) from error
-    finally:
-        consumer.close()
+        raise cluster.error(error) from error
 
 
-def _read_wave(
-    consumer: Consumer, client: Mapping[str, str], topic: str, wave: dict[int, Range]
-) -> Iterator[pa.RecordBatch]:
-    consumer.assign([TopicPartition(topic, one.partition, one.start) for one in wave.values()])
-    open_ends = {one.partition: one.end for one in wave.values()}
-    idle_s = 0.0
-    while open_ends:
-        messages = consumer.consume(BATCH_ROWS, POLL_S)
-        idle_s = 0.0 if messages else idle_s + POLL_S
-        if idle_s > IDLE_TIMEOUT_S:
-            partitions = ", ".join(map(str, open_ends))
-            raise ClusterError(
-                f"{client['bootstrap.servers']}: nothing came for {IDLE_TIMEOUT_S:.0f} s from {topic} {partitions}"
-            )
-        before = set(open_ends)
-        batch = _batch(_wanted(messages, open_ends, client), topic)
-        if done := [TopicPartition(topic, partition) for partition in sorted(before - open_ends.keys())]:
-            consumer.pause(done)
-        if batch.num_rows:
-            yield batch
-    consumer.unassign()
+class _Wave:
+    """Ranges that are read at the same time, each of another partition."""
 
+    def __init__(self, cluster: Cluster, consumer: Consumer, reading: Reading, wave: dict[int, Range]) -> None:
+        self._cluster = cluster
+        self._consumer = consumer
+        self._reading = reading
+        self._open = {one.partition: one.end for one in wave.values()}
+        self._ranges = wave
+        self._next = {one.partition: one.start for one in wave.values()}
+        self._late: list[int] = []
+        """Partitions that began later than they were asked to: compacted, or deleted?"""
 
-def _wanted(messages: Sequence[Any], open_ends: dict[int, int], client: Mapping[str, str]) -> list[Any]:
-    """The messages that lie within the ranges; a partition leaves `open_ends` when its end is reached."""
-    wanted: list[Any] = []
-    for message in messages:
-        partition = message.partition()
-        error = message.error()
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                open_ends.pop(partition, None)
-            elif not error.retriable():
-                raise ClusterError(f"{client['bootstrap.servers']}: {error.str()}")
-            continue
-        end = open_ends.get(partition)
-        if end is None:
-            continue
-        if message.offset() < end:
-            wanted.append(message)
-        if message.offset() >= end - 1:
-            del open_ends[partition]
-    return wanted
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """All rows, batch by batch."""
+        topic = self._reading.topic
+        self._consumer.assign([TopicPartition(topic, one.partition, one.start) for one in self._ranges.values()])
+        idle_s = 0.0
+        while self._open:
+            lacking = sum(end - self._next[partition] for partition, end in self._open.items())
+            messages = self._consumer.consume(max(1, min(BATCH_ROWS, lacking)), POLL_S)
+            idle_s = 0.0 if messages else idle_s + POLL_S
+            if idle_s > IDLE_TIMEOUT_S:
+                partitions = ", ".join(map(str, self._open))
+                raise self._cluster.error(f"nothing came for {IDLE_TIMEOUT_S:.0f} s from {topic} {partitions}")
+            before = set(self._open)
+            wanted = self._wanted(messages)
+            if done := [TopicPartition(topic, partition) for partition in sorted(before - self._open.keys())]:
+                self._consumer.pause(done)
+            if self._late:
+                yield from self._deleted()
+            if wanted:
+                yield _batch(wanted, topic)
+        self._consumer.unassign()
+
+    def _wanted(self, messages: Sequence[Any]) -> list[Any]:
+        """The messages that lie within the ranges; a partition is no longer open when its end is reached."""
+        wanted: list[Any] = []
+        for message in messages:
+            error = message.error()
+            partition = message.partition()
+            end = self._open.get(partition)
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                if not error.retriable():
+                    raise self._cluster.error(error)
+            elif end is not None:
+                offset = message.offset()
+                next_offset = self._next[partition]
+                if offset > next_offset and next_offset == self._ranges[partition].start:
+                    self._late.append(partition)
+                if error is None and offset < end:
+                    wanted.append(message)
+                self._next[partition] = offset + 1
+                if offset >= end - 1 or error is not None:
+                    del self._open[partition]
+        return wanted
+
+    def _deleted(self) -> Iterator[pa.RecordBatch]:
+        """A row for each partition whose log begins only behind the start of its range by now."""
+        late, self._late = self._late, []
+        topic, told = self._reading.topic, []
+        for partition in late:
+            start, end = self._ranges[partition].start, self._ranges[partition].end
+            first, _ = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), ANSWER_TIMEOUT_S)
+            if first > start:
+                gone = f"offsets {start} to {min(first, end) - 1} of {topic}-{partition}"
+                text = f"{gone} were deleted before they were read"
+                if self._reading.fail_on_damage:
+                    raise self._cluster.error(text)
+                told.append({"topic": topic, "partition": partition, "offset": start, "damage": text})
+        if told:
+            yield pa.RecordBatch.from_pylist(told, schema=RAW)
 
 
 def _batch(messages: Sequence[Any], topic: str) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from muster.pipeline.decode import decode_all
 from muster.pipeline.schema import DECODED, RAW
-from muster.pipeline.sources.cluster import Offsets, Range, bounded, bounds, read_ranges, share_ranges
+from muster.pipeline.sources.cluster import ClusterError, Offsets, Range, bounded, bounds, read_ranges, share_ranges
 from muster.pipeline.sources.options import DECODED_ROWS, LATEST, BadOption, Options, options_of
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import Share, read_share, share_out
@@ -103,6 +103,7 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._target: Offsets | None = None
+        self._last: Offsets | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
         """Where a new query begins."""
@@ -118,16 +119,26 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.max_rows)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
-        """How far the next batch goes."""
-        at = _of_json(start)
-        first, last = bounds(self._options.kafka, self._options.reading)
-        at = {partition: at.get(partition, first[partition]) for partition in first}
-        end = last if self._target is None else {p: self._target.get(p, at[p]) for p in at}
-        # a cluster that was set up anew has less than was read already: never go back
-        end = {partition: max(stop, at[partition]) for partition, stop in end.items()}
+        """How far the next batch goes. Raises ClusterError when the log ends before what was read already."""
+        first, self._last = bounds(self._options.kafka, self._options.reading)
+        read = _of_json(start)
+        at = {partition: read.get(partition, 0) for partition in first}
+        for partition, stop in self._last.items():
+            if stop < at[partition]:
+                raise ClusterError(
+                    f"{self._options.reading.topic}-{partition} ends at {stop}, but all before offset {at[partition]} "
+                    "was read already: the topic was created anew or cut; begin with a new checkpoint"
+                )
+        end = self._last
+        if self._target is not None:
+            end = {partition: max(self._target.get(partition, 0), at[partition]) for partition in at}
         if isinstance(limit, ReadAllAvailable):
             return _as_json(end)
         return _as_json(bounded(at, end, getattr(limit, "max_rows", self._options.max_rows)))
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802  # Spark's name
+        """How far the log reached when that was last asked."""
+        return None if self._last is None else _as_json(self._last)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Shares of the ranges between."""

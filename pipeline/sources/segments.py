@@ -35,10 +35,12 @@ class Reading(NamedTuple):
 
 
 class Share(NamedTuple):
-    """The segments of one task, and with each those that follow it in its partition."""
+    """The segments of one task, and where to look for the ends of transactions that begin in them."""
 
     path: str
-    segments: tuple[tuple[SegmentFile, tuple[SegmentFile, ...]], ...]
+    segments: tuple[SegmentFile, ...]
+    partitions: dict[int, tuple[SegmentFile, ...]]
+    """All segments of the partitions that those belong to, by partition."""
 
 
 def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
@@ -53,28 +55,30 @@ def share_out(path: str, count: int, topic: str = OFFSETS_TOPIC) -> list[Share]:
     Raises NoSource.
     """
     segments = [segment for segment in find_segments(path, topic) if segment.size]
-    followers: dict[SegmentFile, tuple[SegmentFile, ...]] = {}
-    for index, segment in enumerate(segments):
-        later = [other for other in segments[index + 1 :] if other.partition == segment.partition]
-        followers[segment] = tuple(later)
+    partitions: dict[int, list[SegmentFile]] = {}
+    for segment in segments:
+        partitions.setdefault(segment.partition, []).append(segment)
     shares: list[list[SegmentFile]] = [[] for _ in range(max(1, min(count, len(segments))))]
     loads = [(0, index) for index in range(len(shares))]
     for segment in sorted(segments, key=lambda one: (-one.size, one)):
         load, index = heapq.heappop(loads)
         shares[index].append(segment)
         heapq.heappush(loads, (load + segment.size, index))
-    return [Share(path, tuple((segment, followers[segment]) for segment in sorted(share))) for share in shares]
+    return [
+        Share(path, tuple(sorted(share)), {one.partition: tuple(partitions[one.partition]) for one in share})
+        for share in shares
+    ]
 
 
 def read_share(share: Share, reading: Reading) -> Iterator[pa.RecordBatch]:
     """The rows of one share. Raises DamagedSegment when asked to."""
     system, _ = file_system(share.path)
-    for segment, following in share.segments:
-        yield from _read_segment(system, segment, following, reading)
+    for segment in share.segments:
+        yield from _read_segment(system, segment, share.partitions[segment.partition], reading)
 
 
 def _read_segment(
-    system: fs.FileSystem, segment: SegmentFile, following: Sequence[SegmentFile], reading: Reading
+    system: fs.FileSystem, segment: SegmentFile, partition: Sequence[SegmentFile], reading: Reading
 ) -> Iterator[pa.RecordBatch]:
     outcomes: Outcomes | None = None
     for stretch in _stretches(system, segment):
@@ -82,8 +86,8 @@ def _read_segment(
         kept = ~batches.is_control
         if reading.isolation == READ_COMMITTED and (batches.is_transactional & kept).any():
             if outcomes is None:
-                files = (_stretches(system, file, check_crc=False) for file in (segment, *following))
-                outcomes = Outcomes.of(files)
+                following = (one for one in partition if one >= segment)
+                outcomes = Outcomes.of(_stretches(system, file, check_crc=False) for file in following)
             kept &= outcomes.committed(batches)
         yield from _rows(batches if kept.all() else batches.only(kept), stretch.damages, segment, reading)
 

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from muster.pipeline.session import open_session
 from tests.pipeline.connector import jars
+from tests.pipeline.live import Live
+from tests.support.servers import QUICK, MusterServer
 
 TIMEOUT_S = 120
 
@@ -35,3 +37,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("local[2]", settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="package")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A running Muster with some groups; tests may commit more."""
+    server = MusterServer(tmp_path_factory.mktemp("live"), QUICK)
+    server.start()
+    try:
+        found = Live({"bootstrap.servers": server.bootstrap}, str(server.workdir / "data"))
+        found.fill()
+        yield found
+    finally:
+        server.stop()

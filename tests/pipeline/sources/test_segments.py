@@ -146,9 +146,9 @@ def test_shares_are_of_about_the_same_size_and_hold_everything_once(tmp_path: Pa
     for partition, size in enumerate(sizes):
         write_segment(tmp_path, batch([(b"k", b"v" * size * 100)], 0), partition)
     shares = share_out(str(tmp_path), 3)
-    held = [segment for share in shares for segment, _ in share.segments]
+    held = [segment for share in shares for segment in share.segments]
     assert sorted(held) == find_segments(str(tmp_path), "__consumer_offsets")
-    loads = [sum(segment.size for segment, _ in share.segments) for share in shares]
+    loads = [sum(segment.size for segment in share.segments) for share in shares]
     assert max(loads) < 1.3 * sum(loads) / 3
     assert len(share_out(str(tmp_path), 100)) == len(sizes)
 

@@ -1,0 +1,91 @@
+"""A running server with some groups in its log, for the tests that read a live cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it is there
+
+TOPIC: Final = "orders"
+PARTITIONS: Final = 4
+ANSWER_TIMEOUT_S: Final = 30.0
+
+
+class Live:
+    """A server that is reached with `client`, the options of librdkafka; `data_dir` is where its log lies."""
+
+    def __init__(self, client: Mapping[str, str], data_dir: str = "") -> None:
+        self.client = dict(client)
+        self.data_dir = data_dir
+        self.aborted = 0
+        """Commits in transactions that were aborted."""
+        self._topics = 0
+        self._quiet = {**self.client, "log_level": "0"}
+        self._admin = AdminClient(self._quiet)
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port"""
+        return self.client["bootstrap.servers"]
+
+    def fill(self, *, transactions: bool = False) -> None:
+        """Commits of some groups, a member that joins; transactions where the server has them."""
+        self.create(TOPIC, PARTITIONS)
+        for number in range(8):
+            self.commit(f"group-{number}", 10)
+        consumer = self._consumer("with-members", **{"auto.offset.reset": "earliest"})
+        consumer.subscribe([TOPIC])
+        while not consumer.assignment():
+            consumer.poll(0.2)
+        if transactions:
+            self.commit_in_transactions(consumer)
+        consumer.close()
+
+    def topics(self) -> set[str]:
+        """Those that there are."""
+        return set(self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """A topic."""
+        asked = self._admin.create_topics([NewTopic(topic, partitions, 1)])
+        asked[topic].result(ANSWER_TIMEOUT_S)
+
+    def new_topic(self, records: int) -> str:
+        """A topic of one partition with some records."""
+        self._topics += 1
+        topic = f"topic-{self._topics}"
+        self.create(topic)
+        producer = Producer({**self._quiet, "linger.ms": "5"})
+        for number in range(records):
+            producer.produce(topic, str(number).encode(), partition=0)
+        assert producer.flush(ANSWER_TIMEOUT_S) == 0
+        return topic
+
+    def delete_records(self, topic: str, before: int) -> None:
+        """Everything before an offset of its partition 0."""
+        place = TopicPartition(topic, 0, before)
+        self._admin.delete_records([place])[place].result(ANSWER_TIMEOUT_S)
+
+    def _consumer(self, group: str, **options: Any) -> Consumer:
+        return Consumer({**self._quiet, "group.id": group, "enable.auto.commit": "false", **options})
+
+    def commit(self, group: str, times: int, metadata: str = "") -> None:
+        """Commits of every partition of TOPIC."""
+        consumer = self._consumer(group)
+        for offset in range(times):
+            places = [TopicPartition(TOPIC, partition, offset, metadata) for partition in range(PARTITIONS)]
+            consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+
+    def commit_in_transactions(self, consumer: Consumer) -> None:
+        """One that is committed and one that is aborted, each with a commit of every partition."""
+        producer = Producer({**self._quiet, "transactional.id": "x"})
+        producer.init_transactions(ANSWER_TIMEOUT_S)
+        for offset, end in ((100, producer.commit_transaction), (200, producer.abort_transaction)):
+            producer.begin_transaction()
+            places = [TopicPartition(TOPIC, partition, offset) for partition in range(PARTITIONS)]
+            producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), ANSWER_TIMEOUT_S)
+            end(ANSWER_TIMEOUT_S)
+        self.aborted += PARTITIONS

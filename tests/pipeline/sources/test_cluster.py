@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from muster.pipeline.schema import OFFSETS_TOPIC
+from muster.pipeline.sources.cluster import (
+    ClusterError,
+    Range,
+    bounded,
+    bounds,
+    ranges_between,
+    read_ranges,
+    share_ranges,
+)
+from muster.pipeline.sources.format import ClusterStream
+from muster.pipeline.sources.options import options_of
+from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading, read_segments
+from tests.pipeline.live import Live
+from tests.support.servers import QUICK, MusterServer
+
+
+def rows_of(live: Live, reading: Reading, shares: int) -> list[dict[str, Any]]:
+    start, end = bounds(live.client, reading)
+    batches = [one for share in share_ranges(start, end, shares) for one in read_ranges(live.client, reading, share)]
+    return in_order(row for batch in batches for row in batch.to_pylist())
+
+
+def in_order(rows: Any) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+
+
+def places(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return [(row["partition"], row["offset"]) for row in rows]
+
+
+def test_ranges_are_shared_out_by_size_and_hold_everything_once() -> None:
+    start, end = {0: 10, 1: 0, 2: 5}, {0: 1_010, 1: 100, 2: 5, 3: 40}
+    shares = share_ranges(start, end, 3)
+    sizes = [sum(one.end - one.start for one in share) for share in shares]
+    assert (sum(sizes), len(shares)) == (1_140, 3)
+    assert max(sizes) - min(sizes) <= 40
+    held = sorted(one for share in shares for one in share)
+    assert held == ranges_between(start, end, 380)
+    assert [one for one in held if one.partition == 0] == [Range(0, 10, 390), Range(0, 390, 770), Range(0, 770, 1010)]
+    assert share_ranges({0: 7}, {0: 7}, 4) == []
+
+
+def test_a_batch_of_a_stream_takes_of_each_partition_its_part() -> None:
+    start, end = {0: 0, 1: 0, 2: 100}, {0: 900, 1: 90, 2: 110}
+    assert bounded(start, end, 100) == {0: 90, 1: 99 - 90, 2: 101}
+    assert bounded(start, end, 5_000) == end
+    at = start
+    for _ in range(2_000):
+        if at == end:
+            break
+        further = bounded(at, end, 1)
+        assert sum(further.values()) == sum(at.values()) + 1
+        at = further
+    assert at == end
+
+
+def test_the_cluster_and_its_data_directory_say_the_same(live: Live) -> None:
+    everything = Reading(isolation=READ_UNCOMMITTED)
+    facts = ("producer_id", "producer_epoch", "is_transactional")
+    for reading in (Reading(), everything):
+        rows = [row for batch in read_segments(live.data_dir, reading) for row in batch.to_pylist()]
+        wanted = in_order(row | dict.fromkeys(facts) for row in rows)
+        for shares in (1, 3):
+            assert rows_of(live, reading, shares) == wanted
+    assert len(rows_of(live, Reading(), 1)) == len(rows_of(live, everything, 1)) - live.aborted
+
+
+def test_group_events_are_read_like_any_topic(live: Live) -> None:
+    rows = rows_of(live, Reading("__group_events"), 2)
+    assert {row["topic"] for row in rows} == {"__group_events"}
+    assert any(b'"group_created"' in row["value"] or b'"shard_loaded"' in row["value"] for row in rows)
+
+
+def test_what_was_deleted_before_it_was_read_is_told(live: Live) -> None:
+    topic = live.new_topic(records=20)
+    live.delete_records(topic, before=12)
+    reading = Reading(topic)
+    assert bounds(live.client, reading) == ({0: 12}, {0: 20})
+    for end, wanted, last in ((20, list(range(12, 20)), 11), (5, [], 4)):
+        rows = [row for batch in read_ranges(live.client, reading, [Range(0, 3, end)]) for row in batch.to_pylist()]
+        assert rows[0]["damage"] == f"offsets 3 to {last} of {topic}-0 were deleted before they were read"
+        assert [row["offset"] for row in rows[1:]] == wanted
+    with pytest.raises(ClusterError, match=r"offsets 3 to 11 of .* were deleted"):
+        list(read_ranges(live.client, Reading(topic, fail_on_damage=True), [Range(0, 3, 20)]))
+
+
+def test_what_the_library_refuses_is_told_in_one_sentence(live: Live) -> None:
+    with pytest.raises(ClusterError, match=r'No such configuration property: "ssl.oops" .*librdkafka\'s names'):
+        bounds({**live.client, "ssl.oops": "x"}, Reading())
+    with pytest.raises(NoSource, match=r"has no topic nothing .*a cluster has no offsets topic before its first group"):
+        bounds(live.client, Reading("nothing"))
+    assert "nothing" not in live.topics()
+
+
+def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.pipeline.sources.cluster.ANSWER_TIMEOUT_S", 0.5)
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: .*(refused|Timed out|timed out)"):
+        bounds({"bootstrap.servers": "127.0.0.1:1"}, Reading())
+
+
+def decoded(live: Live, spark: SparkSession) -> Any:
+    return spark.read.format("muster").option("bootstrap.servers", live.bootstrap).option("rows", "decoded").load()
+
+
+def test_a_table_of_a_live_cluster(live: Live, spark: SparkSession) -> None:
+    found = sorted((row.log_partition, row.log_offset, row.kind) for row in decoded(live, spark).collect())
+    assert [(partition, offset) for partition, offset, _ in found] == places(rows_of(live, Reading(), 1))
+    assert {kind for _, _, kind in found} == {"commit", "classic"}
+
+
+def test_a_cluster_without_groups_is_an_error(tmp_path: Path, spark: SparkSession) -> None:
+    server = MusterServer(tmp_path, QUICK, in_memory=True)
+    server.start()
+    try:
+        rows = spark.read.format("muster").option("bootstrap.servers", server.bootstrap)
+        with pytest.raises(AnalysisException, match=f"{OFFSETS_TOPIC} holds nothing|no topic {OFFSETS_TOPIC}"):
+            rows.load().count()
+    finally:
+        server.stop()
+
+
+def streamed(live: Live, spark: SparkSession, root: Path, rows_a_batch: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """Read what there is now; everything that stands in the table since its beginning, and the sizes of the batches."""
+    rows = (
+        spark.readStream.format("muster")
+        .option("kafka.bootstrap.servers", live.bootstrap)
+        .option("maxRowsPerTrigger", str(rows_a_batch))
+        .load()
+    )
+    writing = rows.select("partition", "offset").writeStream.format("parquet").option("path", str(root / "table"))
+    query = writing.option("checkpointLocation", str(root / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    table = spark.read.parquet(str(root / "table")).collect()
+    return sorted((row.partition, row.offset) for row in table), [
+        progress.numInputRows for progress in query.recentProgress if progress.numInputRows
+    ]
+
+
+def test_a_stream_takes_no_more_than_it_was_told_and_goes_on_from_its_checkpoint(
+    live: Live, spark: SparkSession, tmp_path: Path
+) -> None:
+    wanted = places(rows_of(live, Reading(), 1))
+    found, sizes = streamed(live, spark, tmp_path, -(-len(wanted) // 2))
+    assert found == wanted
+    assert len(sizes) >= 2
+    live.commit("later", 5)
+    found, sizes = streamed(live, spark, tmp_path, 1_000_000)
+    assert found == places(rows_of(live, Reading(), 1))
+    assert len(found) > len(wanted)
+    assert sum(sizes) == len(found) - len(wanted)
+
+
+def test_a_log_that_ends_before_the_checkpoint_is_an_error(live: Live) -> None:
+    stream = ClusterStream(options_of({"bootstrap.servers": live.bootstrap}))
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, ReadAllAvailable()) == stream.reportLatestOffset()
+    with pytest.raises(ClusterError, match=r"ends at .* begin with a new checkpoint"):
+        stream.latestOffset(start | {"3": 1_000_000}, ReadAllAvailable())
