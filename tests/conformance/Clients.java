@@ -1,5 +1,6 @@
 // Kafka's own producers and consumers, told by lines on stdin what to do, telling on stdout what happened:
 //   consume NAME GROUP TOPIC [property=value ...]   a consumer in a thread of its own; commits after each poll and before it gives partitions up
+//   hold NAME                                       let it poll no more, until `go NAME`
 //   stop NAME                                       close it                               -> stopped NAME
 //   produce TOPIC FIRST COUNT [property=value ...]  keys and values are the numbers        -> produced COUNT
 // and of each consumer: assigned|revoked|lost NAME partitions..., record NAME TOPIC PARTITION OFFSET; failed WHO WHY. Ends at the end of stdin.
@@ -53,6 +54,7 @@ public class Clients {
         private final Map<TopicPartition, OffsetAndMetadata> processed = new HashMap<>();
         private final Thread thread;
         private volatile boolean stopping;
+        private boolean held;
 
         Member(String name, String group, String topic, Properties properties) {
             this.name = name;
@@ -88,6 +90,15 @@ public class Clients {
             }
         }
 
+        synchronized void hold(boolean hold) {
+            held = hold;
+            notifyAll();
+        }
+
+        private synchronized void awaitGo() throws InterruptedException {
+            while (held && !stopping) wait();
+        }
+
         @Override public void onPartitionsAssigned(Collection<TopicPartition> partitions) { tell("assigned", partitions); }
 
         @Override public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
@@ -103,6 +114,7 @@ public class Clients {
         @Override public void run() {
             try {
                 while (!stopping) {
+                    awaitGo();
                     for (ConsumerRecord<String, String> record : consumer.poll(Duration.ofMillis(100))) {
                         say("record " + name + " " + record.topic() + " " + record.partition() + " " + record.offset());
                         processed.put(new TopicPartition(record.topic(), record.partition()), new OffsetAndMetadata(record.offset() + 1));
@@ -125,6 +137,7 @@ public class Clients {
 
         void stop() throws InterruptedException {
             stopping = true;
+            hold(false);
             thread.join();
         }
     }
@@ -149,6 +162,8 @@ public class Clients {
             String[] words = line.split(" ");
             switch (words[0]) {
                 case "consume" -> members.put(words[1], new Member(words[1], words[2], words[3], properties("consumer", words, 4)));
+                case "hold" -> members.get(words[1]).hold(true);
+                case "go" -> members.get(words[1]).hold(false);
                 case "stop" -> members.remove(words[1]).stop();
                 case "produce" -> new Thread(() -> produce(words)).start();
                 default -> say("failed main does not know " + line);

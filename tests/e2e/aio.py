@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from tests.e2e.ledger import Ledger, eventually
 
@@ -51,6 +51,12 @@ async def administering(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
         yield admin
     finally:
         await admin.close()
+
+
+async def grow(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
+    """Have so many partitions from now on."""
+    answer = await admin.create_partitions({topic: NewPartitions(partitions)})
+    assert all(row[1] == 0 for row in answer.topic_errors), answer
 
 
 async def send_numbered(

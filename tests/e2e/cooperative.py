@@ -6,11 +6,13 @@ A laggard keeps each rebalance from ending for as long as it takes to see the re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Protocol
 
 import confluent_kafka
 
-from muster.assignors.measures import Moves
+from muster.assignors.measures import Moves, total
 from tests.e2e.laggard import Laggard
 from tests.e2e.ledger import Ledger, eventually_sync
 from tests.e2e.told import HAS_EVENTS, Told, moved
@@ -39,136 +41,165 @@ class CooperativeMember(Protocol):
         """Begin to consume."""
 
     def stop(self) -> None:
-        """Commit, leave."""
+        """Commit, leave; harmless when it has."""
+
+
+class Before:
+    """What a member had and had heard at a moment."""
+
+    def __init__(self, member: CooperativeMember) -> None:
+        self.member, self.had, self._heard = member, set(member.assignment), len(member.told)
+
+    def heard(self, *what: str) -> Partitions:
+        """The partitions that its listener was told of since then, in these ways."""
+        told = self.member.told[self._heard :]
+        return set().union(*(partitions for kind, partitions in told if kind in what))
 
 
 class Stage:
     """A topic, a group, and who reads what."""
 
-    def __init__(
-        self, server: ServerProcess, topic: str, group: str, ledger: Ledger, *, reads_while_joining: bool = True
-    ) -> None:
-        """`reads_while_joining`: its poll gives records while the client waits for an answer to JoinGroup."""
-        self.topic, self.ledger, self.reads_while_joining = topic, ledger, reads_while_joining
-        self.events = Told(server, group)
-        self.sent = 0
-        self._producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0})
+    def __init__(self, server: ServerProcess, topic: str, group: str, ledger: Ledger) -> None:
+        self.topic, self.ledger, self.events = topic, ledger, Told(server, group)
+        self.everything = {(topic, number) for number in range(PARTITIONS)}
+        self._sent = 0
+        self._producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 3})
 
-    def send(self) -> None:
-        """Some records to every partition."""
-        for partition in range(PARTITIONS):
+    def forget(self) -> None:
+        """What was told until now is of no interest any more."""
+        if HAS_EVENTS:
+            self.events.forget()
+
+    def shared(self, *members: CooperativeMember) -> None:
+        """Wait until the members have all partitions, and no one more than one more than another."""
+
+        def settled() -> bool:
+            counts = [len(member.assignment) for member in members]
+            union = set().union(*(member.assignment for member in members))
+            return len(union) == sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
+
+        eventually_sync(settled, f"{[member.name for member in members]} to share")
+
+    def flows(self, *members: CooperativeMember) -> None:
+        """Records that are sent now are processed by the members who have their partitions, and keep them."""
+        for _, partition in sorted(self.everything):
             for _ in range(SENT_AT_ONCE):
                 self._producer.produce(self.topic, b"value", partition=partition)
         assert self._producer.flush(30) == 0
-        self.sent += SENT_AT_ONCE
+        self._sent += SENT_AT_ONCE
+        for member in members:
+            eventually_sync(lambda: self._is_read(member), f"{member.name} to go on")  # noqa: B023  # called at once
 
-    def unread(self, partitions: Iterable[tuple[str, int]]) -> set[int]:
+    def _is_read(self, member: CooperativeMember) -> bool:
+        newest = {(topic, number, self._sent - 1) for topic, number in member.assignment}
+        return newest <= self.ledger.by(member.name)
+
+    def unread(self, partitions: Partitions) -> Partitions:
         """Those of the partitions whose newest record nobody has processed."""
         seen = self.ledger.offsets(self.topic)
-        return {number for _, number in partitions if seen.get(number, [-1])[-1] != self.sent - 1}
+        return {(topic, number) for topic, number in partitions if seen.get(number, [-1])[-1] != self._sent - 1}
 
-    def flows(self, *members: CooperativeMember) -> None:
-        """Records that are sent now reach those members that have their partitions."""
-        self.send()
-        for member in members:
-            self._arrives(member)
-
-    def flows_while(self, still: Callable[[], bool], *members: CooperativeMember) -> None:
-        """As `flows`, while a rebalance is on."""
-        if self.reads_while_joining:
-            self.flows(*members)
-        else:
-            self.send()
-        assert still()
-
-    def _arrives(self, member: CooperativeMember) -> None:
-        has = set(member.assignment)
-        eventually_sync(lambda: not self.unread(has), f"{member.name} to go on")
-        assert {(topic, number, self.sent - 1) for topic, number in has} <= self.ledger.by(member.name)
+    def moved(self, *, kept: int) -> Moves:
+        """What did, in however many rounds, in each of which so many are kept at least."""
+        rounds = moved(self.events("rebalance_completed"))
+        assert all(one.kept >= kept for one in rounds), rounds
+        return replace(total(dict(enumerate(rounds))), kept=0)
 
 
-def two_rounds_and_nobody_stops(
-    stage: Stage, make: Callable[[str], CooperativeMember], new_laggard: Callable[[], Laggard]
-) -> None:
+def start(members: Iterable[CooperativeMember], until: ExitStack) -> None:
+    """Begin to consume, until the block ends."""
+    for member in members:
+        member.start()
+        until.callback(member.stop)
+
+
+def nobody_stops(stage: Stage, make: Callable[[str], CooperativeMember], new_laggard: Callable[[], Laggard]) -> None:
     """Two consumers and a laggard share a topic, one more joins, one leaves."""
     first, second, late = make("a"), make("b"), make("late")
-    everybody = (first, second, late)
-    try:
-        first.start()
-        eventually_sync(lambda: len(first.assignment) == PARTITIONS, "the first to have all")
-        second.start()
-        eventually_sync(lambda: len(first.assignment) == len(second.assignment) == 4, "two to share")
-        laggard = new_laggard()
+    with ExitStack() as block:
+        start([first], block)
+        stage.shared(first)
+        start([second], block)
+        stage.shared(first, second)
+        laggard = block.enter_context(closing(new_laggard()))
         laggard.take_part()
-        eventually_sync(lambda: laggard.rebalanced() or len(laggard.partitions) == 2, "round two")
+        eventually_sync(
+            lambda: not laggard.rebalanced() and len(laggard.partitions) == 2, "the laggard to get its share"
+        )
         eventually_sync(lambda: len(first.assignment) == len(second.assignment) == 3, "three to share")
         stage.flows(first, second)
 
-        _one_joins(stage, laggard, first, second, late)
-        _one_leaves(stage, laggard, first, second, late)
+        stage.forget()
+        before = Before(first), Before(second)
+        start([late], block)
+        _two_rounds(stage, laggard, before, late)
+
+        stage.forget()
+        left = Before(second), Before(late)
+        first.stop()
+        _one_round(stage, laggard, left, first.name)
         laggard.leave()
-    finally:
-        for member in everybody:
-            member.stop()
     assert not stage.ledger.twice
 
 
-def _one_joins(
-    stage: Stage, laggard: Laggard, first: CooperativeMember, second: CooperativeMember, late: CooperativeMember
-) -> None:
-    stage.events.forget() if HAS_EVENTS else None
-    before = {member.name: (set(member.assignment), len(member.told)) for member in (first, second)}
-    late.start()
+def _two_rounds(stage: Stage, laggard: Laggard, before: tuple[Before, Before], late: CooperativeMember) -> None:
+    """`late` has joined: two partitions have to move, in two rounds.
+
+    It takes a third when one member has given its partition up and joins again before the other hears of the first.
+    """
+    first, second = (one.member for one in before)
     eventually_sync(laggard.is_called, "the rebalance")
-    stage.flows_while(laggard.is_called, first, second)
+    stage.flows(first, second)
+    assert laggard.is_called(), "the rebalance ended too early"
 
     laggard.take_part()
-    eventually_sync(lambda: len(first.assignment) == len(second.assignment) == 2, "each to give up one")
     eventually_sync(laggard.is_called, "round two")
-    kept = first.assignment | second.assignment
-    free = {(stage.topic, number) for number in range(PARTITIONS) if number not in laggard.partitions} - kept
-    assert len(free) == 2
-    stage.flows_while(laggard.is_called, first, second)
-    assert stage.unread(free) == {number for _, number in free}
+
+    def nobodys() -> Partitions:
+        return stage.everything - first.assignment - second.assignment - laggard.has
+
+    eventually_sync(nobodys, "a partition to be given up")
+    free = nobodys()
+    stage.flows(first, second)
+    assert stage.unread(free) == free
+    assert laggard.is_called(), "round two ended too early"
 
     laggard.take_part()
-    eventually_sync(lambda: late.assignment == free, "the late one to get what was given up")
-    eventually_sync(lambda: not stage.unread(free), "the late one to read")
+
+    def two_for_each() -> bool:
+        laggard.rebalanced()
+        return [len(member.assignment) for member in (first, second, late)] == [2, 2, 2]
+
+    eventually_sync(two_for_each, "the late one to get what was given up")
+    assert late.assignment == nobodys()
     stage.flows(first, second, late)
-    for member in (first, second):
-        had, heard = before[member.name]
-        assert member.assignment < had
-        assert named(member.told[heard:], "revoked") == had - member.assignment
-        assert named(member.told[heard:], "lost", "assigned") == set()
+    for one in before:
+        assert one.heard("revoked") == one.had - one.member.assignment
+        assert one.heard("lost", "assigned") == set()
     if HAS_EVENTS:
-        rounds = stage.events("rebalance_completed")
-        assert [cause for cause, _, _ in stage.events.completed()] == ["member_joined", "metadata_changed"]
-        assert moved(*rounds) == [Moves(kept=6, lost=2), Moves(kept=6, gained=2)]
+        (joined, *again) = stage.events.causes()
+        assert joined == ("member_joined", late.name)
+        assert {cause for cause, _ in again} == {"metadata_changed"}
+        assert stage.moved(kept=6) == Moves(lost=2, gained=2)
 
 
-def _one_leaves(
-    stage: Stage, laggard: Laggard, first: CooperativeMember, second: CooperativeMember, late: CooperativeMember
-) -> None:
-    stage.events.forget() if HAS_EVENTS else None
-    before = {member.name: (set(member.assignment), len(member.told)) for member in (second, late)}
-    first.stop()
+def _one_round(stage: Stage, laggard: Laggard, before: tuple[Before, Before], leaver: str) -> None:
+    """`leaver` has gone: the others get what it had, and give up nothing for it."""
+    members = [one.member for one in before]
     eventually_sync(laggard.is_called, "the rebalance")
-    stage.flows_while(laggard.is_called, second, late)
+    stage.flows(*members)
+    assert laggard.is_called(), "the rebalance ended too early"
 
     laggard.take_part()
-    left = PARTITIONS - len(laggard.partitions)
-    eventually_sync(lambda: len(second.assignment | late.assignment) == left, "the others to take over")
-    stage.flows(second, late)
-    for member in (second, late):
-        had, heard = before[member.name]
-        assert had <= member.assignment
-        assert named(member.told[heard:], "revoked", "lost") == set()
-        assert named(member.told[heard:], "assigned") == member.assignment - had
+    eventually_sync(
+        lambda: set().union(laggard.has, *(member.assignment for member in members)) == stage.everything,
+        "the others to take over",
+    )
+    stage.flows(*members)
+    for one in before:
+        assert one.had <= one.member.assignment
+        assert one.heard("revoked", "lost") == set()
+        assert one.heard("assigned") == one.member.assignment - one.had
     if HAS_EVENTS:
-        assert [(cause, who) for cause, who, _ in stage.events.completed()] == [("member_left", first.name)]
-        assert moved(*stage.events("rebalance_completed")) == [Moves(kept=6, moved=2)]
-
-
-def named(told: Iterable[tuple[str, Partitions]], *what: str) -> Partitions:
-    """All partitions that a listener was told of in these ways."""
-    return set().union(*(partitions for kind, partitions in told if kind in what))
+        assert stage.events.causes() == [("member_left", leaver)]
+        assert stage.moved(kept=6) == Moves(moved=2)

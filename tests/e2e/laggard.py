@@ -26,25 +26,28 @@ class Laggard:
         self._member, self._generation = "", -1
         self._socket = socket.create_connection(server.address, timeout=30)
 
+    @property
+    def has(self) -> set[tuple[str, int]]:
+        """Its partitions, with their topic."""
+        return {(self.topic, number) for number in self.partitions}
+
     def take_part(self) -> None:
-        """Join, and join again while there is a rebalance, until there is none."""
-        while True:
+        """Join, and ask once what it is to have: when the next round is on already, that is left to `is_called`."""
+        answer = wire.read_join_group(wire.call(self._socket, self._join()))
+        if answer.error_code == MEMBER_ID_REQUIRED:
+            self._member = answer.member
             answer = wire.read_join_group(wire.call(self._socket, self._join()))
-            if answer.error_code == MEMBER_ID_REQUIRED:
-                self._member = answer.member
-                continue
-            assert answer.error_code == 0, answer
-            assert answer.leader != answer.member, "it leads, and was not meant to"
-            self._generation = answer.generation
-            if self._sync() == 0:
-                return
+        assert answer.error_code == 0, answer
+        assert answer.leader != answer.member, "it leads, and was not meant to"
+        self._generation = answer.generation
+        self._sync()
 
     def rebalanced(self) -> bool:
         """Take part in the rebalance that is on, if there is one."""
-        if self.is_called() is False:
-            return False
-        self.take_part()
-        return True
+        called = self.is_called()
+        if called:
+            self.take_part()
+        return called
 
     def is_called(self) -> bool:
         """Does its heartbeat say that it should join again?"""
@@ -53,8 +56,11 @@ class Laggard:
         return error == REBALANCE_IN_PROGRESS
 
     def leave(self) -> None:
-        """Leave the group and hang up."""
+        """Leave the group."""
         assert wire.read_error(wire.call(self._socket, wire.leave_group(self.group, self._member))) == 0
+
+    def close(self) -> None:
+        """Hang up."""
         self._socket.close()
 
     def _join(self) -> wire.Request:
@@ -65,11 +71,10 @@ class Laggard:
         metadata = consumer.encode_subscription(subscription, self.version)
         return wire.join_group(self.group, self._member, protocol=COOPERATIVE, metadata=metadata)
 
-    def _sync(self) -> int:
+    def _sync(self) -> None:
         answer = wire.call(self._socket, wire.sync_group(self.group, self._generation, self._member))
         error = wire.read_error(answer)
         assert error in (0, REBALANCE_IN_PROGRESS), error
         if error == 0:
             _, assignment = consumer.decode_assignment(answer.data())
             self.partitions = {number for row in assignment.assigned_partitions for number in row.partitions}
-        return error

@@ -237,7 +237,10 @@ def confluent_member(
 def kafka_python_member(
     name: str, ledger: Ledger, bootstrap: str, topic: str, group: str, **settings: Any
 ) -> ThreadMember:
-    """A member whose client is kafka-python; its own auto-commit commits before partitions are given up."""
+    """A member whose client is kafka-python.
+
+    Commits after each poll: in a rebalance poll may end, with partitions given up, before a commit of its own is done.
+    """
 
     def work(member: ThreadMember) -> None:
         class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]  # not typed
@@ -250,21 +253,22 @@ def kafka_python_member(
             def on_partitions_lost(self, lost: Any) -> None:
                 member.hear("lost", lost)
 
-        with kafka_python_consumer(
-            bootstrap, client_id=name, group_id=group, enable_auto_commit=True, **settings
-        ) as consumer:
-            # A leader that is faster than its own metadata assigns nothing and joins again at once; kafka-python 3.0.12
+        with kafka_python_consumer(bootstrap, client_id=name, group_id=group, **settings) as consumer:
+            # A leader that is faster than its own metadata assigns nothing, or joins again at once; kafka-python 3.0.12
             # then sometimes never heartbeats again. So the metadata come first.
-            assert consumer.partitions_for_topic(topic)
             consumer.subscribe([topic], listener=Listener())
+            assert topic in consumer.topics()
             while not member.stopping.is_set():
                 came = consumer.poll(timeout_ms=50)
                 for records in came.values():
                     for record in records:
                         ledger.add(name, record.topic, record.partition, record.offset)
-                if incremental and came:
-                    # its auto-commit before a rebalance has no more time than is left of poll's
+                if came:
                     consumer.commit()
 
     incremental = settings.get("partition_assignment_strategy") == (KAFKA_PYTHON_COOPERATIVE,)
     return ThreadMember(name, ledger, work, incremental=incremental)
+
+
+MEMBERS = {"confluent-kafka": confluent_member, "kafka-python": kafka_python_member}
+"""By the name of the client."""

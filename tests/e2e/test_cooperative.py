@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
-import pytest
-
-from tests.e2e.cooperative import Stage, two_rounds_and_nobody_stops
+from muster.assignors.measures import Moves
+from tests.e2e.cooperative import Before, Stage, nobody_stops, start
 from tests.e2e.laggard import Laggard
 from tests.e2e.ledger import Ledger
 from tests.e2e.sync_clients import (
@@ -16,25 +16,60 @@ from tests.e2e.sync_clients import (
     confluent_member,
     kafka_python_member,
 )
+from tests.e2e.told import HAS_EVENTS
 from tests.support.servers import ServerProcess
 
-MEMBERS = {
-    "confluent-kafka": (confluent_member, COOPERATIVE, 1),
-    "kafka-python": (kafka_python_member, (KAFKA_PYTHON_COOPERATIVE,), 1),
-}
-"""How to make one, its strategy, and the version of its subscription."""
+NewTopic = Callable[[int], str]
 
 
-@pytest.mark.parametrize("client", MEMBERS)
-def test_two_rounds_and_nobody_stops(
-    server: ServerProcess, new_topic: Callable[[int], str], group: str, client: str
-) -> None:
-    new, strategy, version = MEMBERS[client]
+def test_confluent_members_never_stop(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
     topic, ledger = new_topic(8), Ledger()
 
     def make(name: str) -> ThreadMember:
-        return new(name, ledger, server.bootstrap, topic, group, partition_assignment_strategy=strategy)
+        return confluent_member(name, ledger, server.bootstrap, topic, group, partition_assignment_strategy=COOPERATIVE)
 
-    # kafka-python keeps its partitions and positions while it joins, but its poll gives no records before it has joined
-    stage = Stage(server, topic, group, ledger, reads_while_joining=client != "kafka-python")
-    two_rounds_and_nobody_stops(stage, make, lambda: Laggard(server, group, topic, version))
+    stage = Stage(server, topic, group, ledger)
+    nobody_stops(stage, make, lambda: Laggard(server, group, topic, version=1))
+
+
+def test_kafka_python_members_keep_what_they_keep(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    """Its members keep partitions and positions, but its poll gives no records while it joins; and a leader joins again
+    for nothing when it hears late of a rebalance that is over. So nothing is held up here.
+    """
+    topic, ledger = new_topic(8), Ledger()
+    first, second, late = (
+        kafka_python_member(
+            name, ledger, server.bootstrap, topic, group, partition_assignment_strategy=(KAFKA_PYTHON_COOPERATIVE,)
+        )
+        for name in ("a", "b", "late")
+    )
+    stage = Stage(server, topic, group, ledger)
+    with ExitStack() as block:
+        start([first], block)
+        stage.shared(first)
+        start([second], block)
+        stage.shared(first, second)
+        stage.flows(first, second)
+
+        stage.forget()
+        before = Before(first), Before(second)
+        start([late], block)
+        stage.shared(first, second, late)
+        stage.flows(first, second, late)
+        for one in before:
+            assert one.heard("revoked") == one.had - one.member.assignment
+            assert one.heard("lost", "assigned") == set()
+        if HAS_EVENTS:
+            assert stage.moved(kept=6) == Moves(lost=2, gained=2)
+
+        stage.forget()
+        before = Before(second), Before(late)
+        first.stop()
+        stage.shared(second, late)
+        stage.flows(second, late)
+        for one in before:
+            assert one.had < one.member.assignment
+            assert one.heard("revoked", "lost") == set()
+        if HAS_EVENTS:
+            assert stage.moved(kept=5) == Moves(moved=3)
+    assert not ledger.twice

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 
 from aiokafka import TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
 
-from tests.e2e.aio import Member, administering, consuming, members, send_numbered, shared_out
+from tests.e2e.aio import Member, administering, consuming, grow, members, send_numbered, shared_out
 from tests.e2e.ledger import Ledger, eventually
-from tests.support.servers import REPOSITORY, ServerProcess
+from tests.e2e.told import HAS_EVENTS, Told
+from tests.e2e.victim import victim
+from tests.support.servers import ServerProcess
 
 PARTITIONS = 8
 NewTopic = Callable[[int], str]
@@ -68,27 +66,18 @@ async def test_a_killed_member_is_missed_after_its_session_and_its_partitions_go
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     topic, ledger = new_topic(PARTITIONS), Ledger()
-    victim = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.e2e.victim", server.bootstrap, topic, group),
-        stdout=subprocess.PIPE,
-        cwd=REPOSITORY,
-    )
-    assert victim.stdout is not None
-    try:
-        assert await asyncio.wait_for(victim.stdout.readline(), 30) == b"assigned 8\n"
+    async with victim(server.bootstrap, topic, group) as doomed:
         pair = [Member(name, ledger, server.bootstrap, [topic], group, session_timeout_ms=1000) for name in ("a", "b")]
         async with members(*pair):
             await eventually(lambda: all(member.assignment for member in pair), "two to join the victim")
             assert sum(len(member.assignment) for member in pair) < PARTITIONS
-            victim.send_signal(signal.SIGKILL)
+            doomed.kill()
             await shared_out(pair, PARTITIONS)
             await send_numbered(server.bootstrap, topic, PARTITIONS, 80)
             await eventually(lambda: len(ledger) == 80, "80 records")
-        assert not ledger.twice
-    finally:
-        if victim.returncode is None and victim.pid:
-            victim.kill()
-        await victim.wait()
+        if HAS_EVENTS:
+            assert ("session_expired", "victim") in Told(server, group).causes()
+    assert not ledger.twice
 
 
 async def test_a_group_resumes_where_it_committed(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
@@ -139,13 +128,6 @@ async def test_subscriptions_that_differ_and_change(server: ServerProcess, new_t
             await eventually(lambda: {partition.topic for partition in only_one.assignment} == {two}, "the other topic")
             await shared_out([both, only_one], 4)
         await shared_out([both], 4)
-
-
-async def grow(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> None:
-    from aiokafka.admin import NewPartitions
-
-    answer = await admin.create_partitions({topic: NewPartitions(partitions)})
-    assert all(row[1] == 0 for row in answer.topic_errors), answer
 
 
 async def test_group_offsets_of_a_partition_nobody_committed(

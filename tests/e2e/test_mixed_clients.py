@@ -11,6 +11,7 @@ from tests.e2e.aio import Member, members, send_numbered
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import (
     KAFKA_PYTHON_RANGE,
+    MEMBERS,
     ThreadMember,
     confluent_member,
     confluent_produce,
@@ -21,7 +22,6 @@ from tests.support.servers import ServerProcess
 
 PARTITIONS = 8
 NewTopic = Callable[[int], str]
-MEMBERS = {"confluent-kafka": confluent_member, "kafka-python": kafka_python_member}
 
 
 def shared_out(group: list[ThreadMember], partitions: int) -> None:

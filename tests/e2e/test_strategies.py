@@ -1,20 +1,24 @@
-"""Stories 11, 12, 13, 15 and 16 with aiokafka consumers that use Muster's strategies; what moved is measured."""
+"""Stories 2, 11, 12, 13, 15 and 16 with aiokafka consumers that use Muster's strategies; what moved is measured."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
 
 from muster.assignors.aiokafka import strategy
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
-from muster.assignors.measures import Moves, moves, skew, stickiness
+from muster.assignors.measures import Moves, moves, skew, stickiness, total
 from tests.e2e import aio
-from tests.e2e.aio import consuming, members
+from tests.e2e.aio import consuming, members, send_numbered
 from tests.e2e.ledger import Ledger, eventually
 from tests.support.servers import ServerProcess
 
@@ -24,17 +28,22 @@ NewTopic = Callable[[int], str]
 class Group:
     """Consumers of one strategy, and what each of them has."""
 
-    def __init__(self, server: ServerProcess, group: str, name: str, topics: Mapping[str, int]) -> None:
+    def __init__(
+        self, server: ServerProcess, group: str, name: str, topics: Mapping[str, int], own: type | None = None
+    ) -> None:
+        """`own`: aiokafka's own class instead of our strategy of that name."""
         self.server, self.group, self.name, self.topics = server, group, name, dict(topics)
+        self.ledger, self._own = Ledger(), own
 
-    def member(self, name: str) -> aio.Member:
+    def member(self, name: str, *topics: str) -> aio.Member:
+        """One that is not started yet; subscribed to all topics if none is named."""
         return aio.Member(
             name,
-            Ledger(),
+            self.ledger,
             self.server.bootstrap,
-            list(self.topics),
+            topics or list(self.topics),
             self.group,
-            partition_assignment_strategy=[strategy(self.name)],
+            partition_assignment_strategy=[self._own or strategy(self.name)],
         )
 
     async def at_rest(self, present: Sequence[aio.Member]) -> Assignment:
@@ -85,25 +94,100 @@ async def test_three_share_and_one_leaves(server: ServerProcess, new_topic: NewT
         assert sum(row.lost + row.gained for row in moves(before, after).values()) == 0
 
 
-async def test_range_is_even_for_each_topic_alone(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    """Two topics of three on two members: one has both first halves."""
-    stage = Group(server, group, "range", {new_topic(3): 3, new_topic(3): 3})
-    pair = [stage.member(who) for who in ("a", "b")]
-    async with members(*pair):
-        shares = await stage.at_rest(pair)
-        assert sorted(list(rows.values()) for rows in shares.values()) == [[[0, 1], [0, 1]], [[2], [2]]]
+class Example(NamedTuple):
+    """An assignment as the mission states it: topics are t1, t2, members c1, c2, c3, subscribed to all topics unless
+    `subscriptions` says otherwise.
+    """
+
+    strategy: str
+    topics: dict[str, int]
+    assignment: Assignment
+    subscriptions: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
-async def test_range_grows_from_three_to_five(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+EXAMPLES = {
+    "story 2": Example("roundrobin", {"t1": 4}, {"c1": {"t1": [0, 3]}, "c2": {"t1": [1]}, "c3": {"t1": [2]}}),
+    "story 11, one topic of eight": Example(
+        "range", {"t1": 8}, {"c1": {"t1": [0, 1, 2]}, "c2": {"t1": [3, 4, 5]}, "c3": {"t1": [6, 7]}}
+    ),
+    "story 11, two topics of four": Example(
+        "range", {"t1": 4, "t2": 4}, {"c1": {"t1": [0, 1], "t2": [0, 1]}, "c2": {"t1": [2, 3], "t2": [2, 3]}}
+    ),
+    "story 11, two topics of three": Example(
+        "range", {"t1": 3, "t2": 3}, {"c1": {"t1": [0, 1], "t2": [0, 1]}, "c2": {"t1": [2], "t2": [2]}}
+    ),
+    "story 12": Example(
+        "roundrobin", {"t1": 3, "t2": 3}, {"c1": {"t1": [0, 2], "t2": [1]}, "c2": {"t1": [1], "t2": [0, 2]}}
+    ),
+    "story 12, c2 wants t2 alone": Example(
+        "roundrobin", {"t1": 3, "t2": 3}, {"c1": {"t1": [0, 1, 2], "t2": [1]}, "c2": {"t2": [0, 2]}}, {"c2": ["t2"]}
+    ),
+}
+AIOKAFKAS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["ours", "aiokafka's own"])
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
+async def test_the_missions_examples(
+    server: ServerProcess, new_topic: NewTopic, group: str, example: Example, own: bool
+) -> None:
+    topics = {short: new_topic(count) for short, count in example.topics.items()}
+    assert list(topics.values()) == sorted(topics.values())
+    counts = {topics[short]: count for short, count in example.topics.items()}
+    stage = Group(server, group, example.strategy, counts, AIOKAFKAS[example.strategy] if own else None)
+    present = [
+        stage.member(name, *(topics[short] for short in example.subscriptions.get(name, topics)))
+        for name in example.assignment
+    ]
+    async with members(*present):
+        assert await stage.at_rest(present) == {
+            name: {topics[short]: numbers for short, numbers in rows.items()}
+            for name, rows in example.assignment.items()
+        }
+
+
+@pytest.mark.parametrize("name", ["range", "sticky"])
+async def test_three_grow_to_five_and_nothing_is_lost(
+    server: ServerProcess, new_topic: NewTopic, group: str, name: str
+) -> None:
     topic = new_topic(10)
-    stage = Group(server, group, "range", {topic: 10})
+    stage = Group(server, group, name, {topic: 10})
     three, two = [stage.member(who) for who in ("a", "b", "c")], [stage.member(who) for who in ("d", "e")]
+
+    async def send(first: int) -> None:
+        await send_numbered(server.bootstrap, topic, 10, 100, first)
+
     async with members(*three):
-        assert sizes(await stage.at_rest(three)) == [3, 3, 4]
+        before = await stage.at_rest(three)
+        assert sizes(before) == [3, 3, 4]
+        await send(0)
         async with members(*two):
+            await send(100)
             after = await stage.at_rest([*three, *two])
+            await send(200)
+            await eventually(lambda: len(stage.ledger) == 300, "300 records")
             assert sizes(after) == [2, 2, 2, 2, 2]
             assert skew(after).spread == 0
+            if name == "sticky":
+                assert moves(before, after) == {topic: Moves(kept=6, moved=4)}
+                assert stickiness(before, after) == 1.0
+    assert not stage.ledger.twice
+    assert stage.ledger.offsets(topic) == {partition: list(range(30)) for partition in range(10)}
+
+
+async def test_when_one_of_three_leaves_only_what_it_had_moves(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    stage = Group(server, group, "sticky", {new_topic(2): 2, new_topic(2): 2})
+    trio = [stage.member(who) for who in ("c1", "c2", "c3")]
+    async with members(*trio):
+        before = await stage.at_rest(trio)
+        assert sizes(before) == [1, 1, 2]
+        had = sum(map(len, before["c2"].values()))
+        await trio[1].stop()
+        after = await stage.at_rest([trio[0], trio[2]])
+        assert sizes(after) == [2, 2]
+        assert total(moves(before, after)) == Moves(kept=4 - had, moved=had)
 
 
 async def test_sticky_moves_what_the_leaver_had_and_nothing_else(

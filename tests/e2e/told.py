@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -75,9 +75,9 @@ def shares(completed: Value) -> dict[str, dict[str, list[int]]]:
     }
 
 
-def moved(*rebalances: Mapping[str, Any] | Sequence[Any]) -> list[Moves]:
+def moved(rebalances: Iterable[Value]) -> list[Moves]:
     """What moved in each completed rebalance, all topics together."""
     return [
         total({row["topic"]: Moves(row["kept"], row["moved"], row["gained"], row["lost"]) for row in one["moves"]})
-        for one in rebalances  # type: ignore[call-overload]  # JSON
+        for one in rebalances
     ]

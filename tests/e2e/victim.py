@@ -1,16 +1,23 @@
-"""A group member that is there to be killed: `python -m tests.e2e.victim BOOTSTRAP TOPIC GROUP`.
+"""A group member that is there to be killed: `python -m tests.e2e.victim BOOTSTRAP TOPIC GROUP [name=value ...]`.
 
-Prints `assigned N` for each assignment. Its session times out after a second of silence.
+Prints `assigned N` for each assignment. Its session times out after a second of silence, unless a setting of its
+consumer says otherwise (`session_timeout_ms=10000`, `group_instance_id=...`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
 from tests.e2e.aio import QUICK_CONSUMER
+from tests.support.servers import REPOSITORY
 
 
 class _Tell(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not typed
@@ -21,8 +28,11 @@ class _Tell(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is not
         print("assigned", len(assigned), flush=True)
 
 
-async def main(bootstrap: str, topic: str, group: str) -> None:
-    settings = {**QUICK_CONSUMER, "session_timeout_ms": 1000}
+async def main(bootstrap: str, topic: str, group: str, *more: str) -> None:
+    """Consume until something ends it."""
+    settings: dict[str, Any] = {**QUICK_CONSUMER, "session_timeout_ms": 1000, "client_id": "victim"}
+    for name, value in (pair.split("=", 1) for pair in more):
+        settings[name] = int(value) if value.isdigit() else value
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=group, **settings)
     await consumer.start()
     consumer.subscribe([topic], listener=_Tell())
@@ -31,6 +41,22 @@ async def main(bootstrap: str, topic: str, group: str) -> None:
             pass
     finally:
         await consumer.stop()
+
+
+@asynccontextmanager
+async def victim(bootstrap: str, topic: str, group: str, *more: str) -> AsyncIterator[Process]:
+    """One that has got its first assignment, as a process; killed at the end if not before."""
+    command = [sys.executable, "-m", __name__, bootstrap, topic, group, *more]
+    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=REPOSITORY)
+    try:
+        assert process.stdout is not None
+        line = await asyncio.wait_for(process.stdout.readline(), 30)
+        assert line.startswith(b"assigned"), line
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 if __name__ == "__main__":

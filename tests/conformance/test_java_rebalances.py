@@ -1,0 +1,78 @@
+"""Rebalances as Kafka's own consumer goes through them: story 14 (cooperative) and story 5 (slow between polls)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.conformance.clients import JavaClients
+from tests.e2e.cooperative import Partitions, Stage, nobody_stops
+from tests.e2e.laggard import Laggard
+from tests.e2e.told import Told, with_events
+from tests.support.servers import ServerProcess
+
+COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+StartJava = Callable[[ServerProcess], JavaClients]
+NewTopic = Callable[[int], str]
+
+
+class JavaMember:
+    """A consumer of `JavaClients` with the cooperative strategy, as story 14 is told."""
+
+    def __init__(self, name: str, java: JavaClients, group: str, topic: str) -> None:
+        self.name, self._java, self._group, self._topic = name, java, group, topic
+        self._runs = False
+
+    @property
+    def assignment(self) -> Partitions:
+        """Its present partitions."""
+        return {(self._topic, number) for number in self._java.assignments[self.name]}
+
+    @property
+    def told(self) -> list[tuple[str, Partitions]]:
+        """What its listener heard."""
+        lines = [line.split() for line in self._java.rebalances[self.name]]
+        return [(what, {(self._topic, int(number)) for number in numbers}) for what, *numbers in lines]
+
+    def start(self) -> None:
+        """Begin to consume."""
+        self._java.consume(self.name, self._group, self._topic, partition_assignment_strategy=COOPERATIVE)
+        self._runs = True
+
+    def stop(self) -> None:
+        """Commit, leave; harmless when it has."""
+        if self._runs:
+            self._runs = False
+            self._java.stop(self.name)
+
+
+def test_nobody_stops_consuming_what_it_keeps(
+    server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava
+) -> None:
+    topic, java = new_topic(8), start_java(server)
+    stage = Stage(server, topic, group, java.ledger)
+    nobody_stops(
+        stage,
+        lambda name: JavaMember(name, java, group, topic),
+        lambda: Laggard(server, group, topic, version=3),
+    )
+    assert not java.failures
+
+
+@with_events
+def test_who_is_slow_between_polls_leaves_and_says_why(
+    server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava
+) -> None:
+    topic, java, told = new_topic(8), start_java(server), Told(server, group)
+    java.consume("quick", group, topic)
+    java.consume("slow", group, topic, max_poll_interval_ms="1000")
+    java.shared_out(["quick", "slow"], 8)
+    told.forget()
+    java.tell("hold", "slow")
+    java.wait(lambda: len(java.assignments["quick"]) == 8, "the share of the slow one")
+    assert told.causes() == [("member_left", "slow")]
+    (left,) = told("member_left")
+    assert left["reason"] == "consumer poll timeout has expired."
+    java.tell("go", "slow")
+    java.wait(lambda: len(java.assignments["quick"]) == len(java.assignments["slow"]) == 4, "two to share again")
+    assert told.causes() == [("member_left", "slow"), ("member_joined", "slow")]
+    assert java.rebalances["slow"][-2].startswith("lost")

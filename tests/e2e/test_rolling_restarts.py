@@ -1,0 +1,129 @@
+"""Stories 6 and 7, read from `__group_events`: what a rolling restart costs, and the absence of a static member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
+
+import pytest
+
+from tests.e2e.aio import Member, consuming, members, send_numbered, shared_out
+from tests.e2e.cooperative import start
+from tests.e2e.ledger import Ledger, eventually, eventually_sync
+from tests.e2e.sync_clients import MEMBERS, ThreadMember, confluent_produce
+from tests.e2e.told import Told, with_events
+from tests.e2e.victim import victim
+from tests.support.servers import ServerProcess
+
+PARTITIONS = 6
+NAMES = ("a", "b", "c")
+NewTopic = Callable[[int], str]
+pytestmark = with_events
+
+
+def replaced_alone(told: Told) -> list[str]:
+    """The instances that came back; and nothing else happened to the group."""
+    happened = [value for value in told() if value["kind"] != "members_synced"]  # that may be late
+    assert {value["kind"] for value in happened} <= {"member_replaced"}, happened
+    return [value["member"]["instance"] for value in happened]
+
+
+async def test_of_three_dynamic_members_it_is_six_rebalances(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic, ledger, told = new_topic(PARTITIONS), Ledger(), Told(server, group)
+
+    def member(name: str) -> Member:
+        return Member(name, ledger, server.bootstrap, [topic], group)
+
+    running = {name: member(name) for name in NAMES}
+    async with members(*running.values()), AsyncExitStack() as block:
+        await shared_out(running.values(), PARTITIONS)
+        told.forget()
+        for name in NAMES:
+            await running.pop(name).stop()
+            await shared_out(running.values(), PARTITIONS)
+            running[name] = member(name)
+            await block.enter_async_context(members(running[name]))
+            await shared_out(running.values(), PARTITIONS)
+        await send_numbered(server.bootstrap, topic, PARTITIONS, 60)
+        await eventually(lambda: len(ledger) == 60, "60 records")
+        assert told.causes() == [(cause, name) for name in NAMES for cause in ("member_left", "member_joined")]
+        assert len(told("rebalance_completed")) == 6
+    assert not ledger.twice
+
+
+@pytest.mark.parametrize("client", MEMBERS)
+def test_of_three_static_members_it_is_none(
+    server: ServerProcess, new_topic: NewTopic, group: str, client: str
+) -> None:
+    topic, ledger, told = new_topic(PARTITIONS), Ledger(), Told(server, group)
+
+    def member(name: str) -> ThreadMember:
+        return MEMBERS[client](name, ledger, server.bootstrap, topic, group, group_instance_id=f"i-{name}")
+
+    running = {name: member(name) for name in NAMES}
+
+    def shared() -> bool:
+        shares = [member.assignment for member in running.values()]
+        return all(shares) and len(set().union(*shares)) == sum(map(len, shares)) == PARTITIONS
+
+    with ExitStack() as block:
+        start(running.values(), block)
+        eventually_sync(shared, "three to share")
+        told.forget()
+        before = {name: set(member.assignment) for name, member in running.items()}
+        for name in NAMES:
+            running.pop(name).stop()
+            running[name] = member(name)
+            start([running[name]], block)
+            eventually_sync(lambda: running[name].assignment == before[name], f"{name} to be back")  # noqa: B023  # at once
+        confluent_produce(server.bootstrap, topic, [(b"%d" % number, b"value") for number in range(60)])
+        eventually_sync(lambda: len(ledger) == 60, "60 records")
+        assert {name: member.assignment for name, member in running.items()} == before
+        assert replaced_alone(told) == [f"i-{name}" for name in NAMES]
+    assert not ledger.twice
+
+
+async def test_a_killed_static_member_that_is_back_in_time_is_no_rebalance(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic, ledger, told = new_topic(PARTITIONS), Ledger(), Told(server, group)
+
+    def member(name: str, instance: str) -> Member:
+        return Member(name, ledger, server.bootstrap, [topic], group, group_instance_id=instance)
+
+    one, again = member("one", "i-1"), member("again", "i-2")
+    async with (
+        victim(server.bootstrap, topic, group, "group_instance_id=i-2", "session_timeout_ms=30000") as doomed,
+        members(one),
+    ):
+        await eventually(lambda: len(one.assignment) == 3, "half of it")
+        kept, given = one.assignment, len(one.assignments)
+        doomed.kill()
+        await doomed.wait()
+        told.forget()
+        async with members(again):
+            await shared_out([one, again], PARTITIONS)
+            await send_numbered(server.bootstrap, topic, PARTITIONS, 60)
+            await eventually(lambda: len(ledger) == 60, "60 records")
+            assert (one.assignment, len(one.assignments)) == (kept, given)
+            assert replaced_alone(told) == ["i-2"]
+    assert not ledger.twice
+
+
+async def test_a_static_member_that_is_back_too_late_is_two_rebalances(
+    server: ServerProcess, new_topic: NewTopic, group: str
+) -> None:
+    topic, told = new_topic(PARTITIONS), Told(server, group)
+    one = Member("one", Ledger(), server.bootstrap, [topic], group, group_instance_id="i-1")
+    two = {"group_id": group, "client_id": "two", "group_instance_id": "i-2"}
+    async with members(one):
+        async with consuming(server.bootstrap, topic, session_timeout_ms=1000, **two) as gone:
+            await eventually(lambda: len(gone.assignment()) == len(one.assignment) == 3, "three partitions each")
+            told.forget()
+        await shared_out([one], PARTITIONS)
+        async with consuming(server.bootstrap, topic, **two) as again:
+            await eventually(lambda: len(again.assignment()) == len(one.assignment) == 3, "three partitions each")
+            assert told.causes() == [("session_expired", "two"), ("member_joined", "two")]
+            assert {value["trigger"]["instance"] for value in told("rebalance_completed")} == {"i-2"}
