@@ -62,7 +62,8 @@ class OffsetsLogCodec:
     def __init__(self, partition: int) -> None:
         self._partition = partition
         self._told: set[tuple[int, int | None]] = set()
-        self._next_offset = 0
+        self.reading = -1
+        """Offset of the batch that is being read."""
         self._open: dict[int, list[tuple[int, bytes, Decoded]]] = {}
         """Producer id -> what its open transaction has committed: offset, key, record."""
         self._since: dict[bytes, int] = {}
@@ -92,12 +93,12 @@ class OffsetsLogCodec:
         while at < stop:
             base, length, crc, attributes, _, _, count = _unpack(chunk, at)
             end = at + length + LENGTH_OVERHEAD
-            if crc32c(chunk[at + CRC_START : end]) != crc:
-                raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")
-            if base < self._next_offset:  # from the start again
+            if base <= self.reading:  # from the start again
                 self._open.clear()
                 self._since.clear()
-            self._next_offset = base + 1
+            self.reading = base
+            if crc32c(chunk[at + CRC_START : end]) != crc:
+                raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")
             if attributes & _NOT_PLAIN:
                 yield from self._special(chunk[at:end])
                 at = end

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -107,12 +108,18 @@ _REFUSE: Final[dict[type, Callable[[Any, int], Message]]] = {
 }
 
 
-def refuse(request: Message, error_code: int) -> Message:
-    """The answer to `request` that says only `error_code`. KeyError for a request that no group is asked."""
+def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
+    """The answer to `request` that says only `error_code`, and `why` where there is room for words. KeyError for a
+    request that no group is asked.
+    """
     if error_code in _NOT_LOOKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
         # Kafka looks at the group id before it asks whether it coordinates the group
         error_code = ErrorCode.INVALID_GROUP_ID
-    return _REFUSE[type(request)](request, error_code)
+    response = _REFUSE[type(request)](request, error_code)
+    if why is not None and isinstance(response, DescribeGroupsResponse):
+        for row in response.groups:
+            row.error_message = f"{why}; {why.advice}" if isinstance(why, DamagedLog) else str(why)
+    return response
 
 
 def _spoil_commit(response: OffsetCommitResponse, code: int) -> Message:

@@ -19,7 +19,7 @@ from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.telling import refusal
-from muster.coordinator.log.errors import DamagedLog, LogError
+from muster.coordinator.log.errors import BatchError, DamagedLog, LogError
 from muster.coordinator.refusals import append_error, refuse, spoil
 from muster.coordinator.shard_parts import Codec, Core, Observer, ShardLog
 from muster.protocol.errors import ErrorCode
@@ -70,6 +70,8 @@ class Shard:
         self.index = index
         self.leader_epoch = leader_epoch
         self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        self.trouble: Exception | None = None
+        """Why the groups are out of reach, or were until the load that runs now; a DamagedLog waits for an operator."""
         self._make_core = make_core
         self._open_log = open_log
         self._codec = codec
@@ -96,7 +98,7 @@ class Shard:
     def submit(self, command: Command) -> None:
         """Decide a command; its token, a callable, gets the response: now, or when the log is durable."""
         if self.state_error:
-            _respond(command.token, refuse(command.request, self.state_error))
+            _respond(command.token, refuse(command.request, self.state_error, self.trouble))
             return
         now = self._clock.now()
         output = self._core.handle(command, now)
@@ -204,11 +206,11 @@ class Shard:
                         return
                     now = self._clock.now()
         except DamagedLog as damage:
-            # trying again would find the same bytes: an operator decides, the other partitions serve
-            log.error("the groups of this partition are offline until their log is repaired", partition=self.index,
-                      path=damage.path, position=damage.position)  # fmt: skip
-            offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            self._leave(offline, offline, offline)
+            self._damaged(damage)
+            return
+        except BatchError as error:
+            # only replay looks at every byte after a clean stop
+            self._damaged(self._log.damaged_at(self._codec.reading, str(error)))
             return
         except (LogError, OSError, ValueError) as error:
             # nothing can be decided without the state
@@ -216,12 +218,22 @@ class Shard:
             return
         self._core = core
         self.state_error = ErrorCode.NONE
+        self.trouble = None
         if records and self._observer is not None:
             now = self._clock.now()
             self._observer.loaded(now, groups=core.group_count, records=records, took_ms=now.mono_ms - began_ms)
         self._run(core.loaded)
         if image is not self._image and self.active:
             self.topics_changed(self._image)
+
+    def _damaged(self, damage: DamagedLog) -> None:
+        """Stay offline. Trying again would find the same bytes: an operator decides, the other partitions serve."""
+        log.error("the groups of this partition are offline until their log is repaired", partition=self.index,
+                  path=damage.path, position=damage.position, reason=damage.reason,
+                  what_to_do=damage.advice)  # fmt: skip
+        self.trouble = damage
+        offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._leave(offline, offline, offline)
 
     # ---- outputs ----
 
@@ -322,6 +334,7 @@ class Shard:
         code = append_error(getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
         delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
         self._failures += 1
+        self.trouble = error
         log.error(f"{what}; the groups of this partition are built anew from their log", partition=self.index,
                   error=str(error), in_ms=delay_ms)  # fmt: skip
         self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, code, ErrorCode.NOT_COORDINATOR)
@@ -330,8 +343,13 @@ class Shard:
 
     def _reload(self, term: int) -> None:
         if term == self._term:
-            for _ in self.start():
-                pass
+            self._load_on(self.start())
+
+    def _load_on(self, steps: Iterator[None]) -> None:
+        """A chunk in each turn of the event loop: the other shards serve meanwhile."""
+        for _ in steps:
+            self._clock.call_soon(lambda: self._load_on(steps))
+            return
 
     # ---- deadlines ----
 

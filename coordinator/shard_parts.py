@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from muster.coordinator.groups.deadlines import Deadlines
 from muster.coordinator.groups.image import TopicsChanged
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record
+from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -61,9 +62,15 @@ class ShardLog(Protocol):
     def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
         """The whole batches from `offset` on, in chunks."""
 
+    def damaged_at(self, offset: int, reason: str) -> DamagedLog:
+        """The batch at `offset` was found not to hold together: the log goes offline."""
+
 
 class Codec(Protocol):
     """Records <-> batches (`offsets_log`), given so that a shard can be tested without bytes."""
+
+    reading: int
+    """Offset of the batch that `read` came to last."""
 
     def encode(self, records: Sequence[Record]) -> tuple[Sequence[Any], int]:
         """The rows that the records are in a batch, and their size in bytes; raises ValueError."""
@@ -72,7 +79,7 @@ class Codec(Protocol):
         """One batch that holds the rows."""
 
     def read(self, chunk: bytes) -> Iterator[tuple[Message, Message | None]]:
-        """The records of some batches that a core can replay."""
+        """The records of some batches that a core can replay; raises BatchError for one that is damaged."""
 
 
 class Observer(Protocol):

@@ -81,7 +81,7 @@ def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[Describe
     rows = []
     for index, state in enumerate(topic.state.partitions[start:end], start):
         epoch, replicas = state.leader_epoch, list(state.replicas)
-        online = topic.partitions[index] is not None
+        online = topic.is_online(index)
         rows.append(
             DescribeTopicPartitionsResponsePartition(
                 0 if online else ErrorCode.LEADER_NOT_AVAILABLE,

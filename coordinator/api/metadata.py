@@ -120,9 +120,9 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
 
 def _partitions(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
     rows = []
-    for index, (partition, state) in enumerate(zip(topic.partitions, topic.state.partitions, strict=True)):
+    for index, state in enumerate(topic.state.partitions):
         epoch, replicas = state.leader_epoch, list(state.replicas)
-        if partition is None:
+        if not topic.is_online(index):
             error_code = ErrorCode.LEADER_NOT_AVAILABLE
             rows.append(MetadataResponsePartition(error_code, index, NO_LEADER, epoch, replicas, [], replicas))
         else:

@@ -113,6 +113,11 @@ class SharedSync:
     def _end_round(self, asked: Sequence[Sync], outcomes: Sequence[OSError | None]) -> None:
         for (_, done), outcome in zip(asked, outcomes, strict=True):
             self._outcomes.append((done, outcome))
+        failure = outcomes[0] if len(asked) > FEW else None
+        if failure is not None:
+            # it may have met bytes of those that came meanwhile, and the next round would not be told of them again
+            self._outcomes.extend((done, failure) for _, done in self._waiting)
+            self._waiting = []
         if self._waiting:
             self._begin_round()
         else:

@@ -121,6 +121,9 @@ class DurableLog(SegmentedLog):
         target = self.end_offset
 
         def job() -> None:
+            if self.failure is not None:
+                # a log that was opened anew has these files now: a failure that only we heard of would be lost on it
+                return
             for file in files:
                 file.sync()
             if names_changed:

@@ -115,6 +115,15 @@ class DamagedLog(LogError):
         self.position = place.position
         self.reason = reason
 
+    @property
+    def advice(self) -> str:
+        """What an operator can do."""
+        directory, partition = self.path.rsplit("/", 2)[:2] if self.path.count("/") > 1 else (".", "NAME")
+        return (
+            f"stop, then `muster log check {directory}` and `muster log repair {directory} --partition {partition}`, "
+            "or restore the folder from a backup"
+        )
+
 
 class InsaneIndex(LogError):
     """An index file that cannot belong to its segment; it is rebuilt from the log."""

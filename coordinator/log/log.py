@@ -12,7 +12,14 @@ from collections.abc import Iterator
 
 from muster.coordinator.log import lookup, retention, walk
 from muster.coordinator.log.durable import DurableLog
-from muster.coordinator.log.errors import CorruptBatch, LogOffline, OffsetOutOfRange, RecordListTooLarge, TruncatedBatch
+from muster.coordinator.log.errors import (
+    CorruptBatch,
+    DamagedLog,
+    LogOffline,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    TruncatedBatch,
+)
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -182,6 +189,14 @@ class Log(DurableLog):
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 1024 * 1024) -> Iterator[bytes]:
         """All whole batches from `offset` (the start) to the present end, in chunks of about `chunk_bytes`."""
         return walk.replay(self, self.start_offset if offset is None else offset, self.end_offset, chunk_bytes)
+
+    def damaged_at(self, offset: int, reason: str) -> DamagedLog:
+        """Whoever replays found that the batch at `offset` does not hold together: the log goes offline; the error."""
+        segment = self.segments[self.segment_index(offset)]
+        where = segment.locate(offset)
+        damage = DamagedLog(segment.place(0 if where is None else where[0]), reason)
+        self.go_offline(damage.path, OSError(f"damaged at byte {damage.position}: {reason}"))
+        return damage
 
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
         """The headers of the same batches."""

@@ -196,8 +196,7 @@ class LogManager:
                 path=error.path,
                 position=error.position,
                 reason=error.reason,
-                what_to_do=f"stop, then `muster log check {self.storage.root}` and `muster log repair "
-                f"{self.storage.root} --partition {topic}-{partition}`, or restore the folder from a backup",
+                what_to_do=error.advice,
             )
             raise
         if topic_id is not None and self.storage.load(f"{directory}/{checkpoints.PARTITION_METADATA}") is None:

@@ -57,6 +57,11 @@ class Topic:
         self.internal = state.name in INTERNAL_TOPICS
         self.partitions: list[Partition | None] = []
 
+    def is_online(self, index: int) -> bool:
+        """Whether the log of a partition that is there can be read and written; the others have no leader."""
+        partition = self.partitions[index]
+        return partition is not None and partition.log.failure is None
+
     def existing(self, index: int) -> Partition:
         """The partition of this index; raises `Refused`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
         if not 0 <= index < len(self.partitions):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from muster.coordinator.groups.interface import Now, Record
+from muster.coordinator.log import CorruptBatch, DamagedLog
+from muster.coordinator.log.position import Place
 from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024
@@ -52,11 +54,18 @@ class FakeLog:
             else:
                 self.waiting.append((wanted, callback))
 
+    def damaged_at(self, offset: int, reason: str) -> DamagedLog:
+        return DamagedLog(Place("data/__consumer_offsets-7/0.log", offset), reason)
+
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 0) -> Iterator[Any]:
         yield from ([row] for row in list(self.rows))
 
 
 class FakeCodec:
+    def __init__(self) -> None:
+        self.reading = -1
+        self.damaged = False
+
     def encode(self, records: Sequence[Record]) -> tuple[list[Record], int]:
         return list(records), sum(len(record.key.group) for record in records) * ROW_BYTES  # type: ignore[attr-defined]
 
@@ -64,4 +73,7 @@ class FakeCodec:
         return list(rows)
 
     def read(self, chunk: Any) -> Iterator[tuple[Message, Message | None]]:
+        if self.damaged:
+            self.reading = 90
+            raise CorruptBatch("the CRC is wrong")
         yield from ((row.key, row.value) for row in chunk)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups import events
@@ -122,6 +123,7 @@ class Bench:
     def __init__(self, linger_ms: int = 0) -> None:
         self.clock = ManualClock(0)
         self.log = FakeLog()
+        self.codec = FakeCodec()
         self.cores: list[FakeCore] = []
         self.events: list[Event] = []
         self.flushed = 0
@@ -132,7 +134,7 @@ class Bench:
             7,
             self._core,
             self._open,
-            FakeCodec(),
+            self.codec,
             self.clock,
             NO_TOPICS,
             leader_epoch=3,
@@ -447,6 +449,42 @@ class TestFailures:
         bench.commit(1)
         bench.clock.advance(0)
         assert bench.active()
+
+    def test_a_state_that_is_built_anew_leaves_turns_to_others(self, bench: Bench) -> None:
+        for offset in range(3):
+            bench.commit(offset, partition=offset)
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(9)
+        bench.log.fail = None
+        seen: list[bool] = []
+        bench.clock.call_soon(lambda: seen.append(bench.active()))
+        bench.clock.advance(0)
+        assert (seen, bench.active()) == ([False], True)
+        assert bench.core.offsets == {0: 0, 1: 1, 2: 2}
+
+    def test_damage_found_by_replay_is_left_to_the_operator(self, bench: Bench) -> None:
+        bench.commit(5)
+        bench.codec.damaged = True
+        with structlog.testing.capture_logs() as told:
+            bench.load()
+            bench.clock.advance(1_000_000)
+        assert len(told) == 1
+        assert (told[0]["path"], told[0]["position"]) == ("data/__consumer_offsets-7/0.log", 90)
+        assert "muster log repair data --partition __consumer_offsets-7" in told[0]["what_to_do"]
+        assert code_of(bench.commit(1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        (row,) = bench.submit(DescribeGroupsRequest(["g"])).one().groups
+        assert row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert row.error_message.startswith("data/__consumer_offsets-7/0.log is damaged at byte 90: the CRC is wrong; ")
+
+    def test_what_is_the_matter_is_told_until_it_is_over(self, bench: Bench) -> None:
+        assert bench.shard.trouble is None
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(1)
+        (row,) = bench.submit(DescribeGroupsRequest(["g"])).one().groups
+        assert (row.error_code, row.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "disk full")
+        bench.clock.advance(0)
+        assert bench.active()
+        assert bench.shard.trouble is None
 
     def test_an_older_retry_does_not_disturb_a_new_term(self, bench: Bench) -> None:
         bench.log.fail = StorageFailed("disk full")

@@ -49,7 +49,16 @@ def muster(server: ServerProcess, *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_others_serve(start_server: Start) -> None:
+def groups(server: ServerProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    assert isinstance(server, MusterServer)
+    command = [server.executable, "groups", *arguments, "--bootstrap-server", server.bootstrap]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_others_serve(
+    start_server: Start, stop: str
+) -> None:
     server = start_server()
     create_topic(server, "t", 1)
     with socket.create_connection(server.address, timeout=20) as connection:
@@ -60,7 +69,10 @@ async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_other
         refused = muster(server, "repair", "--partition", str(hurt))
         assert refused.returncode == 1
         assert f"is in use by process {server.pid}" in refused.stderr
-    server.kill()
+    if stop == "clean":
+        server.stop()
+    else:
+        server.kill()
     (path,) = segments(server, hurt)
     data = bytearray(path.read_bytes())
     data[90] ^= 1  # in the first batch
@@ -70,7 +82,17 @@ async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_other
         for group in GROUPS:
             is_hurt = group_partition(group, PARTITIONS) == hurt
             assert commit(connection, group, 3) == (COORDINATOR_NOT_AVAILABLE if is_hurt else 0)
-    assert f"muster log repair {server.workdir / 'data'}" in server.log()
+    repair = f"muster log repair {server.workdir / 'data'} --partition __consumer_offsets-{hurt}"
+    assert repair in server.log()
+    listed = groups(server, "list")
+    assert {line.split()[0] for line in listed.stdout.splitlines()[1:]} == {
+        group for group in GROUPS if group_partition(group, PARTITIONS) != hurt
+    }
+    assert (listed.returncode, listed.stderr.count("\n")) == (1, 1)
+    assert f"partition {hurt} of __consumer_offsets is offline" in listed.stderr
+    for told in (listed, groups(server, "describe", GROUPS[0]), groups(server, "offsets", GROUPS[0])):
+        assert (told.returncode, repair in told.stderr) == (1, True)
+        assert f"{path} is damaged at byte 0" in told.stderr
     server.stop()
     assert muster(server, "check").returncode == 1
     repaired = muster(server, "repair", "--partition", str(hurt))

@@ -25,7 +25,10 @@ def history(cluster: Cluster, group_id: str, *, as_json: bool, everything: bool,
         else:
             _print(timeline, value, "")
     if not count:
-        raise AskingFailed(f"nothing is known of a group {group_id}; muster groups list shows those that there are")
+        raise AskingFailed(
+            f"there is no history of a group {group_id}: nobody has joined it, or not since its events are kept; "
+            "muster groups list shows the groups that there are"
+        )
     return 0
 
 

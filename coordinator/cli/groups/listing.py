@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.groups.offline import offline_partitions
 from muster.coordinator.cli.groups.table import print_json, print_table
 from muster.protocol.api import ApiKey
 from muster.protocol.message import UnrepresentableField
@@ -12,7 +14,7 @@ from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 
 
 def list_groups(cluster: Cluster, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
-    """Print all groups, by name."""
+    """Print all groups, by name; exit status 1 when those of some partition are not among them."""
     groups = all_groups(cluster, states, types)
     if as_json:
         for one in groups:
@@ -23,7 +25,11 @@ def list_groups(cluster: Cluster, states: Sequence[str], types: Sequence[str], *
         print_table(("GROUP", "TYPE", "STATE", "PROTOCOL TYPE"), rows)
     else:
         print("there are no groups" + (" of that kind" if states or types else ""))
-    return 0
+    missing = offline_partitions(cluster)
+    for partition, why in missing:
+        told = f"partition {partition} of __consumer_offsets is offline, its groups are not listed"
+        print(f"muster groups list: {told}: {why}", file=sys.stderr)
+    return 1 if missing else 0
 
 
 def all_groups(cluster: Cluster, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[ListedGroup]:

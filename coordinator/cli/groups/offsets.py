@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
 from muster.coordinator.cli.groups.describing import describe_group
+from muster.coordinator.cli.groups.offline import why_not
 from muster.coordinator.cli.groups.table import print_json, print_table
 from muster.protocol.api import ApiKey
 from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -21,9 +22,11 @@ Partition = tuple[str, int]
 def offsets(cluster: Cluster, group_id: str, *, as_json: bool) -> int:
     """Print every committed offset of the group with end, lag and owner; exit status 1 when there is none."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, None)])
-    (row,) = cluster.coordinator(group_id).ask(ApiKey.OFFSET_FETCH, request).groups
+    node = cluster.coordinator(group_id)
+    (row,) = node.ask(ApiKey.OFFSET_FETCH, request).groups
     if row.error_code:
-        raise AskingFailed(f"the offsets of group {group_id} cannot be read: {sentence(row.error_code)}")
+        why = why_not(node, group_id, row.error_code)
+        raise AskingFailed(f"the offsets of group {group_id} cannot be read: {why}")
     committed = {
         (topic.name, one.partition_index): one
         for topic in row.topics

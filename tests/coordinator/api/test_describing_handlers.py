@@ -112,6 +112,19 @@ def test_a_partition_without_a_log_has_no_leader(node: Node) -> None:
     )
 
 
+def test_a_partition_whose_log_failed_has_no_leader(node: Node) -> None:
+    partition = node.topics.by_name["u"].partitions[1]
+    assert partition is not None
+    partition.log.go_offline("u-1", OSError("no space left"))
+    rows = metadata(node, "u").topics[0].partitions
+    assert [row.leader_id for row in rows] == [1, -1]
+    described = ask_one(node, DescribeTopicPartitionsRequest([TopicRequest("u")])).topics[0].partitions
+    assert [(row.error_code, row.leader_id, row.offline_replicas) for row in described] == [
+        (0, 1, []),
+        (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1]),
+    ]
+
+
 def test_describe_cluster(node: Node) -> None:
     answer = ask_one(node, DescribeClusterRequest(include_cluster_authorized_operations=True))
     assert [b.broker_id for b in answer.brokers] == [1]

@@ -9,6 +9,8 @@ import pytest
 from muster.coordinator.api import delete_groups, describe_groups, list_groups, offset_delete
 from muster.coordinator.api.gather import Gather
 from muster.coordinator.api.node import Node
+from muster.coordinator.log import DamagedLog
+from muster.coordinator.log.position import Place
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -103,6 +105,14 @@ class TestList:
         assert response.error_code == 0
         left = [group for group in GROUPS if node.routing.shard(group) is not node.routing.shard("a")]
         assert sorted(group.group_id for group in response.groups) == left
+
+    def test_a_shard_whose_log_is_damaged_is_passed_over(self, node: Node) -> None:
+        shard = node.routing.shard("a")
+        shard.trouble = DamagedLog(Place("data/__consumer_offsets-0/0.log", 7), "the CRC is wrong")
+        shard.resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        response = self.list(node)
+        assert response.error_code == 0
+        assert "a" not in [group.group_id for group in response.groups]
 
     def test_who_may_not_see_the_cluster_sees_the_groups_he_may(
         self, node: Node, monkeypatch: pytest.MonkeyPatch

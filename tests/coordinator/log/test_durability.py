@@ -166,6 +166,7 @@ class FailingFile:
         self._file = MemoryStorage.file(storage, path)
         self.failing: str | None = None
         self.short = 0
+        self.syncs = 0
 
     def __getattr__(self, name: str):
         return getattr(self._file, name)
@@ -180,6 +181,7 @@ class FailingFile:
         self.pwrite(b"".join(parts), position)
 
     def sync(self) -> None:
+        self.syncs += 1
         if self.failing == "sync":
             raise OSError(errno.EIO, "Input/output error")
 
@@ -242,6 +244,22 @@ def test_a_failed_sync_acknowledges_nothing() -> None:
     assert again.waits_for_sync
     # the system may call bytes clean that a failed sync has lost: what nobody was told of is gone
     assert again.end_offset == again.durable_offset == 0
+
+
+def test_a_log_that_was_opened_anew_is_synced_by_itself_alone() -> None:
+    later, calls, storage = Later(), Calls(), FailingStorage()
+    manager = manage(storage, sync=later.sync)
+    log = manager.open_log("t", 0, wait_for_sync=True)
+    list(fill(log, 2))
+    log.when_durable(2, calls.named("a"))
+    again = manager.reopen("t", 0)
+    list(fill(again, 1))
+    before = [file.syncs for file in storage.made]
+    later.settle()  # the old one's turn: of a failure that it met nobody would be told
+    assert [file.syncs for file in storage.made] == before
+    again.when_durable(1, calls.named("b"))
+    later.settle()
+    assert [(name, type(outcome)) for name, outcome in calls] == [("a", LogOffline), ("b", type(None))]
 
 
 def test_what_a_killed_process_left_counts_once_it_is_synced() -> None:
@@ -429,6 +447,25 @@ class TestManyAtOnce:
         self.asked(later, told, "h")
         later.settle()
         assert told[-1] == ("h", None)
+
+    def test_whoever_comes_during_a_round_that_fails_fails_with_it(self) -> None:
+        # the system tells of a failed write once, whosever it was
+        later, told, outcomes = Later(), [], iter([OSError(errno.EIO, "Input/output error"), None])
+
+        def sync_all() -> None:
+            outcome = next(outcomes)
+            if outcome is not None:
+                raise outcome
+
+        later.sync.share(sync_all)
+        self.asked(later, told, "abc")
+        later.deliver()  # the round begins
+        self.asked(later, told, "def")
+        later.settle()
+        assert [(name, failure is not None) for name, failure in told] == [(name, True) for name in "abcdef"]
+        self.asked(later, told, "ghi")
+        later.settle()
+        assert told[6:] == [(name, None) for name in "ghi"]
 
     def test_nothing_begins_after_the_end(self) -> None:
         later, told = Later(), []
