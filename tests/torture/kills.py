@@ -24,6 +24,7 @@ TOPIC: Final = "work"
 GROUP: Final = "shared"
 CONSUMERS: Final = 3
 PARTITIONS: Final = 6
+LONG_MS: Final = 7 * 86_400_000
 MOST_ACKS: Final = 400
 """Acknowledgements between two kills, at most."""
 
@@ -89,11 +90,15 @@ class Killing:
         host, port = self.server.address
         with Cluster(Address(host, port)) as cluster:
             events = Events(cluster)
+            ends = events.ends()
+            position = dict.fromkeys(ends, 0)
+            seen: dict[str, set[int]] = {}
+            while any(position[partition] < end for partition, end in ends.items()):
+                for value in events.fetch(position, 0):
+                    if value["kind"] == "rebalance_completed":
+                        seen.setdefault(value["group"], set()).add(value["generation"])
             for group, generations in self.churner.told.items():
-                seen = {
-                    value["generation"] for value in events.upto_now(group) if value["kind"] == "rebalance_completed"
-                }
-                lost = set(generations) - seen
+                lost = set(generations) - seen.get(group, set())
                 if lost:
                     self.ledger.faults.append(f"{group}: the history lacks the generations {sorted(lost)}")
 
@@ -158,6 +163,7 @@ class _Consumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
             bootstrap_servers=bootstrap, group_id=GROUP, client_id=name, enable_auto_commit=False,
             heartbeat_interval_ms=100, session_timeout_ms=60_000, rebalance_timeout_ms=60_000, retry_backoff_ms=20,
             request_timeout_ms=30_000,
+            max_poll_interval_ms=LONG_MS,  # once settled it only commits
         )  # fmt: skip
 
     async def start(self) -> None:
@@ -171,6 +177,9 @@ class _Consumer(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is
 
     async def run(self) -> None:
         while True:
+            if not self.mine:
+                self.ledger.faults.append("a consumer that was stable has no partitions any more")
+                return
             for partition in sorted(self.mine):
                 place = Place(GROUP, partition.topic, partition.partition)
                 number = self.ledger.attempt(place)

@@ -97,6 +97,7 @@ class FaultyFile(MemoryFile):
         except FileNotFoundError:
             return  # removed meanwhile, as `DiskFile.sync`
         if isinstance(fault, OSError):
+            self._storage.syncs_failed += 1
             contents.unsynced = []
         self._storage.raise_if(fault)
         contents.sync()
@@ -120,6 +121,7 @@ class FaultyStorage(MemoryStorage):
         self.steps = 0
         self.fails_at = frozenset(fails_at)
         self.dead = False
+        self.syncs_failed = 0
         self.named: dict[str, bytearray] = {}
         """The names that are on the disk."""
         self.changes: list[tuple[str, Change]] = []
