@@ -1,0 +1,24 @@
+"""All tables of facts from one set of inputs. Lazy: nothing is computed before a table is read or written."""
+
+from __future__ import annotations
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+
+from muster.pipeline.facts.generations import generations
+from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.memberships import memberships
+from muster.pipeline.facts.moves import moves
+from muster.pipeline.facts.ownership import ownership
+
+
+def build(inputs: Inputs) -> dict[str, DataFrame]:
+    """The tables by name, each as facts.schema.TABLES says."""
+    # small beside the commits, and the start of nearly everything
+    known = generations(inputs).persist(StorageLevel.MEMORY_AND_DISK)
+    return {
+        "generations": known,
+        "memberships": memberships(known),
+        "ownership": ownership(known),
+        "moves": moves(known),
+    }

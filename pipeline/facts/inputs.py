@@ -1,0 +1,117 @@
+"""What the facts are made from, and the views of the offsets log that most of them start with: the states a classic
+group was in, one after the other, its commits with the state they fell in, and who held which partition in each state.
+
+All records of one group lie in one partition of the log, so that log offsets order everything of a group.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.schema import CLASSIC_GROUP, OFFSET_COMMIT
+from muster.pipeline.tables import table
+
+
+class Inputs(NamedTuple):
+    """`decoded`: rows of pipeline.schema.DECODED; `events`: rows of facts.schema.EVENTS, None where there is no
+    `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
+    """
+
+    decoded: DataFrame
+    events: DataFrame | None = None
+    ends: DataFrame | None = None
+
+
+MEMBER_FIELDS: Final = {
+    "member_id": "member_id",
+    "instance_id": "group_instance_id",
+    "client_id": "client_id",
+    "host": "client_host",
+    "session_timeout_ms": "session_timeout_ms",
+    "rebalance_timeout_ms": "rebalance_timeout_ms",
+    "rack": "rack",
+    "topics": "topics",
+    "assigned": "assigned",
+}
+"""The fields of facts.schema.MEMBER_FACT, and what they are called in decoded rows."""
+
+
+def states(inputs: Inputs) -> DataFrame:
+    """Every record of a classic group: group, state (1, 2, … in the order of the log), log_partition, log_offset,
+    at_ms (when it was logged), is_tombstone, generation, protocol_type, protocol, leader, state_timestamp_ms, members
+    (of MEMBER_FACT, and `owned`), next_ms (when the next one was logged; null: it is the last).
+    """
+    in_order = Window.partitionBy("group").orderBy("log_offset")
+    fields = {**MEMBER_FIELDS, "owned": "owned"}
+    return table(inputs.decoded, CLASSIC_GROUP).select(
+        "group",
+        F.row_number().over(in_order).alias("state"),
+        "log_partition",
+        "log_offset",
+        F.col("log_timestamp_ms").alias("at_ms"),
+        "is_tombstone",
+        "generation",
+        "protocol_type",
+        "protocol",
+        "leader",
+        "state_timestamp_ms",
+        F.transform("members", lambda one: F.struct(*(one[old].alias(new) for new, old in fields.items()))).alias(
+            "members"
+        ),
+        F.lead("log_timestamp_ms").over(in_order).alias("next_ms"),
+    )
+
+
+def placed_commits(inputs: Inputs, columns: tuple[str, ...] = ()) -> DataFrame:
+    """Every offset commit with the state that its group was in by the log: group, state (null: none yet), log_offset,
+    at_ms (when it was logged), is_tombstone, topic, partition, and further `columns` of the decoded row.
+
+    One pass over the commits in the order of the log, group by group; nothing of it leaves the JVM.
+    """
+    wanted = ("topic", "partition", *columns)
+    commits = table(inputs.decoded, OFFSET_COMMIT)
+    rows = commits.select(
+        "group",
+        "log_offset",
+        F.col("log_timestamp_ms").alias("at_ms"),
+        "is_tombstone",
+        *wanted,
+        F.lit(None).cast("int").alias("state"),
+        F.lit(False).alias("is_state"),
+    )
+    marks = states(inputs).select(
+        "group",
+        "log_offset",
+        "at_ms",
+        "is_tombstone",
+        *(F.lit(None).cast(commits.schema[name].dataType).alias(name) for name in wanted),
+        "state",
+        F.lit(True).alias("is_state"),
+    )
+    so_far = Window.partitionBy("group").orderBy("log_offset").rowsBetween(Window.unboundedPreceding, 0)
+    every = rows.unionByName(marks).withColumn("state", F.last("state", ignorenulls=True).over(so_far))
+    return every.where(~F.col("is_state")).drop("is_state")
+
+
+HOLDER: Final = ("member_id", "instance_id", "client_id", "host")
+"""The columns that say who holds a partition."""
+
+
+def holdings(inputs: Inputs) -> DataFrame:
+    """Who held which partition in which state of its group: group, state, generation, topic, partition and HOLDER."""
+    return held(states(inputs), ("group", "state", "generation"))
+
+
+def held(rows: DataFrame, columns: tuple[str, ...]) -> DataFrame:
+    """One row for each partition that is assigned in a row that has `members`: `columns` (which tell the rows apart),
+    topic, partition and HOLDER. Where a leader gave a partition to several members, the last one counts.
+    """
+    members = rows.select(*columns, F.posexplode("members").alias("place", "member"))
+    shares = members.select("*", F.explode("member.assigned").alias("share"))
+    single = shares.select("*", F.col("share.topic").alias("topic"), F.explode("share.partitions").alias("partition"))
+    who = F.struct("place", *(F.col(f"member.{name}").alias(name) for name in HOLDER))
+    last = single.groupBy(*columns, "topic", "partition").agg(F.max(who).alias("who"))
+    return last.select(*columns, "topic", "partition", *(F.col(f"who.{name}").alias(name) for name in HOLDER))

@@ -1,0 +1,66 @@
+"""The table `moves`: partitions that changed hands in a rebalance."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.facts.ownership import holders
+from muster.pipeline.facts.schema import conform
+
+KEPT: Final = "kept"
+MOVED: Final = "moved"
+GAINED: Final = "gained"
+LOST: Final = "lost"
+
+
+def changes(generations: DataFrame) -> DataFrame:
+    """What became of every partition in every rebalance, `kept` ones too: group, step (of the generation it led to),
+    generation, topic, partition, kind, from_* and to_* (member_id, client_id), time_ms, idle_ms (gained: since its last
+    owner lost it; null: it never had one).
+    """
+    rows = holders(generations)
+    # a static member that comes back has another id and is the same owner
+    same = F.coalesce("instance_id", "member_id") == F.coalesce("was_instance_id", "was_member_id")
+    adjacent = F.col("was_step") == F.col("step") - 1
+    # a record that is written again for a static member's new id is no rebalance
+    rebalanced = ~F.col("generation").eqNullSafe(F.col("previous_generation"))
+    taken = rows.where(rebalanced).select(
+        "group",
+        "step",
+        "generation",
+        "topic",
+        "partition",
+        F.when(adjacent & same, KEPT).when(adjacent, MOVED).otherwise(GAINED).alias("kind"),
+        F.when(adjacent, F.col("was_member_id")).alias("from_member_id"),
+        F.when(adjacent, F.col("was_client_id")).alias("from_client_id"),
+        F.col("member_id").alias("to_member_id"),
+        F.col("client_id").alias("to_client_id"),
+        F.col("start_ms").alias("time_ms"),
+        F.when(~adjacent, F.col("start_ms") - F.col("was_end_ms")).alias("idle_ms"),
+    )
+    nobody = F.lit(None).cast("string")
+    is_lost = F.col("next_start_ms").isNotNull() & ~(F.col("next_step").eqNullSafe(F.col("step") + 1))
+    lost = rows.where(is_lost).select(
+        "group",
+        (F.col("step") + 1).alias("step"),
+        F.col("next_generation").alias("generation"),
+        "topic",
+        "partition",
+        F.lit(LOST).alias("kind"),
+        F.col("member_id").alias("from_member_id"),
+        F.col("client_id").alias("from_client_id"),
+        nobody.alias("to_member_id"),
+        nobody.alias("to_client_id"),
+        F.col("next_start_ms").alias("time_ms"),
+        F.lit(None).cast("long").alias("idle_ms"),
+    )
+    return taken.unionByName(lost)
+
+
+def moves(generations: DataFrame) -> DataFrame:
+    """Everything but what was kept."""
+    rows = changes(generations).where(F.col("kind") != KEPT)
+    return conform(rows.withColumn("paused_ms", F.col("idle_ms")), "moves")

@@ -1,0 +1,66 @@
+"""The table `ownership`, and what `moves` and `rebalances` count from: who held a partition in one generation after the
+other.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.facts.inputs import HOLDER, held
+from muster.pipeline.facts.schema import conform
+
+_PARTITION = ("group", "topic", "partition")
+
+
+def steps(generations: DataFrame) -> DataFrame:
+    """Rows of the table `generations` with their number in the group (`step`: 1, 2, …), `next_step_generation` and
+    `next_start_ms` of the row after, and `previous_generation` of the row before.
+    """
+    in_order = Window.partitionBy("group").orderBy("start_ms", F.col("log_offset").asc_nulls_last(), "generation")
+    return generations.select(
+        "*",
+        F.row_number().over(in_order).alias("step"),
+        F.lag("generation").over(in_order).alias("previous_generation"),
+        F.lead("generation").over(in_order).alias("next_generation"),
+        F.lead("start_ms").over(in_order).alias("next_start_ms"),
+    )
+
+
+def holders(generations: DataFrame) -> DataFrame:
+    """Who held each partition in each generation, beside who held it in the one before: the columns of `held`, step,
+    generation, start_ms, end_ms, previous_generation, next_generation, next_start_ms; `was_*` (step, end_ms and
+    HOLDER; of the last generation in which somebody held it), `next_step` in which somebody holds it again.
+    """
+    numbered = steps(generations)
+    times = numbered.select(
+        "group",
+        "step",
+        "generation",
+        "start_ms",
+        "end_ms",
+        "previous_generation",
+        "next_generation",
+        "next_start_ms",
+    )
+    rows = held(numbered, ("group", "step")).join(times, ["group", "step"])
+    in_order = Window.partitionBy(*_PARTITION).orderBy("step")
+    before = [F.lag(name).over(in_order).alias(f"was_{name}") for name in ("step", "end_ms", *HOLDER)]
+    return rows.select("*", *before, F.lead("step").over(in_order).alias("next_step"))
+
+
+def ownership(generations: DataFrame) -> DataFrame:
+    """Partition by owner and interval: generations in a row in which the same member held it are one interval."""
+    rows = holders(generations)
+    goes_on = (F.col("was_step") == F.col("step") - 1) & (F.col("was_member_id") == F.col("member_id"))
+    in_order = Window.partitionBy(*_PARTITION).orderBy("step")
+    rows = rows.withColumn("begins", F.when(goes_on, 0).otherwise(1))
+    rows = rows.withColumn("interval", F.sum("begins").over(in_order))
+    found = rows.groupBy(*_PARTITION, "interval").agg(
+        *(F.first(name).alias(name) for name in HOLDER),
+        F.min("start_ms").alias("start_ms"),
+        F.max_by("end_ms", "step").alias("end_ms"),
+        F.min_by("generation", "step").alias("first_generation"),
+        F.max_by("generation", "step").alias("last_generation"),
+    )
+    return conform(found, "ownership")

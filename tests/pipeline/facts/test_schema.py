@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.facts.schema import EVENTS, TABLES, conform
+
+
+def test_every_table_begins_with_the_group() -> None:
+    assert {schema.names[0] for schema in TABLES.values()} == {"group"}
+
+
+def test_units_stand_last_in_names() -> None:
+    for name, schema in {**TABLES, "events": EVENTS}.items():
+        for field in schema:
+            if field.name.endswith("_ms"):
+                assert str(field.type) in ("int64", "double"), (name, field.name)
+
+
+def test_rows_are_brought_into_the_columns_and_types_of_a_table(spark: SparkSession) -> None:
+    names = TABLES["moves"].names
+    rows = spark.sql("select " + ", ".join(f"'7' as {name}" for name in reversed(names)))
+    assert conform(rows, "moves").columns == names
+    assert dict(conform(rows, "moves").dtypes)["time_ms"] == "bigint"
+
+
+def test_a_table_that_is_not_there(spark: SparkSession) -> None:
+    with pytest.raises(KeyError):
+        conform(spark.range(1), "moods")
