@@ -35,7 +35,6 @@ from tests.support.servers import kafka_available
 
 RESULT = Path(__file__).with_name("assignors.md")
 SIZES = [(members, partitions) for members in (10, 100, 1000) for partitions in (100, 1_000, 10_000, 100_000)]
-OF_JAVA = [(10, 100), (100, 1_000), (1000, 10_000), (1000, 100_000)]
 GOAL = (1000, 10_000)
 GOALS_MS = {"range": 12.0, "roundrobin": 12.0, "sticky": 60.0, "cooperative-sticky": 40.0}
 TOPICS = 10
@@ -169,7 +168,7 @@ def table(
         "|---|---:|---:|---:|---:|---:|",
     ]
     for size in sizes:
-        java = java_ms(cases[size]) if with_java and size in OF_JAVA else (None, None)
+        java = java_ms(cases[size]) if with_java else (None, None)
         figures = " | ".join(map(number, (ours[size], theirs.get(size), python.get(size), *java)))
         rows.append(f"| {size[0]:,} x {size[1]:,} | {figures} |")
         print(rows[-1], strategy, flush=True)

@@ -34,12 +34,10 @@ class Case:
                 m.generation,
                 m.instance_id,
                 m.rack,
-                m.user_data and m.user_data.hex(),
+                _hex(m.user_data),
             ]
             for m in self.members
         ]
-        for row, m in zip(members, self.members, strict=True):
-            row[6] = None if m.user_data is None else m.user_data.hex()
         topics = {
             name: [t.partitions, [sorted(racks) for racks in t.racks] or None, t.topic_id.hex()]
             for name, t in self.topics.items()

@@ -15,6 +15,7 @@ import pytest
 from muster.assignors.assignor import Member, Topic
 from tests.assignors.cases import Case, answer, draw_case
 from tests.assignors.histories import ASSIGNORS, draw_history, with_assignment
+from tests.assignors.mission import EXAMPLES
 from tests.assignors.test_frozen import SAMPLE
 from tests.conformance.java_assignors import ask_java
 
@@ -53,6 +54,33 @@ def test_histories(strategy: str) -> None:
     cases = [case for _ in range(HISTORIES) for case in draw_history(rng, strategy)]
     assert len(cases) > HISTORIES
     assert differences(cases) == []
+
+
+def test_the_missions_examples() -> None:
+    """And story 13: two topics of two on three members, one leaves; ten of five partitions each, one leaves."""
+    cases = [
+        Case(
+            example.strategy,
+            [Member(name, tuple(example.subscriptions.get(name, example.topics))) for name in example.assignment],
+            {name: Topic(count, (), name.encode().ljust(16)) for name, count in example.topics.items()},
+        )
+        for example in EXAMPLES.values()
+    ]
+    answers = [answer(case, example.assignment) for case, example in zip(cases, EXAMPLES.values(), strict=True)]
+    assert ask_java(case.line() for case in cases) == answers
+    for strategy in ("sticky", "cooperative-sticky"):
+        cases += one_leaves(strategy, ["c1", "c2", "c3"], {"t1": 2, "t2": 2}, "c2")
+        cases += one_leaves(strategy, [f"c{number}" for number in range(10)], {"t1": 50}, "c4")
+    assert differences(cases) == []
+
+
+def one_leaves(strategy: str, names: list[str], counts: dict[str, int], leaver: str) -> list[Case]:
+    """A group's first assignment, and the one when a member has left."""
+    topics = {name: Topic(count, (), name.encode().ljust(16)) for name, count in counts.items()}
+    group = [Member(name, tuple(topics)) for name in names]
+    first = ASSIGNORS[strategy].assign(group, topics)
+    left = [with_assignment(ASSIGNORS[strategy], m, first, 1) for m in group if m.member_id != leaver]
+    return [Case(strategy, group, topics), Case(strategy, left, topics)]
 
 
 def draw_large(

@@ -119,17 +119,22 @@ SLOW = {"confluent-kafka": slow_confluent, "kafka-python": slow_kafka_python}
 def test_who_is_slow_between_polls_leaves_by_itself(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
-    """Story 5: the client itself sees that its application does not poll; the coordinator sees it leave."""
+    """The client itself sees that its application does not poll; the coordinator sees it leave, with no word of why."""
     topic, told = new_topic(4), Told(server, group)
     quick = MEMBERS[client]("quick", Ledger(), server.bootstrap, topic, group)
+
+    def causes() -> list[tuple[str, str]]:
+        # kafka-python's leader joins again for nothing when it hears late of a rebalance that is over
+        return [(cause, who) for cause, who in told.causes() if cause != "leader_rejoined"]
+
     with thread_members(quick), SLOW[client](server.bootstrap, topic, group) as poll:
         eventually_sync(lambda: poll() == len(quick.assignment) == 2, "two to share")
         told.forget()
         eventually_sync(lambda: len(quick.assignment) == 4, "the slow one's share")
-        assert told.causes() == [("member_left", "slow")]
+        assert causes() == [("member_left", "slow")]
         assert [value["reason"] for value in told("member_left")] == [None]
         eventually_sync(lambda: poll() == len(quick.assignment) == 2, "two to share again")
-        assert told.causes() == [("member_left", "slow"), ("member_joined", "slow")]
+        assert causes() == [("member_left", "slow"), ("member_joined", "slow")]
 
 
 async def test_who_is_slow_between_polls_leaves_by_itself_under_aiokafka(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
 
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -17,6 +15,7 @@ from muster.assignors.aiokafka import strategy
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.measures import Moves, moves, skew, stickiness, total
+from tests.assignors.mission import EXAMPLES, Example
 from tests.e2e import aio
 from tests.e2e.aio import consuming, members, send_numbered
 from tests.e2e.ledger import Ledger, eventually
@@ -94,35 +93,6 @@ async def test_three_share_and_one_leaves(server: ServerProcess, new_topic: NewT
         assert sum(row.lost + row.gained for row in moves(before, after).values()) == 0
 
 
-class Example(NamedTuple):
-    """An assignment as the mission states it: topics are t1, t2, members c1, c2, c3, subscribed to all topics unless
-    `subscriptions` says otherwise.
-    """
-
-    strategy: str
-    topics: dict[str, int]
-    assignment: Assignment
-    subscriptions: Mapping[str, Sequence[str]] = MappingProxyType({})
-
-
-EXAMPLES = {
-    "story 2": Example("roundrobin", {"t1": 4}, {"c1": {"t1": [0, 3]}, "c2": {"t1": [1]}, "c3": {"t1": [2]}}),
-    "story 11, one topic of eight": Example(
-        "range", {"t1": 8}, {"c1": {"t1": [0, 1, 2]}, "c2": {"t1": [3, 4, 5]}, "c3": {"t1": [6, 7]}}
-    ),
-    "story 11, two topics of four": Example(
-        "range", {"t1": 4, "t2": 4}, {"c1": {"t1": [0, 1], "t2": [0, 1]}, "c2": {"t1": [2, 3], "t2": [2, 3]}}
-    ),
-    "story 11, two topics of three": Example(
-        "range", {"t1": 3, "t2": 3}, {"c1": {"t1": [0, 1], "t2": [0, 1]}, "c2": {"t1": [2], "t2": [2]}}
-    ),
-    "story 12": Example(
-        "roundrobin", {"t1": 3, "t2": 3}, {"c1": {"t1": [0, 2], "t2": [1]}, "c2": {"t1": [1], "t2": [0, 2]}}
-    ),
-    "story 12, c2 wants t2 alone": Example(
-        "roundrobin", {"t1": 3, "t2": 3}, {"c1": {"t1": [0, 1, 2], "t2": [1]}, "c2": {"t2": [0, 2]}}, {"c2": ["t2"]}
-    ),
-}
 AIOKAFKAS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
