@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -21,6 +21,7 @@ from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.config import Config
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.loading import Loading
 from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogManager, LogSettings, MemoryStorage, SharedSync
 from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
@@ -66,9 +67,17 @@ class Bound(NamedTuple):
 class Server:
     """One node. `start` once, then `stop` once."""
 
-    def __init__(self, config: Config, *, clock: Clock | None = None, intercept: Intercept = NO_INTERCEPT) -> None:
-        """`clock`: None is the machine's; `intercept`: see `api.intercept`."""
+    def __init__(
+        self,
+        config: Config,
+        *,
+        clock: Clock | None = None,
+        intercept: Intercept = NO_INTERCEPT,
+        loaded: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`clock`: None is the machine's; `intercept`: see `api.intercept`; `loaded` is called when all groups are."""
         self.config = config
+        self._loaded = loaded
         self.intercept = intercept
         self._given_clock = clock
         self.clock: Clock
@@ -82,9 +91,8 @@ class Server:
         self._listeners: list[Listener] = []
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
-        self._loading: list[Iterator[None]] = []
+        self._loading: Loading
         self._observers: list[Observers] = []
-        self._stopping = False
 
     # ---- starting ----
 
@@ -115,6 +123,9 @@ class Server:
             sync = SharedSync(asyncio.get_running_loop().call_soon_threadsafe)
             self.logs = LogManager(FileStorage(config.data_dir), config.settings(LogSettings), sync=sync)
         identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=draw_kafka_uuid)
+        if self.logs.needs_recovery:
+            log.warning("the last stop was not clean: logs are checked from their recovery points on",
+                        directory=str(config.data_dir))  # fmt: skip
         if config.data_dir is not None and FilesystemSync.is_reliable():
             self._filesystem = FilesystemSync(config.data_dir)
             sync.share(self._filesystem.sync)
@@ -132,6 +143,7 @@ class Server:
             self.topics.ensure_topic(name, partitions)
         groups = config.settings(GroupSettings)
         count = len(offsets.partitions)
+        self._loading = Loading(clock, self._loaded)
         self.routing = Routing([self._shard(index, count, groups) for index in range(count)])
         self.topics.subscribe(self.routing.topics_changed)
         self.node = Node(
@@ -144,7 +156,7 @@ class Server:
             cluster_id=self._identity.cluster_id,
             rack=config.rack,
         )
-        self._load_for(LOAD_BEFORE_LISTENING_MS)
+        self._loading.run_for(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
         self._maintenance.start()
         post = asyncio.get_running_loop().call_soon_threadsafe
@@ -169,7 +181,7 @@ class Server:
             observer=observers,
             linger_ms=self.config.settings(ShardSettings).group_coordinator_append_linger_ms,
         )
-        self._loading.append(shard.start())
+        self._loading.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         return shard
 
     def _observe(self, index: int) -> Observers:
@@ -187,30 +199,6 @@ class Server:
         if partition.log.failure is not None:
             partition.use_log(self.logs.reopen(topic, index))
         return partition.log
-
-    def _load_for(self, budget_ms: int) -> None:
-        """Load groups for about so long; what is left goes on in the event loop, a chunk in each turn."""
-        end = self.clock.now().mono_ms + budget_ms
-        while self._loading and self.clock.now().mono_ms <= end:
-            self._load_step()
-        if self._loading:
-            log.info("the groups are still being loaded", partitions_left=len(self._loading))
-            asyncio.get_running_loop().call_soon(self._load_on)
-
-    def _load_step(self) -> None:
-        try:
-            next(self._loading[-1])
-        except StopIteration:
-            self._loading.pop()
-
-    def _load_on(self) -> None:
-        if self._stopping:
-            return
-        self._load_step()
-        if self._loading:
-            asyncio.get_running_loop().call_soon(self._load_on)
-        else:
-            log.info("all groups are loaded")
 
     async def _listen(self) -> None:
         settings = self.config.settings(NetSettings)
@@ -231,10 +219,10 @@ class Server:
 
         Harmless when `start` came only part of the way.
         """
-        self._stopping = True
         for listener in self._listeners:
             listener.close()
         if hasattr(self, "routing"):
+            self._loading.stop()
             for shard in self.routing.shards:
                 shard.resign()
         for observers in self._observers:
@@ -287,11 +275,11 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_exception)
     stop = asyncio.Event()
-    server = Server(config)
+    # what was loaded lives as long as the process: the collector need not walk through it again and again
+    server = Server(config, loaded=gc.freeze)
     await server.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, loop, number, stop)
-    # what was loaded lives as long as the process: the collector need not walk through it again and again
     gc.freeze()
     gc.set_threshold(GC_EVERY_OBJECTS)
     gc.enable()

@@ -52,6 +52,8 @@ class LogManager:
         self._draw_uuid: Callable[[], bytes]
         self._logs: dict[Partition, Log] = {}
         self._was_clean = False
+        self.needs_recovery = False
+        """Whether there are logs, and the last stop was not a clean one; known once it is open."""
         self._recovery_points: dict[Partition, int] = {}
         self._start_offsets: dict[Partition, int] = {}
 
@@ -69,6 +71,7 @@ class LogManager:
         try:
             identity = self._identify(cluster_id, node_id, draw_uuid)
             self._was_clean = self.storage.load(checkpoints.CLEAN_SHUTDOWN) is not None
+            self.needs_recovery = not self._was_clean and bool(self.on_disk())
             self._recovery_points = self._load_offsets(checkpoints.RECOVERY_POINTS)
             self._start_offsets = self._load_offsets(checkpoints.START_OFFSETS)
             # from here on a kill must be seen as one

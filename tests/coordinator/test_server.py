@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api import registry
 from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.loading import Loading
 from muster.coordinator.log import DirectoryLocked
 from muster.coordinator.server import Server
 from muster.protocol import frames
@@ -111,13 +112,13 @@ class TestGroups:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
             await client.ask(commit(7), 9)
         monkeypatch.setattr("muster.coordinator.server.LOAD_BEFORE_LISTENING_MS", -1)
-        held: list[Any] = []
-        monkeypatch.setattr(Server, "_load_on", lambda self: held.append(self))
+        held: list[Loading] = []
+        monkeypatch.setattr(Loading, "_turn", lambda self: held.append(self))
         async with running(data_dir=tmp_path) as server, connected(server) as client:
             answer = await client.ask(commit(8), 9)
             assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             monkeypatch.undo()
-            server._load_on()
+            held[0]._turn()
             await until(lambda: all(shard.active for shard in server.routing.shards))
             answer = await client.ask(commit(8), 9)
             assert answer.topics[0].partitions[0].error_code == 0

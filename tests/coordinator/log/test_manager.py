@@ -120,6 +120,7 @@ def test_what_is_on_disk() -> None:
 def test_clean_and_unclean_stops_are_told_apart() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
+    assert not manager.needs_recovery
     content = list(fill(manager.open_log("t", 0, config=SMALL), 10))
     manager.close()
     assert storage.load(".kafka_cleanshutdown") is not None
@@ -128,11 +129,14 @@ def test_clean_and_unclean_stops_are_told_apart() -> None:
     manager = manage(storage)
     assert storage.load(".kafka_cleanshutdown") is None, "from now on a kill is seen as one"
     assert manager.open_log("t", 0, config=SMALL).end_offset == 10
+    assert not manager.needs_recovery
     storage.files[path][70] ^= 1
     manager.close(clean=False)
     assert storage.load(".kafka_cleanshutdown") is None
     del storage.files[path][-1:]
-    assert [value for _, value in everything(manage(storage).open_log("t", 0))] == content[:9]
+    manager = manage(storage)
+    assert manager.needs_recovery
+    assert [value for _, value in everything(manager.open_log("t", 0))] == content[:9]
 
 
 def test_a_log_that_was_never_opened_keeps_its_checkpoints() -> None:

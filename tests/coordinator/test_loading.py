@@ -1,0 +1,80 @@
+"""Loading at a start: what is done before the server listens, what beside its clients; it tells how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import structlog
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.loading import TELL_EVERY_MS, Loading
+from muster.coordinator.shard import LOAD_CHUNK_BYTES
+
+CHUNK_MS = 10
+
+
+class SteppedClock(ManualClock):
+    """Time also passes while something is computed."""
+
+    def advance_now(self, ms: int) -> None:
+        self._move_to(self._now.mono_ms + ms)
+
+
+class Bench:
+    """Loads of some chunks each, a chunk of which takes 10 ms."""
+
+    def __init__(self, *chunks: int) -> None:
+        self.clock = SteppedClock()
+        self.done: list[list[int]] = []
+        self.loaded = [0] * len(chunks)
+        self.loading = Loading(self.clock, lambda: self.done.append(list(self.loaded)))
+        for index, count in enumerate(chunks):
+            self.loading.add(self.steps(index, count), count * LOAD_CHUNK_BYTES)
+
+    def steps(self, index: int, count: int) -> Iterator[None]:
+        for _ in range(count):
+            self.clock.advance_now(CHUNK_MS)
+            self.loaded[index] += 1
+            yield
+
+
+def test_what_is_quick_is_done_at_once_and_silently() -> None:
+    bench = Bench(3, 2)
+    with structlog.testing.capture_logs() as told:
+        bench.loading.run_for(200)
+    assert bench.done == [[3, 2]]
+    assert told == []
+
+
+def test_what_takes_longer_goes_on_in_later_turns() -> None:
+    bench = Bench(30, 30)
+    bench.loading.run_for(200)
+    assert sum(bench.loaded) == 21
+    assert bench.done == []
+    bench.clock.advance(60 * CHUNK_MS)
+    assert bench.done == [[30, 30]]
+
+
+def test_it_tells_how_far_it_is() -> None:
+    bench = Bench(300, 100)
+    with structlog.testing.capture_logs() as told:
+        bench.loading.run_for(0)
+        bench.clock.advance(500 * CHUNK_MS)
+    assert [line["percent"] for line in told[:-1]] == [0, 50]
+    assert [line["partitions_left"] for line in told[:-1]] == [2, 1]
+    assert told[-1]["event"] == "all groups are loaded"
+    assert TELL_EVERY_MS // CHUNK_MS == 200
+
+
+def test_a_stop_ends_it() -> None:
+    bench = Bench(30)
+    bench.loading.run_for(0)
+    bench.loading.stop()
+    bench.clock.advance(1_000)
+    assert (bench.loaded, bench.done) == ([1], [])
+
+
+def test_without_groups_it_is_done() -> None:
+    bench = Bench()
+    bench.loading.run_for(200)
+    assert bench.done == [[]]
