@@ -1,0 +1,95 @@
+"""The table `flapping`: which groups cannot come to rest, by how often they rebalance, whether the same members are
+behind it, and how short their generations are. The formula is in docs/pipeline.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.facts.schema import conform
+
+SHORT_MS: Final = 300_000
+"""A generation that did not last so long is a short one: max.poll.interval.ms as it comes."""
+HALF_RATE: Final = 6.0
+"""Rebalances an hour at which the rate counts half."""
+HOUR_MS: Final = 3_600_000
+
+_BY_RATE: Final = 0.4
+_BY_SHORT: Final = 0.3
+_BY_REPEATS: Final = 0.3
+
+
+def flapping(rebalances: DataFrame, generations: DataFrame, commits: DataFrame) -> DataFrame:
+    """Rows of the table `flapping`: one for each group of the table `rebalances`."""
+    rows = _triggers(rebalances).join(_observed(generations, commits), "group", "left")
+    rows = rows.join(_short(generations), "group", "left")
+    hours = F.coalesce("hours", F.lit(0.0))
+    rows = rows.select(
+        *("group", "rebalances", "distinct_triggers", "triggered"),
+        F.col("top.client_id").alias("top_trigger_client_id"),
+        (F.col("top.count") / F.col("rebalances")).alias("top_trigger_share"),
+        hours.alias("hours"),
+        (F.col("rebalances") / F.greatest(hours, F.lit(1.0))).alias("rebalances_per_hour"),
+        F.coalesce("short_generations", F.lit(0)).alias("short_generations"),
+    )
+    return conform(rows.withColumn("score", _score()), "flapping")
+
+
+def _triggers(rebalances: DataFrame) -> DataFrame:
+    """Of each group: rebalances, those of them with a known trigger (`triggered`), how many different ones there were,
+    and the one that comes most often. A member that comes back has another id: what stays is its instance id, or else
+    its client id and host.
+    """
+    static = F.concat(F.lit("instance "), "trigger_instance_id")
+    placed = F.concat_ws("@", "trigger_client_id", "trigger_host")
+    known = F.coalesce(static, F.when(F.col("trigger_client_id").isNotNull(), placed), "trigger_member_id")
+    each = rebalances.groupBy("group", known.alias("who")).agg(
+        F.count("*").alias("count"), F.max("trigger_client_id").alias("client_id")
+    )
+    is_known = F.col("who").isNotNull()
+    return each.groupBy("group").agg(
+        F.sum("count").alias("rebalances"),
+        F.coalesce(F.sum(F.when(is_known, F.col("count"))), F.lit(0)).alias("triggered"),
+        F.count("who").alias("distinct_triggers"),
+        F.max(F.when(is_known, F.struct("count", "client_id"))).alias("top"),
+    )
+
+
+def _observed(generations: DataFrame, commits: DataFrame) -> DataFrame:
+    """Over how many hours the log tells of each group: until the log's end where the last generation is in force."""
+    of_group = generations.groupBy("group").agg(
+        F.min("start_ms").alias("first_ms"),
+        F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),
+        F.bool_or(F.col("end_ms").isNull()).alias("in_force"),
+    )
+    by_commits = commits.groupBy("group").agg(F.min("time_ms").alias("first_ms"), F.max("time_ms").alias("last_ms"))
+    every = of_group.unionByName(by_commits.withColumn("in_force", F.lit(False)))
+    spans = every.groupBy("group").agg(
+        F.min("first_ms").alias("first_ms"), F.max("last_ms").alias("last_ms"), F.bool_or("in_force").alias("in_force")
+    )
+    until = every.agg(F.max("last_ms").alias("until_ms"))
+    end = F.when(F.col("in_force"), F.col("until_ms")).otherwise(F.col("last_ms"))
+    rows = spans.crossJoin(F.broadcast(until))
+    return rows.select("group", ((end - F.col("first_ms")) / HOUR_MS).alias("hours"))
+
+
+def _short(generations: DataFrame) -> DataFrame:
+    short = F.col("end_ms") - F.col("start_ms") < SHORT_MS
+    return (
+        generations.where((F.col("member_count") > 0) & short)
+        .groupBy("group")
+        .agg(F.count("*").alias("short_generations"))
+    )
+
+
+def _score() -> Column:
+    rate = F.col("rebalances_per_hour") / (F.col("rebalances_per_hour") + HALF_RATE)
+    short = F.least(F.col("short_generations") / F.col("rebalances"), F.lit(1.0))
+    several = F.col("triggered") > 1
+    repeats = F.when(several, (F.col("triggered") - F.col("distinct_triggers")) / (F.col("triggered") - 1)).otherwise(
+        0.0
+    )
+    return F.round(100 * rate * (_BY_RATE + _BY_SHORT * short + _BY_REPEATS * repeats), 1)

@@ -1,0 +1,129 @@
+"""The table `regressions`: commits that are lower than the one before of the same group and partition, and why. The
+record of a commit does not say who sent it, so that the cause is inferred, by the table in docs/pipeline.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.facts.schema import conform
+
+RESET: Final = "reset"
+REWIND: Final = "rewind"
+ZOMBIE: Final = "zombie"
+
+ZOMBIE_MS: Final = 600_000
+"""So long a former owner may go on with what it had fetched: twice max.poll.interval.ms as it comes."""
+_AHEAD: Final = 5
+"""Among so many commits after it a zombie's is answered by one of the owner."""
+
+_PLACE: Final = ("group", "log_partition", "topic", "partition")
+
+
+def regressions(commits: DataFrame) -> DataFrame:
+    """Rows of the table `regressions` out of those of `commits`."""
+    rows = _with_neighbours(commits).where(~F.col("is_deleted") & (F.col("committed_offset") < F.col("before.offset")))
+    # one request of one member is logged with one time
+    together = Window.partitionBy("group", "log_partition", "time_ms")
+    rows = rows.select(
+        "*",
+        F.count("*").over(together).alias("at_once"),
+        (F.min("owner").over(together) != F.max("owner").over(together)).alias("of_several"),
+    )
+    rows = rows.withColumn("cause", _cause())
+    by_former = F.col("cause") == ZOMBIE
+    return conform(
+        rows.select(
+            *("group", "topic", "partition", "time_ms", "cause", "generation", "log_offset"),
+            F.col("before.offset").alias("from_offset"),
+            F.col("committed_offset").alias("to_offset"),
+            (F.col("before.offset") - F.col("committed_offset")).alias("back"),
+            F.when(by_former, F.col("takeover.member_id")).otherwise(F.col("member_id")).alias("member_id"),
+            F.when(by_former, F.col("takeover.client_id")).otherwise(F.col("client_id")).alias("client_id"),
+        ),
+        "regressions",
+    )
+
+
+def _with_neighbours(commits: DataFrame) -> DataFrame:
+    """Each commit with what was before and after it in its partition:
+
+    `before`: offset and time_ms of the last commit, deletions passed over; `deleted_before`: there is a deletion
+    between; `two_before`: the offset before that (null: none, or a deletion between); `next_1` to `next_5`: the offsets
+    after it; `takeover`: when the present owner's first commit came, what the last one before it was and whose.
+    """
+    rows = commits.select(
+        *_PLACE,
+        *("log_offset", "time_ms", "committed_offset", "is_deleted", "generation", "members", "member_id", "client_id"),
+        F.coalesce("instance_id", "member_id").alias("owner"),
+    )
+    in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
+    until_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    live = ~F.col("is_deleted")
+    position = F.when(live, F.struct(F.col("committed_offset").alias("offset"), "time_ms"))
+    owner = F.when(live & F.col("owner").isNotNull(), F.struct("owner", "member_id", "client_id"))
+    rows = rows.select(
+        "*",
+        F.last(position, ignorenulls=True).over(until_before).alias("before"),
+        F.last(owner, ignorenulls=True).over(until_before).alias("owner_before"),
+        F.coalesce(F.lag("is_deleted").over(in_order), F.lit(False)).alias("deleted_before"),
+        F.lag("committed_offset", 2).over(in_order).alias("two_before"),
+        *(F.lead("committed_offset", step).over(in_order).alias(f"next_{step}") for step in range(1, _AHEAD + 1)),
+    )
+    first = F.when(
+        live & (F.col("owner") != F.col("owner_before.owner")),
+        F.struct(
+            F.col("time_ms"),
+            F.col("log_offset"),
+            F.col("before.offset").alias("offset"),
+            F.col("owner_before.member_id").alias("member_id"),
+            F.col("owner_before.client_id").alias("client_id"),
+        ),
+    )
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
+    return rows.withColumn("takeover", F.last(first, ignorenulls=True).over(so_far))
+
+
+def _cause() -> Column:
+    """The first rule that holds; see docs/pipeline.md."""
+    alone = F.col("member_id").isNull() & (F.col("at_once") > 1)
+    return (
+        F.when(F.col("deleted_before"), RESET)
+        .when(F.col("members") == 0, RESET)
+        .when(_fell_back_and_returned(), ZOMBIE)
+        .when(F.col("committed_offset") <= 0, RESET)
+        .when(alone | F.col("of_several"), RESET)
+        .when(_ran_ahead_before(), ZOMBIE)
+        .otherwise(REWIND)
+    )
+
+
+def _fell_back_and_returned() -> Column:
+    """This commit is that of a former owner: it lies between where that one was last and where the new owner is, and
+    the new owner goes on from there in one step.
+    """
+    to, high, former = F.col("committed_offset"), F.col("before.offset"), F.col("takeover.offset")
+    soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
+    return (to >= former) & (soon | (to - former <= high - to)) & (2 * _step_back_up() > high - to)
+
+
+def _step_back_up() -> Column:
+    """How far the step goes with which a later commit reaches the height from which this one fell; null: none does."""
+    heights = [F.col("committed_offset"), *(F.col(f"next_{step}") for step in range(1, _AHEAD + 1))]
+    found = F.lit(None).cast("bigint")
+    for lower, upper in zip(reversed(heights[:-1]), reversed(heights[1:]), strict=True):
+        found = F.when(upper >= F.col("before.offset"), upper - lower).otherwise(found)
+    return found
+
+
+def _ran_ahead_before() -> Column:
+    """The commit before this one is that of a former owner, soon after it had to give the partition up; this one is the
+    new owner's, who goes on from where it was.
+    """
+    to, base = F.col("committed_offset"), F.col("two_before")
+    soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
+    is_later = F.col("takeover.log_offset") < F.col("log_offset")
+    return is_later & soon & (to >= base) & (F.coalesce(F.col("next_1"), to) >= to)

@@ -1,0 +1,152 @@
+"""The table `stalls`: how each partition's commits were getting on, by the rules of LinkedIn's Burrow, over a window of
+its last commits that slides over the whole history. See docs/pipeline.md for the rules.
+
+Where the ends of the topics are not known only REWIND can be told, and `lag_known` says so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.facts.log_ends import with_ends
+from muster.pipeline.facts.schema import conform
+
+OK: Final = "OK"
+WARN: Final = "WARN"
+STOP: Final = "STOP"
+STALL: Final = "STALL"
+REWIND: Final = "REWIND"
+
+WINDOW: Final = 10
+"""Commits of a partition that are looked at together."""
+MIN_DISTANCE_MS: Final = 1_000
+"""Of commits within one such span of time the last one counts."""
+SETTLE_MS: Final = 100_000
+"""A consumer that had read everything has so long to commit what came after."""
+
+_PLACE: Final = ("group", "log_partition", "topic", "partition", "life")
+
+
+def stalls(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
+    """Rows of the table `stalls` out of those of `commits` and what is known of the ends of the logs."""
+    rows = with_ends(_thinned(commits), ends)
+    until = _until(commits, ends)
+    rows = _judged(_windowed(rows).crossJoin(F.broadcast(until)))
+    return conform(_intervals(rows), "stalls")
+
+
+def _until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
+    """One row: the last moment that is known of."""
+    times = commits.select("time_ms")
+    if ends is not None:
+        times = times.unionByName(ends.select("time_ms"))
+    return times.agg(F.max("time_ms").alias("until_ms"))
+
+
+def _thinned(commits: DataFrame) -> DataFrame:
+    """The commits that are looked at: `life` counts the deletions of the partition's offset before it, `gone_ms` is
+    when it was deleted, in the last one of a life that ended so.
+    """
+    in_order = Window.partitionBy("group", "log_partition", "topic", "partition").orderBy("log_offset")
+    rows = commits.select(
+        *("group", "log_partition", "topic", "partition", "log_offset", "time_ms", "committed_offset", "is_deleted"),
+        *("member_id", "client_id"),
+    )
+    rows = rows.select(
+        "*",
+        F.lead("is_deleted").over(in_order).alias("next_deleted"),
+        F.lead("time_ms").over(in_order).alias("next_ms"),
+        F.count_if("is_deleted").over(in_order.rowsBetween(Window.unboundedPreceding, 0)).alias("life"),
+    )
+    one_more = F.col("next_ms").isNotNull() & ~F.col("next_deleted")
+    same_span = F.floor(F.col("next_ms") / MIN_DISTANCE_MS) == F.floor(F.col("time_ms") / MIN_DISTANCE_MS)
+    rows = rows.where(~F.col("is_deleted") & ~(one_more & same_span))
+    return rows.withColumn("gone_ms", F.when(F.col("next_deleted"), F.col("next_ms"))).drop("next_deleted", "next_ms")
+
+
+def _windowed(rows: DataFrame) -> DataFrame:
+    """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags` known
+    and the least of them, `shrinks` (steps with which the lag got smaller), `next_ms` (null: nothing came after).
+    """
+    in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
+    window = in_order.rowsBetween(1 - WINDOW, 0)
+    lag = F.greatest(F.col("end_then") - F.col("committed_offset"), F.lit(0))
+    rows = rows.withColumn("lag_then", lag)
+    rows = rows.select(
+        "*",
+        F.count("*").over(window).alias("commits"),
+        F.first("time_ms").over(window).alias("first_ms"),
+        F.min("committed_offset").over(window).alias("least"),
+        F.max("committed_offset").over(window).alias("most"),
+        F.count("lag_then").over(window).alias("lags"),
+        F.min("lag_then").over(window).alias("least_lag"),
+        (F.col("lag_then") < F.lag("lag_then").over(in_order)).alias("shrank"),
+        F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
+    )
+    steps = in_order.rowsBetween(2 - WINDOW, 0)
+    return rows.withColumn("shrinks", F.count_if("shrank").over(steps))
+
+
+def _judged(rows: DataFrame) -> DataFrame:
+    """Each commit with the `status` that it leads to, and `stop_ms`: from when on it is STOP instead (null: never)."""
+    full = F.col("commits") == WINDOW
+    status = (
+        F.when(F.col("committed_offset") < F.col("most"), REWIND)
+        .when(full & (F.col("least") == F.col("most")) & (F.col("beyond_ms") <= F.col("first_ms")), STALL)
+        .when(full & _lag_never_shrank() & (F.col("least") < F.col("most")), WARN)
+        .otherwise(OK)
+    )
+    is_last = F.col("next_ms").isNull()
+    patience = F.col("time_ms") - F.col("first_ms")
+    # null counts for nothing in greatest(); where beyond_ms is null there is no lag
+    stop = F.greatest(F.col("time_ms") + patience, "beyond_ms", F.col("not_beyond_ms") + SETTLE_MS)
+    enough = full | (is_last & (F.col("commits") > 1))
+    is_stop = F.col("beyond_ms").isNotNull() & enough & (stop < F.coalesce("next_ms", "until_ms"))
+    return rows.select("*", status.alias("status"), F.when(is_stop, stop).alias("stop_ms"), is_last.alias("is_last"))
+
+
+def _lag_never_shrank() -> Column:
+    return (F.col("lags") == WINDOW) & (F.col("least_lag") > 0) & (F.col("shrinks") == 0)
+
+
+def _intervals(rows: DataFrame) -> DataFrame:
+    """Commits of one status after each other as one row; a STOP is one of its own, it ends with the next commit."""
+    in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
+    before = F.lag(F.struct("status", "stop_ms")).over(in_order)
+    begins = before.isNull() | (F.col("status") != before["status"]) | before["stop_ms"].isNotNull()
+    rows = rows.withColumn("begins", begins)
+    start = F.when(F.col("begins"), F.struct("time_ms", "committed_offset"))
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
+    rows = rows.select(
+        "*",
+        F.last(start, ignorenulls=True).over(so_far).alias("start"),
+        F.coalesce(F.lead("begins").over(in_order), F.lit(True)).alias("ends"),
+    )
+    stopped = F.col("stop_ms").isNotNull()
+    lag_now = F.greatest(F.col("end_offset") - F.col("committed_offset"), F.lit(0))
+    told = (F.col("status") != OK) | (F.col("is_last") & ~stopped)
+    running = _interval(F.col("start.time_ms"), F.coalesce("stop_ms", "next_ms"), "status", "start.committed_offset")
+    stop = _interval(F.col("stop_ms"), F.col("next_ms"), F.lit(STOP), "committed_offset")
+    found = F.array_compact(F.array(F.when(F.col("ends") & told, running), F.when(stopped, stop)))
+    rows = rows.select(
+        *("group", "topic", "partition", "member_id", "client_id"),
+        F.col("committed_offset").alias("last_offset"),
+        (F.col("commits") / WINDOW).alias("complete"),
+        F.when(F.col("is_last"), lag_now).otherwise(F.col("lag_then")).alias("lag"),
+        F.col("end_offset").isNotNull().alias("lag_known"),
+        F.explode(found).alias("interval"),
+    )
+    return rows.select("*", "interval.*")
+
+
+def _interval(start: Column, end: Column, status: Column | str, first_offset: str) -> Column:
+    status = F.col(status) if isinstance(status, str) else status
+    return F.struct(
+        start.alias("start_ms"),
+        end.alias("end_ms"),
+        status.alias("status"),
+        F.col(first_offset).alias("first_offset"),
+    )

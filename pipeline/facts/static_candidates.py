@@ -1,0 +1,73 @@
+"""The table `static_candidates`: dynamic members that went and came back with the same client id on the same host, and
+what a `group.instance.id` (KIP-345) would have spared their group.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.returns import Return, Stay, pair_returns
+from muster.pipeline.facts.schema import conform
+
+_RETURNS: Final = pa.schema(
+    [
+        ("group", pa.string()),
+        ("client_id", pa.string()),
+        ("host", pa.string()),
+        ("gone_member_id", pa.string()),
+        ("back_member_id", pa.string()),
+        ("absent_ms", pa.int64()),
+        ("needed_ms", pa.int64()),
+    ]
+)
+
+
+def static_candidates(memberships: DataFrame, rebalances: DataFrame, generations: DataFrame) -> DataFrame:
+    """Rows of the table `static_candidates` out of those of three others."""
+    found = _stays(memberships, generations).groupBy("group").applyInArrow(_returns_of, from_arrow_schema(_RETURNS))
+    place = ["group", "client_id", "host"]
+    totals = found.groupBy(*place).agg(
+        F.count("*").alias("returns"),
+        F.percentile("absent_ms", 0.5).cast("bigint").alias("median_absent_ms"),
+        F.max("absent_ms").alias("max_absent_ms"),
+        F.max("needed_ms").alias("session_timeout_ms_needed"),
+    )
+    caused = F.explode(F.array("gone_member_id", "back_member_id")).alias("trigger_member_id")
+    spared = (
+        found.select(*place, caused)
+        .distinct()
+        .join(rebalances.select("group", "trigger_member_id", "cause", "moved"), ["group", "trigger_member_id"])
+        .where(F.col("cause").isin("member_joined", "member_left", "session_expired"))
+        .groupBy(*place)
+        .agg(F.count("*").alias("rebalances_spared"), F.sum("moved").alias("moves_spared"))
+    )
+    return conform(
+        totals.join(spared, place, "left").fillna(0, ["rebalances_spared", "moves_spared"]), "static_candidates"
+    )
+
+
+def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
+    """The stays of dynamic members at places where there was more than one, with the session timeout of each."""
+    at_place = Window.partitionBy("group", "client_id", "host")
+    rows = memberships.where(F.col("instance_id").isNull() & F.col("client_id").isNotNull() & F.col("host").isNotNull())
+    rows = rows.withColumn("stays", F.count("*").over(at_place)).where("stays > 1")
+    members = generations.select("group", F.explode("members").alias("member"))
+    timeouts = members.groupBy("group", "member.member_id").agg(
+        F.max("member.session_timeout_ms").alias("session_timeout_ms")
+    )
+    return rows.join(timeouts, ["group", "member_id"], "left").select("group", *Stay._fields)
+
+
+def _returns_of(stays: pa.Table) -> pa.Table:
+    """The returns of one group."""
+    group = stays.column("group")[0].as_py()
+    columns = (stays.column(name).to_pylist() for name in Stay._fields)
+    found = pair_returns(Stay(*values) for values in zip(*columns, strict=True))
+    rows = {"group": [group] * len(found)}
+    rows |= {name: [getattr(one, name) for one in found] for name in Return._fields}
+    return pa.table(rows, schema=_RETURNS)
