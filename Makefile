@@ -8,7 +8,7 @@ SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -78,13 +78,13 @@ bench: venv ## measure (beside a real Kafka when Java is there); ratios go to be
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors
 
-conformance: conformance-random conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams ## everything that is checked against real Kafka or its clients
+conformance: conformance-random conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline ## everything that is checked against real Kafka or its clients
 
 conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
 	@$(BIN)/python -m tests.stories.random $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server
-	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*'
+	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*'
 
 conformance-assignors: venv ## every assignor against Kafka's Java class, on thousands of random inputs
 	$(BIN)/python -m pytest -q tests/conformance/test_*assignors*.py
@@ -97,6 +97,9 @@ conformance-connect: venv ## three Kafka Connect workers with this as their only
 
 conformance-streams: venv ## Kafka Streams with this as its only cluster; an instance is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_streams.py
+
+conformance-pipeline: venv ## the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own
+	$(BIN)/python -m pytest -q tests/conformance/test_pipeline_*.py
 
 lock: ## resolve the requirements anew (needs uv)
 	@for name in build run test spark; do \

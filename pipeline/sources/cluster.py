@@ -87,11 +87,15 @@ def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offset
     cluster = Cluster(client)
     try:
         admin = AdminClient(cluster.config)
+    except KafkaException as error:
+        raise cluster.error(error) from error
+    try:
         places = [TopicPartition(reading.topic, number) for number in _partitions(admin, client, reading.topic)]
         first = _offsets(admin, places, OffsetSpec.earliest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
         last = _offsets(admin, places, OffsetSpec.latest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
         return first, last
     except KafkaException as error:
+        admin.poll(0)  # that is when complaints are handed over
         raise cluster.error(error) from error
 
 

@@ -1,4 +1,4 @@
-"""The jars of Spark's Kafka connector: from the cache, or through Maven where it is there."""
+"""Spark's Kafka connector: its jars, from the cache or through Maven where it is there, and reads through it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from muster.pipeline.sources.frame import CONNECTOR_SPEED
 
 POM = Path(__file__).parents[1] / "kafka" / "spark-pom.xml"
 JARS = Path(os.environ.get("SPARK_KAFKA_JARS", Path.home() / ".cache" / "muster" / "spark-kafka-4.2.0"))
@@ -41,3 +44,15 @@ def why_not() -> str:
     finally:
         shutil.rmtree(fetched, ignore_errors=True)
     return ""
+
+
+def through_connector(reading: Any, bootstrap: str, **options: str) -> Any:
+    """The offsets topic by the recipe of docs/pipeline.md; `reading` is spark.read or spark.readStream."""
+    how = {"kafka.bootstrap.servers": bootstrap, "subscribe": "__consumer_offsets", **CONNECTOR_SPEED, **options}
+    return reading.format("kafka").options(**{name: value for name, value in how.items() if value}).load()
+
+
+def places(decoded: Any) -> list[tuple[int, int]]:
+    """Of all rows but those of groups that the connector itself joins to find its offsets."""
+    others = decoded.where("NOT startswith(group, 'spark-kafka-')").select("log_partition", "log_offset")
+    return sorted((row.log_partition, row.log_offset) for row in others.collect())

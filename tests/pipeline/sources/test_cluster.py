@@ -106,7 +106,7 @@ def test_what_the_library_refuses_is_told_in_one_sentence(live: Live) -> None:
 
 def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.pipeline.sources.cluster.ANSWER_TIMEOUT_S", 0.5)
-    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: .*(refused|Timed out|timed out)"):
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: .*refused"):
         bounds({"bootstrap.servers": "127.0.0.1:1"}, Reading())
 
 

@@ -1,0 +1,31 @@
+"""Spark's own Kafka connector, by the recipe of docs/pipeline.md; there is more in tests/conformance."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.sources.cluster import bounds
+from muster.pipeline.sources.frame import CONNECTOR_OPTIONS, decoded_rows
+from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segments import Reading
+from tests.pipeline.connector import places, through_connector, why_not
+from tests.pipeline.live import Live
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "the jars are there")
+(SETTING,) = CONNECTOR_OPTIONS
+
+
+def test_all_rows_of_an_internal_topic_come_by_the_recipe(live: Live, spark: SparkSession) -> None:
+    _, end = bounds(live.client, Reading())
+    found = places(decoded_rows(through_connector(spark.read, live.bootstrap)))
+    assert found == [(partition, offset) for partition in sorted(end) for offset in range(end[partition])]
+
+
+def test_without_the_setting_there_is_an_error_and_no_empty_table(live: Live, spark: SparkSession) -> None:
+    spark.conf.set(SETTING, "false")
+    try:
+        with pytest.raises(NoSource, match=f"{SETTING}=true"):
+            decoded_rows(through_connector(spark.read, live.bootstrap))
+    finally:
+        spark.conf.set(SETTING, "true")
