@@ -11,7 +11,6 @@ from muster.assignors.measures import Moves, total
 from muster.coordinator.cli.groups.cluster import Cluster
 from muster.coordinator.cli.groups.events import Events
 from muster.coordinator.config.listeners import Address
-from muster.coordinator.observe.timeline import Timeline
 from tests.e2e.conftest import SERVER
 from tests.support.servers import ServerProcess
 
@@ -40,39 +39,9 @@ class Told:
         with Cluster(self._address) as cluster:
             return list(Events(cluster).upto_now(self._group))
 
-    def completed(self) -> list[tuple[str, str, dict[str, int]]]:
-        """The completed rebalances: cause, client id of who caused it, partitions of each client id."""
-        return [(value["cause"], value["trigger"]["client_id"], sizes(value)) for value in self("rebalance_completed")]
-
     def causes(self) -> list[tuple[str, str]]:
         """Why rebalances began: cause and client id."""
         return [(value["cause"], value["trigger"]["client_id"]) for value in self("rebalance_started")]
-
-    def rebalancing(self) -> bool:
-        """One has begun and is not over."""
-        last = self("rebalance_started", "rebalance_completed", "group_emptied")[-1:]
-        return bool(last) and last[0]["kind"] == "rebalance_started"
-
-    def text(self) -> str:
-        """As `muster groups history` prints it."""
-        timeline = Timeline(dates=False)
-        return "\n".join(line for value in self() for line in timeline.feed(value))
-
-
-def sizes(completed: Value) -> dict[str, int]:
-    """How many partitions each client id has after a completed rebalance."""
-    return {
-        member["client_id"]: sum(len(row["partitions"]) for row in member["assignment"])
-        for member in completed["members"]
-    }
-
-
-def shares(completed: Value) -> dict[str, dict[str, list[int]]]:
-    """What each client id has after a completed rebalance."""
-    return {
-        member["client_id"]: {row["topic"]: sorted(row["partitions"]) for row in member["assignment"]}
-        for member in completed["members"]
-    }
 
 
 def moved(rebalances: Iterable[Value]) -> list[Moves]:
