@@ -20,11 +20,13 @@ from muster.coordinator.log import Log
 from muster.coordinator.log.memory import MemoryFile, MemoryStorage
 from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.coordinator.shard import Shard
+from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -127,16 +129,29 @@ class Bench:
         self.shard.submit(JoinCommand(request, answers, CLIENT, f"{next(self.ids)}", True, True))
         return answers
 
+    def heartbeat(self, request: HeartbeatRequest) -> Answers:
+        answers = Answers()
+        at_once = self.shard.heartbeat(request, answers, CLIENT)
+        if at_once is not None:
+            answers(at_once)
+        return answers
+
     def enter(self) -> str:
-        """A group of one member that has its assignment; the member's id."""
-        member: str = self.join().one().member_id
+        """A group of one member that has its assignment, all of it durable; the member's id."""
+        asking = self.join()
+        self.later.settle()
+        member: str = asking.one().member_id
         joining = self.join(member)
         self.clock.advance(0)
+        self.later.settle()
         joined = joining.one()
         assert joined.error_code == ErrorCode.NONE
         everything = [SyncGroupRequestAssignment(member, b"all")]
-        sync = SyncGroupRequest("members", joined.generation_id, member, None, "consumer", "range", everything)
-        assert self.ask(sync).one().assignment == b"all"
+        syncing = self.ask(
+            SyncGroupRequest("members", joined.generation_id, member, None, "consumer", "range", everything)
+        )
+        self.later.settle()
+        assert syncing.one().assignment == b"all"
         return member
 
 
@@ -228,6 +243,37 @@ class TestADiskThatIsWaitedFor:
         bench.later.settle()
         assert (code(committed), offset(shown)) == (ErrorCode.NONE, 5)
         assert offset(bench.fetch()) == 5
+
+    @pytest.mark.parametrize("what", ["OffsetFetch", "Heartbeat", "DescribeGroups", "SyncGroup", "ListGroups"])
+    def test_whatever_shows_the_state_waits_for_the_newest_position(self, what: str) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()
+        committed = bench.commit(5)  # of another group, which does not matter
+        assert bench.log.end_offset > bench.log.durable_offset
+        shown = {
+            "OffsetFetch": lambda: bench.fetch("members"),
+            "Heartbeat": lambda: bench.heartbeat(HeartbeatRequest("members", 1, member)),
+            "DescribeGroups": lambda: bench.ask(DescribeGroupsRequest(["members"])),
+            "SyncGroup": lambda: bench.ask(SyncGroupRequest("members", 1, member, None, "consumer", "range")),
+            "ListGroups": lambda: bench.ask(ListGroupsRequest()),
+        }[what]()
+        assert shown.all == committed.all == []
+        bench.later.settle()
+        assert code(committed) == 0
+        assert type(shown.one()).__name__ == f"{what}Response"
+
+    def test_readers_see_what_is_durable_and_no_more(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        partition = Partition(TOPIC, b"i" * 16, 0, 0, bench.log)
+        bench.commit(5)
+        bench.later.settle()
+        durable = partition.high_watermark
+        bench.commit(6)
+        assert (partition.high_watermark, bench.log.end_offset) == (durable, durable + 1)
+        assert partition.read(durable, 10_000, True, False).records == b""
+        bench.later.settle()
+        assert partition.high_watermark == durable + 1
+        assert partition.read(durable, 10_000, True, False).records != b""
 
     def test_a_failed_sync_takes_back_what_was_not_shown_yet(self) -> None:
         bench = Bench(wait_for_sync=True)
