@@ -6,19 +6,24 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from muster.pipeline.facts.generations import generations
+from muster.pipeline.facts.inferred import inferred
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.memberships import memberships
 from muster.pipeline.facts.moves import moves
 from muster.pipeline.facts.ownership import ownership
+from muster.pipeline.facts.rebalances import rebalances
 
 
 def build(inputs: Inputs) -> dict[str, DataFrame]:
     """The tables by name, each as facts.schema.TABLES says."""
     # small beside the commits, and the start of nearly everything
     known = generations(inputs).persist(StorageLevel.MEMORY_AND_DISK)
+    concluded = inferred(inputs).persist(StorageLevel.MEMORY_AND_DISK)
+    happened = rebalances(concluded, known, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
     return {
         "generations": known,
-        "memberships": memberships(known),
+        "memberships": memberships(known, concluded, inputs.events),
         "ownership": ownership(known),
-        "moves": moves(known),
+        "rebalances": happened,
+        "moves": moves(known, happened),
     }

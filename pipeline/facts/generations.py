@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.events import COMPLETED, DELETED, EMPTIED
@@ -45,7 +45,7 @@ def _of_events(events: DataFrame) -> DataFrame:
     return _conform(rows.withColumn("log_offset", F.lit(None)).withColumn("source", F.lit(EVENTS_LOG)))
 
 
-def _told(member: F.Column, name: str) -> F.Column:
+def _told(member: Column, name: str) -> Column:
     if name in _NOT_TOLD:
         return F.lit(None).cast(_NOT_TOLD[name]).alias(name)
     return member[_IN_EVENTS.get(name, name)].alias(name)

@@ -42,10 +42,17 @@ MEMBER_FIELDS: Final = {
 def states(inputs: Inputs) -> DataFrame:
     """Every record of a classic group: group, state (1, 2, … in the order of the log), log_partition, log_offset,
     at_ms (when it was logged), is_tombstone, generation, protocol_type, protocol, leader, state_timestamp_ms, members
-    (of MEMBER_FACT, and `owned`), next_ms (when the next one was logged; null: it is the last).
+    (of MEMBER_FACT, `owned` partitions and `metadata`, a hash of all that it told its leader), next_ms (when the next
+    one was logged; null: it is the last).
     """
     in_order = Window.partitionBy("group").orderBy("log_offset")
     fields = {**MEMBER_FIELDS, "owned": "owned"}
+    members = F.transform(
+        "members",
+        lambda one: F.struct(
+            *(one[old].alias(new) for new, old in fields.items()), F.xxhash64(one.subscription).alias("metadata")
+        ),
+    )
     return table(inputs.decoded, CLASSIC_GROUP).select(
         "group",
         F.row_number().over(in_order).alias("state"),
@@ -58,9 +65,7 @@ def states(inputs: Inputs) -> DataFrame:
         "protocol",
         "leader",
         "state_timestamp_ms",
-        F.transform("members", lambda one: F.struct(*(one[old].alias(new) for new, old in fields.items()))).alias(
-            "members"
-        ),
+        members.alias("members"),
         F.lead("log_timestamp_ms").over(in_order).alias("next_ms"),
     )
 

@@ -19,7 +19,8 @@ LOST: Final = "lost"
 def changes(generations: DataFrame) -> DataFrame:
     """What became of every partition in every rebalance, `kept` ones too: group, step (of the generation it led to),
     generation, topic, partition, kind, from_* and to_* (member_id, client_id), time_ms, idle_ms (gained: since its last
-    owner lost it; null: it never had one).
+    owner lost it; null: it never had one), between_ms (the same, where it was lost in the rebalance before this one and
+    the group was not empty in between: a cooperative second round).
     """
     rows = holders(generations)
     # a static member that comes back has another id and is the same owner
@@ -27,6 +28,7 @@ def changes(generations: DataFrame) -> DataFrame:
     adjacent = F.col("was_step") == F.col("step") - 1
     # a record that is written again for a static member's new id is no rebalance
     rebalanced = ~F.col("generation").eqNullSafe(F.col("previous_generation"))
+    idle = F.col("start_ms") - F.col("was_end_ms")
     taken = rows.where(rebalanced).select(
         "group",
         "step",
@@ -39,7 +41,8 @@ def changes(generations: DataFrame) -> DataFrame:
         F.col("member_id").alias("to_member_id"),
         F.col("client_id").alias("to_client_id"),
         F.col("start_ms").alias("time_ms"),
-        F.when(~adjacent, F.col("start_ms") - F.col("was_end_ms")).alias("idle_ms"),
+        F.when(~adjacent, idle).alias("idle_ms"),
+        F.when((F.col("was_step") == F.col("step") - 2) & (F.col("previous_count") > 0), idle).alias("between_ms"),
     )
     nobody = F.lit(None).cast("string")
     is_lost = F.col("next_start_ms").isNotNull() & ~(F.col("next_step").eqNullSafe(F.col("step") + 1))
@@ -56,11 +59,16 @@ def changes(generations: DataFrame) -> DataFrame:
         nobody.alias("to_client_id"),
         F.col("next_start_ms").alias("time_ms"),
         F.lit(None).cast("long").alias("idle_ms"),
+        F.lit(None).cast("long").alias("between_ms"),
     )
     return taken.unionByName(lost)
 
 
-def moves(generations: DataFrame) -> DataFrame:
-    """Everything but what was kept."""
-    rows = changes(generations).where(F.col("kind") != KEPT)
-    return conform(rows.withColumn("paused_ms", F.col("idle_ms")), "moves")
+def moves(generations: DataFrame, rebalances: DataFrame) -> DataFrame:
+    """Everything but what was kept. A partition that moved paused for as long as its rebalance took, one that was
+    gained since it was lost.
+    """
+    took = rebalances.select("group", "generation", F.col("end_ms").alias("time_ms"), "took_ms")
+    rows = changes(generations).where(F.col("kind") != KEPT).join(took, ["group", "generation", "time_ms"], "left")
+    paused = F.when(F.col("kind") == MOVED, F.col("took_ms")).otherwise(F.col("idle_ms"))
+    return conform(rows.withColumn("paused_ms", paused), "moves")

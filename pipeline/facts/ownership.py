@@ -14,14 +14,15 @@ _PARTITION = ("group", "topic", "partition")
 
 
 def steps(generations: DataFrame) -> DataFrame:
-    """Rows of the table `generations` with their number in the group (`step`: 1, 2, …), `next_step_generation` and
-    `next_start_ms` of the row after, and `previous_generation` of the row before.
+    """Rows of the table `generations` with their number in the group (`step`: 1, 2, …), `next_generation` and
+    `next_start_ms` of the row after, `previous_generation` and `previous_count` (of members) of the row before.
     """
     in_order = Window.partitionBy("group").orderBy("start_ms", F.col("log_offset").asc_nulls_last(), "generation")
     return generations.select(
         "*",
         F.row_number().over(in_order).alias("step"),
         F.lag("generation").over(in_order).alias("previous_generation"),
+        F.lag("member_count").over(in_order).alias("previous_count"),
         F.lead("generation").over(in_order).alias("next_generation"),
         F.lead("start_ms").over(in_order).alias("next_start_ms"),
     )
@@ -29,8 +30,8 @@ def steps(generations: DataFrame) -> DataFrame:
 
 def holders(generations: DataFrame) -> DataFrame:
     """Who held each partition in each generation, beside who held it in the one before: the columns of `held`, step,
-    generation, start_ms, end_ms, previous_generation, next_generation, next_start_ms; `was_*` (step, end_ms and
-    HOLDER; of the last generation in which somebody held it), `next_step` in which somebody holds it again.
+    generation, start_ms, end_ms, previous_generation, previous_count, next_generation, next_start_ms; `was_*` (step,
+    end_ms and HOLDER; of the last generation in which somebody held it), `next_step` in which somebody holds it again.
     """
     numbered = steps(generations)
     times = numbered.select(
@@ -40,6 +41,7 @@ def holders(generations: DataFrame) -> DataFrame:
         "start_ms",
         "end_ms",
         "previous_generation",
+        "previous_count",
         "next_generation",
         "next_start_ms",
     )

@@ -3,9 +3,11 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from muster.pipeline.facts.generations import generations
+from muster.pipeline.facts.inferred import inferred
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.moves import changes, moves
 from muster.pipeline.facts.ownership import ownership
+from muster.pipeline.facts.rebalances import rebalances
 from tests.pipeline.facts.history import START_MS, Log, decoded, member
 
 
@@ -26,7 +28,9 @@ def test_generations_in_a_row_are_one_interval(spark: SparkSession) -> None:
 
 
 def test_what_changed_hands(spark: SparkSession) -> None:
-    rows = moves(generations(Inputs(decoded(spark, history())))).orderBy("generation", "partition").collect()
+    inputs = Inputs(decoded(spark, history()))
+    known = generations(inputs)
+    rows = moves(known, rebalances(inferred(inputs), known, None)).orderBy("generation", "partition").collect()
     assert [(row.generation, row.partition, row.kind, row.from_client_id, row.to_client_id) for row in rows] == [
         (1, 0, "gained", None, "a"),
         (1, 1, "gained", None, "a"),
@@ -34,6 +38,7 @@ def test_what_changed_hands(spark: SparkSession) -> None:
         (3, 0, "lost", "a", None),
         (4, 0, "gained", None, "b"),
     ]
+    assert rows[2].paused_ms == 0
     assert rows[-1].paused_ms == 3000
 
 

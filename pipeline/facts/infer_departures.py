@@ -1,0 +1,116 @@
+"""How a member that is gone went: did it leave, or did its session run out? Pure.
+
+Both are told from how long it was silent. A commit is a sign of life, so a member whose session ran out was silent for
+all of its session timeout; one that leaves was only as silent as it is between two commits, and often commits last.
+Where a silence could be either, the likelihoods of both decide.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster.pipeline.facts.infer_evidence import Member, State, survivors
+from muster.pipeline.facts.infer_habits import JOIN_MS, Habits
+
+LEFT: Final = "left"
+EXPIRED: Final = "expired"
+REPLACED: Final = "replaced"
+"""How a member's time ended."""
+
+_SLACK: Final = 0.99
+"""The clocks of a coordinator's threads are not quite one."""
+_POLLS_AMONG_LEAVES: Final = 0.1
+"""How often a member that leaves does so because it has not polled for too long."""
+_STATIC_LEAVES: Final = 0.05
+"""How often a static member leaves: only when somebody removes it, or its client is told to."""
+_NEVER: Final = 0.01
+"""What is all but impossible."""
+
+
+class Gone(NamedTuple):
+    """A member that is no more, and how."""
+
+    member: Member
+    how: str
+    when_ms: int | None
+    """When it went, as far as can be told; None: it cannot."""
+    certainty: float
+    in_join_phase: bool = False
+    """The rebalance was on already when its session ran out."""
+
+
+def departure(before: State, after: State, member: Member, habits: Habits, came: bool) -> Gone:
+    """How `member` of `before` went, which is not in `after`. `came`: others came in the same rebalance."""
+    activity = before.activity.get(member.member_id)
+    last_ms = None if activity is None else activity.last_ms
+    alive_ms = before.at_ms if last_ms is None else last_ms  # it synced then
+    silent_ms = after.joined_ms - alive_ms
+    session_ms = member.session_timeout_ms
+    if silent_ms < session_ms * _SLACK:
+        return Gone(member, LEFT, last_ms, 0.97)
+    beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
+    began_ms = began(before, after, habits)
+    if began_ms is not None and beat_ms is not None and began_ms - alive_ms < session_ms * _SLACK:
+        # the others had stopped already when its session could have run out first
+        if came and silent_ms <= session_ms + beat_ms + JOIN_MS:
+            return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
+        return Gone(member, LEFT, last_ms, 0.75)
+    left, expired, polls = _likelihoods(before, member, habits, silent_ms, beat_ms)
+    total = left + expired + polls
+    if expired >= left + polls:
+        return Gone(member, EXPIRED, alive_ms + session_ms, expired / total)
+    when_ms = alive_ms + member.rebalance_timeout_ms if polls > left else None
+    return Gone(member, LEFT, when_ms, (left + polls) / total)
+
+
+def began(before: State, after: State, habits: Habits) -> int | None:
+    """When those that stayed stopped to work, at the latest; None where their commits do not tell it: they neither
+    commit often nor when they are told to join again.
+    """
+    stayed = [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
+    if not stayed:
+        return None
+    final = max(stayed, key=lambda one: one.last_ms)
+    is_parting = final.is_off_beat or after.joined_ms - final.last_ms <= JOIN_MS
+    if habits.commits_at_parting > 0.8 and not before.is_cooperative and is_parting:
+        return final.last_ms
+    longest = [one.max_gap_ms for one in stayed if one.max_gap_ms is not None]
+    rest_ms = min(longest, default=before.usual_ms() or habits.usual_ms)
+    sessions = [member.session_timeout_ms for member in before.members]
+    return final.last_ms + rest_ms if rest_ms is not None and rest_ms * 3 <= min(sessions) else None
+
+
+def _likelihoods(
+    before: State, member: Member, habits: Habits, silent_ms: int, beat_ms: int | None
+) -> tuple[float, float, float]:
+    """Of having left, of having expired, and of having left because it did not poll, each times how often that is."""
+    leaves = _STATIC_LEAVES if member.instance_id is not None else 0.55
+    if not member.assigned:
+        return leaves, 1 - leaves, 0.0
+    parting = 1.0 - habits.commits_at_parting
+    if beat_ms is None:
+        # nobody commits regularly; they may still do so when they part
+        return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, 0.0
+    left = max(parting, _NEVER) * (
+        1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)
+    )
+    expired = _density(silent_ms - member.session_timeout_ms, beat_ms)
+    polls = _density(silent_ms - member.rebalance_timeout_ms * _SLACK, beat_ms)
+    return leaves * (1 - _POLLS_AMONG_LEAVES) * left, (1 - leaves) * expired, leaves * _POLLS_AMONG_LEAVES * polls
+
+
+def _density(rest_ms: float, beat_ms: int) -> float:
+    """How likely it is that the last commit of a regular beat was so long before the end."""
+    if rest_ms < -JOIN_MS / 100:
+        return 0.0
+    over = max(rest_ms - beat_ms - JOIN_MS / 2, 0) / beat_ms
+    return 1 / (beat_ms * (1 + over) ** 2)
+
+
+def _is_usual(before: State, member: Member, silent_ms: int) -> bool:
+    """Had it been as silent before, for a good part of the time, and was a member all the same?"""
+    activity = before.activity.get(member.member_id)
+    if activity is None:
+        return False
+    longest_ms = max(activity.first_ms - before.at_ms, activity.max_gap_ms or 0)
+    return longest_ms >= silent_ms and longest_ms * 10 >= activity.last_ms - before.at_ms

@@ -1,0 +1,128 @@
+"""What the inference of a rebalance goes by: two states of a group in a row, what its members committed in the first of
+them, and how those that are gone fell silent. Plain values, no Spark; times are ms since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import Final, NamedTuple
+
+
+class Member(NamedTuple):
+    """A member as a state has it."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    topics: int | None
+    """A hash of what it subscribes to; None: it is no consumer, or says what nobody can read."""
+    owned: int
+    """Of how many partitions it said, when it joined, that it had them; 0 under an eager protocol."""
+    assigned: int
+    """How many partitions it was given."""
+    metadata: int
+    """A hash of all that it told its leader."""
+
+    @property
+    def key(self) -> str:
+        """Who it is: a static member that comes back has another id."""
+        return self.member_id if self.instance_id is None else f"static {self.instance_id}"
+
+    @property
+    def process(self) -> tuple[str, str]:
+        """Client id and host: what a process keeps over a restart."""
+        return self.client_id, self.host
+
+
+class Activity(NamedTuple):
+    """What a member committed in a state."""
+
+    commits: int
+    first_ms: int
+    last_ms: int
+    gap_ms: int | None
+    """The mean time between two commits of a partition; None: no partition has two."""
+    max_gap_ms: int | None
+    """The longest one."""
+    last_gap_ms: int | None
+    """The last one."""
+
+    @property
+    def is_off_beat(self) -> bool:
+        """The last commit came sooner than usual, of somebody who commits regularly."""
+        gap, longest, last = self.gap_ms, self.max_gap_ms, self.last_gap_ms
+        if gap is None or longest is None or last is None:
+            return False
+        return longest <= 2 * gap and last < 0.8 * gap
+
+
+NOTHING: Final[Mapping[str, Activity]] = {}
+
+
+class State(NamedTuple):
+    """A group from one of its records to the next."""
+
+    generation: int
+    at_ms: int
+    """When the record was written: the leader has synced."""
+    joined_ms: int
+    """When the join phase ended."""
+    protocol: str | None
+    leader: str | None
+    members: tuple[Member, ...]
+    topics: frozenset[str]
+    """Everything that some member subscribes to."""
+    counts: Mapping[str, int]
+    """How many partitions of each topic are assigned."""
+    activity: Mapping[str, Activity] = NOTHING
+    """By member id, until the next record."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Members keep their partitions while they join."""
+        return "cooperative" in (self.protocol or "") or any(member.owned for member in self.members)
+
+    def usual_ms(self) -> int | None:
+        """How long two commits are apart in the group; None: nobody committed twice."""
+        gaps = [one.gap_ms for one in self.activity.values() if one.gap_ms is not None]
+        return round(median(gaps)) if gaps else None
+
+
+def continued(before: State, after: State) -> State:
+    """A state whose record was written again, because a static member came back under another id or the group was
+    loaded: what was committed under the first record counts too.
+    """
+    ids = {member.key: member.member_id for member in before.members}
+    activity = dict(after.activity)
+    for member in after.members:
+        then, now = before.activity.get(ids.get(member.key, "")), activity.get(member.member_id)
+        if then is not None:
+            activity[member.member_id] = then if now is None else _joined(then, now)
+    return after._replace(at_ms=before.at_ms, joined_ms=before.joined_ms, activity=activity)
+
+
+def _joined(then: Activity, now: Activity) -> Activity:
+    commits = then.commits + now.commits
+    longest = max(then.max_gap_ms or 0, now.max_gap_ms or 0, now.first_ms - then.last_ms)
+    gap = then.gap_ms if now.gap_ms is None or (then.gap_ms is not None and then.commits > now.commits) else now.gap_ms
+    return Activity(commits, then.first_ms, now.last_ms, gap, longest, now.last_gap_ms or now.first_ms - then.last_ms)
+
+
+def survivors(before: State, after: State) -> list[Member]:
+    """Who of a state is still there in the next, as it was then."""
+    stayed = {member.key for member in after.members}
+    return [member for member in before.members if member.key in stayed]
+
+
+def rested_ms(before: State, after: State) -> int | None:
+    """When those that stayed made their last commit; None: none of them committed."""
+    last = [
+        before.activity[member.member_id].last_ms
+        for member in survivors(before, after)
+        if member.member_id in before.activity
+    ]
+    return max(last, default=None)

@@ -1,0 +1,72 @@
+"""What a group's history so far tells about its members: how often they commit, whether they commit before they give
+their partitions up, how many partitions there are. Pure; it does not grow with the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import exp, log
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.pipeline.facts.infer_evidence import State
+
+JOIN_MS: Final = 6_000
+"""A member that is told to join again does so within its heartbeat interval (3 s) and a little."""
+_SURE: Final = 5.0
+"""The log odds are kept below this: habits change with a new release."""
+_MISSED: Final = 0.05
+"""How often a member with the habit does not follow it."""
+
+_OFF_BEAT: Final = 0.25
+"""How often the last commit comes sooner than usual by chance."""
+
+
+class Habits(NamedTuple):
+    """What is known of a group before a rebalance is judged."""
+
+    counts: Mapping[str, int] = MappingProxyType({})
+    """The most partitions of each topic that were assigned while somebody wanted it."""
+    usual_ms: int | None = None
+    """How long two commits are apart; None: nobody committed twice so far."""
+    parting: float = 0.0
+    """Log odds that members commit just before they give partitions up (auto-commit does, and so does who commits in
+    a rebalance listener or before close())."""
+
+    @property
+    def commits_at_parting(self) -> float:
+        """The probability of that."""
+        return 1 / (1 + exp(-self.parting))
+
+
+def with_state(habits: Habits, state: State) -> Habits:
+    """What the commits and shares of one more state add."""
+    counts: Mapping[str, int] = habits.counts
+    if state.members and not state.is_cooperative:  # all there is is assigned
+        counts = state.counts
+    elif state.members:
+        topics = sorted(state.topics | set(state.counts))
+        counts = {topic: max(habits.counts.get(topic, 0), state.counts.get(topic, 0)) for topic in topics}
+    return habits._replace(counts=counts, usual_ms=state.usual_ms() or habits.usual_ms)
+
+
+def with_parting(habits: Habits, before: State, after: State) -> Habits:
+    """What those did who gave partitions up when the group began to rebalance: did they commit, off their beat? Under
+    a cooperative protocol only who leaves gives anything up there and then.
+    """
+    odds = habits.parting
+    stayed = {member.key for member in after.members}
+    for member in before.members:
+        activity = before.activity.get(member.member_id)
+        beat_ms = (activity and activity.gap_ms) or habits.usual_ms or before.usual_ms()
+        if beat_ms is None or not member.assigned or (before.is_cooperative and member.key in stayed):
+            continue
+        window_ms = min(JOIN_MS, member.session_timeout_ms // 2)
+        by_chance = min(window_ms / max(beat_ms, 1), 1 - _MISSED)
+        if activity is not None and after.joined_ms - activity.last_ms <= window_ms:
+            odds += log((1 - _MISSED) / by_chance)
+        elif activity is not None and activity.is_off_beat:
+            odds += log((1 - _MISSED) / _OFF_BEAT)
+        elif member.key in stayed:  # else it may have been killed
+            odds += log(_MISSED / (1 - by_chance))
+    return habits._replace(parting=max(-_SURE, min(_SURE, odds)))

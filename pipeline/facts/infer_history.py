@@ -1,0 +1,53 @@
+"""The rebalances of one group after the other, from the states of each in the order of the log. Pure; what it keeps of
+a group does not grow with its history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from muster.pipeline.facts.infer import Verdict, judge
+from muster.pipeline.facts.infer_evidence import State, continued
+from muster.pipeline.facts.infer_habits import Habits, with_parting, with_state
+
+
+class Rebalance(NamedTuple):
+    """One rebalance that is concluded from the records."""
+
+    before: State | None
+    """None: the log does not reach back that far."""
+    after: State
+    verdict: Verdict
+
+
+NOT_KNOWN: Final = 0.2
+"""How sure one can be when what was before is not in the log: there was a rebalance, and that is all."""
+
+
+def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
+    """Each change of generation. None among the states is a tombstone: the group was deleted.
+
+    No rebalances are: the memberless record of generation 0 that a new group begins with, and a record of the same
+    generation (a static member under a new id, a group that was loaded).
+    """
+    before: State | None = None
+    habits = Habits()
+    for state in states:
+        if state is None or (state.generation == 0 and not state.members):
+            before = state
+            continue
+        if before is not None and state.generation < before.generation:
+            before = None  # deleted and made again; the tombstone is gone
+        if before is not None and state.generation == before.generation:
+            before = continued(before, state)
+            continue
+        if before is None and state.generation == 1:
+            before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
+        if before is None:
+            yield Rebalance(None, state, Verdict(None, None, state.joined_ms, NOT_KNOWN))
+        else:
+            habits = with_parting(habits, before, state)
+            yield Rebalance(before, state, judge(before, state, habits))
+        before = state
+        habits = with_state(habits, state)

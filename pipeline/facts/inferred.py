@@ -1,0 +1,179 @@
+"""Rebalances as the offsets log lets one conclude them: Spark makes one small row of each state of each group, and
+`infer_history` goes through them group by group, in the order of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+
+from muster.pipeline.facts.activity import activity
+from muster.pipeline.facts.infer_departures import REPLACED
+from muster.pipeline.facts.infer_evidence import Activity, Member, State
+from muster.pipeline.facts.infer_history import Rebalance, rebalances
+from muster.pipeline.facts.inputs import Inputs, states
+from muster.pipeline.schema import PARTITIONS
+
+ROWS_AT_ONCE: Final = 256
+"""How many states are Python objects at the same time."""
+
+INFERRED: Final = pa.schema(
+    [
+        ("group", pa.string()),
+        ("generation", pa.int32()),
+        ("before_generation", pa.int32()),
+        ("leader", pa.string()),
+        ("start_ms", pa.int64()),
+        ("end_ms", pa.int64()),
+        ("cause", pa.string()),
+        ("trigger_member_id", pa.string()),
+        ("trigger_instance_id", pa.string()),
+        ("trigger_client_id", pa.string()),
+        ("trigger_host", pa.string()),
+        ("join_phase_ms", pa.int64()),
+        ("sync_phase_ms", pa.int64()),
+        ("took_ms", pa.int64()),
+        ("members_before", pa.int32()),
+        ("members_after", pa.int32()),
+        ("members_joined", pa.int32()),
+        ("members_left", pa.int32()),
+        ("failed_attempts", pa.int32()),
+        ("is_cooperative", pa.bool_()),
+        ("confidence", pa.float64()),
+        (
+            "gone",
+            pa.list_(pa.struct([("member_id", pa.string()), ("end_cause", pa.string()), ("end_ms", pa.int64())])),
+        ),
+    ]
+)
+"""What of a rebalance can be concluded; `gone` are the members that it did without, and how each one's time ended."""
+
+
+def inferred(inputs: Inputs) -> DataFrame:
+    """Rows of INFERRED."""
+    rows = _summaries(inputs)
+    # all of a group together and in order: what a state is judged by lies just before it
+    in_order = rows.repartition("group").sortWithinPartitions("group", "state")
+    return in_order.mapInArrow(_infer, from_arrow_schema(INFERRED))
+
+
+def _summaries(inputs: Inputs) -> DataFrame:
+    known = states(inputs)
+    members = F.transform(
+        "members",
+        lambda one: F.struct(
+            one.member_id.alias("member_id"),
+            one.instance_id.alias("instance_id"),
+            one.client_id.alias("client_id"),
+            one.host.alias("host"),
+            one.session_timeout_ms.alias("session_timeout_ms"),
+            one.rebalance_timeout_ms.alias("rebalance_timeout_ms"),
+            F.when(one.topics.isNotNull(), F.xxhash64(F.array_sort(one.topics))).alias("topics"),
+            _count(one.owned).alias("owned"),
+            _count(one.assigned).alias("assigned"),
+            one.metadata.alias("metadata"),
+        ),
+    )
+    empty = F.array().cast("array<string>")
+    topics = F.array_distinct(F.flatten(F.transform("members", lambda one: F.coalesce(one.topics, empty))))
+    no_shares = F.array().cast(from_arrow_type(PARTITIONS))
+    shares = F.transform(
+        F.flatten(F.transform("members", lambda one: F.coalesce(one.assigned, no_shares))),
+        lambda share: F.struct(share.topic.alias("topic"), F.size(share.partitions).alias("count")),
+    )
+    small = known.select(
+        "group",
+        "state",
+        "is_tombstone",
+        "generation",
+        "at_ms",
+        F.coalesce("state_timestamp_ms", "at_ms").alias("joined_ms"),
+        "protocol",
+        "leader",
+        topics.alias("topics"),
+        shares.alias("shares"),
+        members.alias("members"),
+    )
+    return small.join(activity(inputs), ["group", "state"], "left")
+
+
+def _count(shares: Any) -> Any:
+    return F.coalesce(F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions)), F.lit(0))
+
+
+def _infer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    found: list[dict[str, Any]] = []
+    for group, rows in groupby(_rows(batches), itemgetter("group")):
+        for one in rebalances(map(state_of, rows)):
+            found.append(row_of(group, one))
+            if len(found) >= ROWS_AT_ONCE:
+                yield pa.RecordBatch.from_pylist(found, INFERRED)
+                found = []
+    if found:
+        yield pa.RecordBatch.from_pylist(found, INFERRED)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            yield from batch.slice(start, ROWS_AT_ONCE).to_pylist()
+
+
+def state_of(row: dict[str, Any]) -> State | None:
+    """A summary as the inference takes it; None: a tombstone."""
+    if row["is_tombstone"]:
+        return None
+    counts: dict[str, int] = {}
+    for share in row["shares"] or ():
+        counts[share["topic"]] = counts.get(share["topic"], 0) + share["count"]
+    return State(
+        row["generation"],
+        row["at_ms"],
+        min(row["joined_ms"], row["at_ms"]),
+        row["protocol"],
+        row["leader"],
+        tuple(Member(**member) for member in row["members"] or ()),
+        frozenset(row["topics"] or ()),
+        counts,
+        {one.pop("member_id"): Activity(**one) for one in row["activity"] or ()},
+    )
+
+
+def row_of(group: str, one: Rebalance) -> dict[str, Any]:
+    """A row of INFERRED."""
+    before, after, verdict = one
+    trigger = verdict.trigger
+    left = [gone for gone in verdict.gone if gone.how != REPLACED]
+    return {
+        "group": group,
+        "generation": after.generation,
+        "before_generation": None if before is None else before.generation,
+        "leader": after.leader,
+        "start_ms": verdict.start_ms,
+        "end_ms": after.at_ms,
+        "cause": verdict.cause,
+        "trigger_member_id": trigger and trigger.member_id,
+        "trigger_instance_id": trigger and trigger.instance_id,
+        "trigger_client_id": trigger and trigger.client_id,
+        "trigger_host": trigger and trigger.host,
+        "join_phase_ms": after.joined_ms - verdict.start_ms,
+        "sync_phase_ms": after.at_ms - after.joined_ms,
+        "took_ms": after.at_ms - verdict.start_ms,
+        "members_before": None if before is None else len(before.members),
+        "members_after": len(after.members),
+        "members_joined": None if before is None else verdict.joined,
+        "members_left": None if before is None else len(left),
+        "failed_attempts": None if before is None else after.generation - before.generation - 1,
+        "is_cooperative": after.is_cooperative if after.members or before is None else before.is_cooperative,
+        "confidence": verdict.certainty,
+        "gone": [
+            {"member_id": gone.member.member_id, "end_cause": gone.how, "end_ms": gone.when_ms} for gone in verdict.gone
+        ],
+    }

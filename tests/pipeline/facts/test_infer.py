@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.pipeline.facts.infer_evidence import Member, State
+from tests.pipeline.facts.states import every, last, member, parting, state
+
+A, B, C = member("a"), member("b"), member("c")
+BUSY = {"a": every(1, 2, 100), "b": every(1, 2, 100), "c": every(1, 2, 100)}
+FIRST = state(1, 1, [A, B, C], BUSY)
+
+
+def cause(before: State, after: State) -> tuple[str | None, str | None]:
+    verdict = last(before, after).verdict
+    return verdict.cause, verdict.trigger and verdict.trigger.client_id
+
+
+def others(*members: Member, **other: object) -> list[Member]:
+    return [one._replace(**other) for one in members]  # type: ignore[arg-type]  # names of fields, by the caller
+
+
+def test_a_new_member() -> None:
+    assert cause(FIRST, state(101, 2, [A, B, C, member("d")])) == ("member_joined", "d")
+
+
+def test_another_subscription() -> None:
+    assert cause(FIRST, state(101, 2, [A, B._replace(topics=8), C])) == ("subscription_changed", "b")
+
+
+def test_a_topic_that_grew() -> None:
+    assert cause(FIRST, state(101, 2, [A._replace(assigned=2), B, C])) == ("partitions_changed", "a")
+
+
+def test_a_topic_that_was_deleted() -> None:
+    assert cause(FIRST, state(101, 2, others(A, B, C, assigned=0))) == ("partitions_changed", "a")
+
+
+def test_a_topic_that_came_to_be() -> None:
+    nothing = state(1, 1, others(A, B, assigned=0))
+    assert cause(nothing, state(101, 2, [A, B])) == ("partitions_changed", "a")
+
+
+def test_nothing_is_different() -> None:
+    assert cause(FIRST, state(101, 2, [A, B, C])) == ("leader_rejoined", "a")
+
+
+def test_other_metadata_of_a_group_of_no_consumers() -> None:
+    workers = others(A, B, C, topics=None, assigned=0)
+    before = state(1, 1, workers, topics=frozenset())
+    changed = [workers[0], workers[1]._replace(metadata=2), workers[2]]
+    assert cause(before, state(101, 2, changed, topics=frozenset())) == ("metadata_changed", "b")
+
+
+def test_the_second_round_of_a_cooperative_rebalance() -> None:
+    sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
+    whole = state(1, 1, [A._replace(assigned=4)], **sticky)
+    first = state(50, 2, [A._replace(owned=4, assigned=2), B._replace(assigned=0)], **sticky)
+    second = state(51, 3, [A._replace(owned=2, assigned=2), B._replace(assigned=2)], **sticky)
+    third = state(90, 4, [A._replace(owned=2, assigned=3), B._replace(owned=2, assigned=2)], **sticky)
+    assert (last(whole, first).verdict.cause, last(whole, first, second).verdict.cause) == (
+        "member_joined", "metadata_changed",
+    )  # fmt: skip
+    assert last(whole, first, second).verdict.trigger == first.members[0]
+    assert last(whole, first, second, third).verdict.cause == "partitions_changed"
+    assert last(whole, first, second, second._replace(generation=4)).verdict.cause == "leader_rejoined"
+
+
+def test_a_static_member_whose_return_made_the_group_rebalance() -> None:
+    old = member("b", instance_id="i")
+    after = state(60, 2, [A, old._replace(member_id="b-2")])
+    assert cause(state(1, 1, [A, old]), after) == ("static_member_returned", "b")
+
+
+def test_a_restart_within_one_rebalance_begins_with_leaving() -> None:
+    busy = BUSY | {"c": every(1, 2, 99)}
+    before = state(1, 1, [A, B, C], busy)
+    assert cause(before, state(102, 2, [A, B, C._replace(member_id="c-2")])) == ("member_left", "c")
+
+
+def test_a_crash_and_a_restart_before_the_session_is_over_begin_with_joining() -> None:
+    # c was killed at 90 s; the new process came at 92 s, and everybody waited for the old one's session to end
+    busy = {"a": every(1, 2, 93), "b": every(1, 2, 93), "c": every(1, 2, 90)}
+    after = state(100.2, 2, [A, B, C._replace(member_id="c-2")])
+    verdict = last(state(1, 1, [A, B, C], busy), after).verdict
+    assert (verdict.cause, verdict.trigger) == ("member_joined", after.members[2])
+    assert (verdict.gone[0].how, verdict.gone[0].in_join_phase) == ("expired", True)
+
+
+def test_a_crash_that_was_noticed_before_the_new_process_came() -> None:
+    busy = {"a": every(1, 2, 102), "b": every(1, 2, 102), "c": every(1, 2, 90)}
+    after = state(103, 2, [A, B, C._replace(member_id="c-2")])
+    assert cause(state(1, 1, [A, B, C], busy), after) == ("session_expired", "c")
+
+
+def test_the_only_member_was_replaced_without_the_group_being_empty() -> None:
+    before = state(1, 1, [A], {"a": every(1, 2, 90)})
+    assert cause(before, state(101, 2, [A._replace(member_id="a-2")])) == ("member_joined", "a")
+
+
+def test_a_newcomer_while_the_assignment_was_awaited() -> None:
+    after = state(101, 3, [A, B, member("d")])
+    verdict = last(state(1, 1, [A, B, C], BUSY), after).verdict
+    assert (verdict.cause, verdict.trigger) == ("member_joined", after.members[2])
+
+
+def test_the_first_one_that_left_is_the_trigger() -> None:
+    busy = {"a": every(1, 2, 100), "b": every(1, 2, 98.5), "c": every(1, 2, 97)}
+    assert cause(state(1, 1, [A, B, C], busy), state(101, 2, [A])) == ("member_left", "c")
+
+
+@pytest.mark.parametrize(("killed_s", "left_s", "expected"), [(80, 99, "session_expired"), (99, 97, "member_left")])
+def test_one_left_and_another_expired(killed_s: float, left_s: float, expected: str) -> None:
+    began_s = min(killed_s + 10, left_s)
+    busy = {"a": every(1, 2, began_s), "b": every(1, 2, killed_s), "c": every(1, 2, left_s)}
+    end_s = max(killed_s + 10.5, left_s + 1)
+    assert last(state(1, 1, [A, B, C], busy), state(end_s, 2, [A])).verdict.cause == expected
+
+
+def test_when_it_began() -> None:
+    busy = {"a": every(1, 2, 100), "b": every(1, 2, 100), "c": parting(every(1, 2, 98), 98.4)}
+    left = last(state(1, 1, [A, B, C], busy), state(101, 2, [A, B])).verdict
+    assert left.start_ms == 98_400
+    killed = last(state(1, 1, [A, B, C], busy | {"c": every(1, 2, 89)}), state(101, 2, [A, B])).verdict
+    assert killed.start_ms == 99_000
+    joined = last(FIRST, state(101, 2, [A, B, C, member("d")])).verdict
+    assert joined.start_ms == 100_000
+    assert last(state(1, 1, [A]), state(101, 2, [A, B])).verdict.start_ms == 100_995

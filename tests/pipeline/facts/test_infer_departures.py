@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.pipeline.facts.infer_departures import departure
+from muster.pipeline.facts.infer_evidence import Activity, Member
+from muster.pipeline.facts.infer_habits import Habits
+from tests.pipeline.facts.states import every, member, parting, state
+
+A, B = member("a"), member("b")
+NOTHING, HAS, HAS_NOT = Habits(), Habits(parting=5), Habits(parting=-5)
+
+
+def how(
+    b: Activity | None, end_s: float, *, a: Activity | None = None, habits: Habits = NOTHING, one: Member = B
+) -> str:
+    activity = {name: each for name, each in (("a", a or every(1, 2, end_s - 0.5)), ("b", b)) if each is not None}
+    before = state(1, 1, [A, one], activity)
+    gone = departure(before, state(end_s, 2, [A]), one, habits, came=False)
+    assert 0.5 <= gone.certainty <= 1
+    return gone.how
+
+
+def test_silent_for_less_than_a_session() -> None:
+    assert how(every(1, 2, 95), 100) == "left"
+
+
+def test_silent_for_a_session() -> None:
+    assert how(every(1, 2, 89.5), 100) == "expired"
+
+
+def test_it_synced_less_than_a_session_ago() -> None:
+    assert how(None, 9) == "left"
+
+
+def test_it_was_killed_before_it_committed_for_the_first_time() -> None:
+    assert how(None, 13) == "expired"
+
+
+@pytest.mark.parametrize("session_s", [6, 10, 30, 45])
+@pytest.mark.parametrize("beat_s", [0.1, 1, 5])
+def test_usual_intervals_and_sessions(session_s: float, beat_s: float) -> None:
+    one = B._replace(session_timeout_ms=round(session_s * 1000))
+    for late_s in (0.1, 0.9):
+        killed_s = 300.0
+        end_s = killed_s + late_s * beat_s + session_s + 2
+        a = parting(every(beat_s, 2, end_s - 3), end_s - 1.2)
+        assert how(every(beat_s, 2, killed_s), end_s, a=a, habits=HAS, one=one) == "expired"
+        left = parting(every(beat_s, 2, 290), 300)
+        a = parting(every(beat_s, 2, 300), 301.5)
+        assert how(left, 302, a=a, habits=HAS, one=one) == "left"
+
+
+def test_rare_commits_tell_nothing_but_for_the_habit_of_committing_last() -> None:
+    rare = every(60, 2, 242)
+    a = parting(every(60, 7, 247), 278)
+    assert how(rare, 280, a=a, habits=HAS) == "expired"
+    assert how(parting(rare, 277), 280, a=a, habits=HAS) == "left"
+    assert how(rare, 280, a=every(60, 7, 247), habits=HAS_NOT) == "left"
+
+
+def test_nobody_commits() -> None:
+    idle = state(1, 1, [A, B])
+    gone = departure(idle, state(500, 2, [A]), B, Habits(), came=False)
+    assert (gone.how, gone.when_ms) == ("left", None)
+    assert gone.certainty < 0.6
+    static = B._replace(instance_id="i")
+    gone = departure(state(1, 1, [A, static]), state(500, 2, [A]), static, Habits(), came=False)
+    assert gone.how == "expired"
+
+
+def test_a_member_without_partitions_commits_nothing() -> None:
+    spare = B._replace(assigned=0)
+    gone = departure(state(1, 1, [A, spare], {"a": every(1, 2, 499)}), state(500, 2, [A]), spare, HAS, came=False)
+    assert gone.certainty < 0.6
+
+
+def test_it_did_not_poll() -> None:
+    assert how(every(1, 2, 100), 400.5) == "left"
+    assert how(every(1, 2, 100), 390) == "expired"
+
+
+def test_the_others_had_stopped_as_well() -> None:
+    # b went with a commit, a took long to join again
+    assert how(every(1, 2, 100), 140, a=every(1, 2, 101)) == "left"

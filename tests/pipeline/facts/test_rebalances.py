@@ -1,0 +1,152 @@
+"""The tables that both sources fill: by the offsets log alone, and by the events of the same run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from muster.pipeline.facts.build import build
+from muster.pipeline.facts.events import events
+from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.schema import TABLES
+from tests.pipeline.facts.history import START_MS, Log, decoded, member, raw_events
+
+A, B = member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]})
+
+
+def history() -> Log:
+    """a and b share four partitions and commit every second; b is killed at 30 s, and a leaves at 60 s."""
+    log = Log().state(0, 0).state(1, 1, member("a", {"t": [0, 1, 2, 3]}))
+    log.state(3, 2, A, B)
+    for at_s in range(4, 41):
+        for partition in (0, 1, 2, 3) if at_s <= 30 else (0, 1):
+            log.commit(at_s, partition, at_s)
+    log.state(41.5, 3, member("a", {"t": [0, 1, 2, 3]}), state_timestamp_ms=START_MS + 41_400)
+    for at_s in range(42, 61):
+        log.commit(at_s, 3, at_s)
+    return log.state(60, 4)
+
+
+def happened() -> list[dict[str, Any]]:
+    """What the server told of it."""
+
+    def one(name: str, *partitions: int) -> dict[str, Any]:
+        shares = [{"topic": "t", "partitions": list(partitions)}] if partitions else None
+        return {"member": f"{name}-1", "client_id": name, "host": f"/{name}", "assignment": shares}
+
+    def told(at_s: float, kind: str, **fields: Any) -> dict[str, Any]:
+        return {"v": 1, "kind": kind, "group": "g", "time": START_MS + round(at_s * 1000), **fields}
+
+    def started(at_s: float, cause: str, name: str, generation: int, members: int) -> dict[str, Any]:
+        trigger = {"member": f"{name}-1", "client_id": name, "host": f"/{name}", "reason": "why"}
+        return told(
+            at_s, "rebalance_started", cause=cause, trigger=trigger, generation=generation, members=members, state="x"
+        )
+
+    def completed(at_s: float, after: dict[str, Any], generation: int, took_ms: int, **fields: Any) -> dict[str, Any]:
+        why = {name: after[name] for name in ("cause", "trigger")}
+        phases = {"took_ms": took_ms, "join_phase_ms": took_ms - 10, "sync_phase_ms": 10, "leader": "a-1"}
+        return told(at_s, "rebalance_completed", generation=generation, protocol="range", **why, **phases, **fields)
+
+    def moves(kept: int, moved: int, gained: int, lost: int) -> list[dict[str, Any]]:
+        return [{"topic": "t", "kept": kept, "moved": moved, "gained": gained, "lost": lost}]
+
+    first, second = started(0.1, "member_joined", "a", 0, 0), started(1.5, "member_joined", "b", 1, 1)
+    again = started(2.5, "member_joined", "b", 2, 2)
+    third, fourth = started(40, "session_expired", "b", 2, 2), started(59.9, "member_left", "a", 3, 1)
+    whole, half = one("a", 0, 1, 2, 3), [one("a", 0, 1), one("b", 2, 3)]
+    return [
+        told(0, "group_created"),
+        first,
+        told(0.1, "member_joined", member=one("a"), protocol_type="consumer", reason=None),
+        completed(1, first, 1, 900, before=[], members=[whole], moves=moves(0, 0, 4, 0)),
+        second,
+        told(1.5, "member_joined", member=one("b"), protocol_type="consumer", reason=None),
+        told(2.5, "rebalance_failed", generation=2, cause="member_joined", took_ms=1000, members=[]),
+        again,
+        completed(3, again, 2, 1500, before=["a-1"], members=half, moves=moves(2, 2, 0, 0)),
+        third,
+        told(40, "member_expired", member=one("b")),
+        completed(41.5, third, 3, 1500, before=["a-1", "b-1"], members=[whole], moves=moves(2, 2, 0, 0)),
+        fourth,
+        told(59.9, "member_left", member=one("a"), reason="bye"),
+        told(60, "group_emptied", generation=4, took_ms=100),
+        told(70, "moon_rose"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def by_log(spark: SparkSession) -> dict[str, DataFrame]:
+    return build(Inputs(decoded(spark, history())))
+
+
+@pytest.fixture(scope="module")
+def by_events(spark: SparkSession) -> dict[str, DataFrame]:
+    return build(Inputs(decoded(spark, history()), events(raw_events(spark, happened()))))
+
+
+def in_order(rows: DataFrame, *columns: str) -> list[Row]:
+    return rows.orderBy(*columns).collect()
+
+
+def test_the_tables_have_the_columns_they_should(by_log: dict[str, DataFrame]) -> None:
+    for name, rows in by_log.items():
+        assert rows.columns == TABLES[name].names, name
+
+
+def test_rebalances_that_are_inferred(by_log: dict[str, DataFrame]) -> None:
+    rows = in_order(by_log["rebalances"], "generation")
+    assert [(row.generation, row.cause, row.trigger_client_id, row.source) for row in rows] == [
+        (1, "member_joined", "a", "inferred"),
+        (2, "member_joined", "b", "inferred"),
+        (3, "session_expired", "b", "inferred"),
+        (4, "member_left", "a", "inferred"),
+    ]
+    assert [(row.kept, row.moved, row.gained, row.lost) for row in rows] == [
+        (0, 0, 4, 0), (2, 2, 0, 0), (2, 2, 0, 0), (0, 0, 0, 4),
+    ]  # fmt: skip
+    third = rows[2]
+    assert (third.start_ms - START_MS, third.join_phase_ms, third.sync_phase_ms) == (40_000, 1400, 100)
+    assert (third.took_ms, third.paused_partition_ms) == (1500, 6000)
+    assert (third.members_before, third.members_after, third.members_joined, third.members_left) == (2, 1, 0, 1)
+    assert all(0 < row.confidence < 1 for row in rows)
+
+
+def test_rebalances_that_are_told(by_log: dict[str, DataFrame], by_events: dict[str, DataFrame]) -> None:
+    rows = in_order(by_events["rebalances"], "generation")
+    assert {(row.source, row.confidence) for row in rows} == {("events", 1.0)}
+    alike = [name for name in TABLES["rebalances"].names if name.startswith(("generation", "members", "trigger_c"))]
+    alike += ["before_generation", "cause", "kept", "moved", "gained", "lost"]
+    inferred = in_order(by_log["rebalances"], "generation")
+    assert [[row[name] for name in alike] for row in rows] == [[row[name] for name in alike] for row in inferred]
+    assert [row.failed_attempts for row in rows] == [0, 1, 0, 0]
+    assert [row.start_ms - START_MS for row in rows] == [100, 1500, 40_000, 59_900]
+    assert rows[1].reason == "why"
+
+
+def test_memberships(by_log: dict[str, DataFrame], by_events: dict[str, DataFrame]) -> None:
+    for tables, source, begins in ((by_log, "log", [1000, 3000]), (by_events, "events", [100, 1500])):
+        rows = in_order(tables["memberships"], "client_id")
+        assert [(row.client_id, row.end_cause, row.source) for row in rows] == [
+            ("a", "left", source), ("b", "expired", source),
+        ]  # fmt: skip
+        assert [row.start_ms - START_MS for row in rows] == begins
+        assert [(row.first_generation, row.last_generation, row.generations) for row in rows] == [(1, 3, 3), (2, 2, 1)]
+
+
+def test_what_moved_paused_as_long_as_the_rebalance_took(by_events: dict[str, DataFrame]) -> None:
+    rows = in_order(by_events["moves"].where("generation = 3"), "partition")
+    assert [(row.partition, row.kind, row.from_client_id, row.to_client_id, row.paused_ms) for row in rows] == [
+        (2, "moved", "b", "a", 1500), (3, "moved", "b", "a", 1500),
+    ]  # fmt: skip
+
+
+def test_the_log_fills_in_what_the_events_lack(spark: SparkSession) -> None:
+    late = [value for value in happened() if value["time"] > START_MS + 40_000 or value["kind"] == "group_created"]
+    tables = build(Inputs(decoded(spark, history()), events(raw_events(spark, late))))
+    rows = in_order(tables["rebalances"], "generation")
+    assert [(row.generation, row.source) for row in rows] == [
+        (1, "inferred"), (2, "inferred"), (3, "events"), (4, "events"),
+    ]  # fmt: skip

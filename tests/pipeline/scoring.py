@@ -1,0 +1,168 @@
+"""How good the inference is: rebalances concluded from an offsets log, against what is known of the same run.
+
+`python -m tests.pipeline.scoring DIR [--truth FILE] [--misses]`: DIR is a data directory of Muster, whose
+`__group_events` are what is known; or any directory of segments and FILE the truth, in the form of the sample's
+`truth.jsonl` (of its lines `rebalance`: group, generation, cause, trigger or null).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from muster.pipeline.facts.events import EVENTS_TOPIC, events
+from muster.pipeline.facts.inferred import inferred
+from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.told import told
+from muster.pipeline.session import open_session
+
+NAMED: Final = (
+    "member_joined",
+    "member_left",
+    "session_expired",
+    "subscription_changed",
+    "partitions_changed",
+    "leader_rejoined",
+)
+"""The causes that the mean is taken over."""
+
+Key = tuple[str, int, int]
+"""Group, generation, and how many times the group has had that generation before."""
+
+
+class One(NamedTuple):
+    """A rebalance, as far as it is scored."""
+
+    cause: str | None
+    trigger: str | None
+    """Client id of who caused it."""
+    start_ms: int | None = None
+
+
+class Score(NamedTuple):
+    """What is asked for, as shares of 1."""
+
+    precision: float
+    recall: float
+    cause: float
+    mean_over_causes: float
+    trigger: float
+    rows: int
+    by_cause: Mapping[str, float]
+    confusion: Mapping[tuple[str, str], int]
+    """How often: what it was, what was concluded."""
+
+    def text(self) -> str:
+        """A table for people."""
+        lines = [
+            f"rebalances {self.rows}  precision {self.precision:.3f}  recall {self.recall:.3f}  cause {self.cause:.3f}"
+            f"  mean over causes {self.mean_over_causes:.3f}  trigger {self.trigger:.3f}"
+        ]
+        lines += [f"  {cause:24} {share:.3f}" for cause, share in self.by_cause.items()]
+        lines += [
+            f"  {true:24} taken for {said:24} {count}"
+            for (true, said), count in sorted(self.confusion.items())
+            if true != said
+        ]
+        return "\n".join(lines)
+
+
+def score(true: Mapping[Key, One], found: Mapping[Key, One]) -> Score:
+    """Compare. Causes are compared where both know of the rebalance."""
+    both = [key for key in true if key in found]
+    confusion = Counter((str(true[key].cause), str(found[key].cause)) for key in both)
+    totals = Counter(str(true[key].cause) for key in both)
+    by_cause = {cause: confusion[cause, cause] / count for cause, count in sorted(totals.items())}
+    named = [by_cause[cause] for cause in NAMED if cause in by_cause]
+    known = [key for key in both if true[key].trigger is not None]
+    return Score(
+        _share(len(both), len(found)),
+        _share(len(both), len(true)),
+        _share(sum(confusion[cause, cause] for cause in totals), len(both)),
+        _share(sum(named), len(named)),
+        _share(sum(true[key].trigger == found[key].trigger for key in known), len(known)),
+        len(true),
+        by_cause,
+        confusion,
+    )
+
+
+def _share(part: float, whole: int) -> float:
+    return part / whole if whole else 1.0
+
+
+def numbered(rows: Iterable[tuple[str, int, int, One]]) -> dict[Key, One]:
+    """Rows of group, generation, time (ms) and the rest by their keys."""
+    seen: Counter[tuple[str, int]] = Counter()
+    found: dict[Key, One] = {}
+    for group, generation, _, one in sorted(rows, key=lambda row: row[:3]):
+        found[group, generation, seen[group, generation]] = one
+        seen[group, generation] += 1
+    return found
+
+
+def of_table(rows: DataFrame) -> dict[Key, One]:
+    """A table of rebalances."""
+    wanted = ("group", "generation", "end_ms", "cause", "trigger_client_id", "start_ms")
+    return numbered(
+        (row.group, row.generation, row.end_ms, One(row.cause, row.trigger_client_id, row.start_ms))
+        for row in rows.select(*wanted).collect()
+    )
+
+
+def of_truth(path: Path) -> dict[Key, One]:
+    """The lines of a file of truths."""
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return numbered(
+        (
+            line["group"],
+            line["generation"],
+            line["settled"],
+            One(line["cause"], (line["trigger"] or {}).get("client_id"), line.get("acted")),
+        )
+        for line in lines
+        if line["kind"] == "rebalance"
+    )
+
+
+def read(spark: SparkSession, directory: Path) -> Inputs:
+    """A directory of segments."""
+    rows = spark.read.format("muster").option("path", str(directory)).option("rows", "decoded").load()
+    has_events = any(directory.glob(f"**/{EVENTS_TOPIC}-*"))
+    if not has_events:
+        return Inputs(rows)
+    raw = spark.read.format("muster").option("path", str(directory)).option("topic", EVENTS_TOPIC).load()
+    return Inputs(rows, events(raw))
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--truth", type=Path)
+    parser.add_argument("--misses", action="store_true", help="print what was taken for something else")
+    options = parser.parse_args()
+    spark = open_session("local[2]")
+    inputs = read(spark, options.directory)
+    found = of_table(inferred(inputs))
+    if options.truth is not None:
+        true = of_truth(options.truth)
+    elif inputs.events is not None:
+        true = of_table(told(inputs.events))
+    else:
+        parser.error("there are no __group_events: say --truth FILE")
+    print(score(true, found).text())
+    if options.misses:
+        for key in sorted(true.keys() | found.keys()):
+            if (was := true.get(key)) is None or (said := found.get(key)) is None or was.cause != said.cause:
+                print(key, was, found.get(key))
+
+
+if __name__ == "__main__":
+    main()
