@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.log_ends import with_ends
+from muster.pipeline.facts.log_ends import behind, with_ends
 from muster.pipeline.facts.schema import conform
 
 
@@ -17,14 +17,13 @@ def lag(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     rows = with_ends(
         rows.select("group", "topic", "partition", "last.committed_offset", "last.time_ms", "last.client_id"), ends
     )
-    behind = F.greatest(F.col("end_offset") - F.col("committed_offset"), F.lit(0))
     waited = F.when(F.col("not_beyond_ms").isNotNull(), F.col("end_ms") - F.col("beyond_ms"))
     return conform(
         rows.select(
             *("group", "topic", "partition", "committed_offset", "end_offset", "end_ms", "client_id"),
             F.col("time_ms").alias("committed_ms"),
-            behind.alias("lag"),
-            F.when(behind == 0, F.lit(0)).otherwise(waited).alias("behind_ms"),
+            behind(F.col("end_offset")).alias("lag"),
+            F.when(behind(F.col("end_offset")) == 0, F.lit(0)).otherwise(waited).alias("behind_ms"),
         ),
         "lag",
     )

@@ -20,6 +20,9 @@ ZOMBIE_MS: Final = 600_000
 _AHEAD: Final = 5
 """Among so many commits after it a zombie's is answered by one of the owner."""
 
+_RECENT: Final = 5
+"""A former owner's late commit is not lower than so many of its last ones."""
+
 _PLACE: Final = ("group", "log_partition", "topic", "partition")
 
 
@@ -53,7 +56,8 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
 
     `before`: offset and time_ms of the last commit, deletions passed over; `deleted_before`: there is a deletion
     between; `two_before`: the offset before that (null: none, or a deletion between); `next_1` to `next_5`: the offsets
-    after it; `takeover`: when the present owner's first commit came, what the last one before it was and whose.
+    after it; `takeover`: when the present owner's first commit came, what the last one before it was and whose,
+    and the `least` of the last ones.
     """
     rows = commits.select(
         *_PLACE,
@@ -69,6 +73,7 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
         "*",
         F.last(position, ignorenulls=True).over(until_before).alias("before"),
         F.last(owner, ignorenulls=True).over(until_before).alias("owner_before"),
+        F.min("committed_offset").over(in_order.rowsBetween(-_RECENT, -1)).alias("least_before"),
         F.coalesce(F.lag("is_deleted").over(in_order), F.lit(False)).alias("deleted_before"),
         F.lag("committed_offset", 2).over(in_order).alias("two_before"),
         *(F.lead("committed_offset", step).over(in_order).alias(f"next_{step}") for step in range(1, _AHEAD + 1)),
@@ -79,6 +84,7 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
             F.col("time_ms"),
             F.col("log_offset"),
             F.col("before.offset").alias("offset"),
+            F.col("least_before").alias("least"),
             F.col("owner_before.member_id").alias("member_id"),
             F.col("owner_before.client_id").alias("client_id"),
         ),
@@ -102,12 +108,13 @@ def _cause() -> Column:
 
 
 def _fell_back_and_returned() -> Column:
-    """This commit is that of a former owner: it lies between where that one was last and where the new owner is, and
+    """This commit is that of a former owner: it lies between where that one was lately and where the new owner is, and
     the new owner goes on from there in one step.
     """
     to, high, former = F.col("committed_offset"), F.col("before.offset"), F.col("takeover.offset")
     soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
-    return (to >= former) & (soon | (to - former <= high - to)) & (2 * _step_back_up() > high - to)
+    is_near = to >= F.col("takeover.least")
+    return is_near & (soon | (to - former <= high - to)) & (2 * _step_back_up() > high - to)
 
 
 def _step_back_up() -> Column:

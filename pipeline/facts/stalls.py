@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.log_ends import with_ends
+from muster.pipeline.facts.log_ends import behind, with_ends
 from muster.pipeline.facts.schema import conform
 
 OK: Final = "OK"
@@ -26,6 +26,7 @@ MIN_DISTANCE_MS: Final = 1_000
 """Of commits within one such span of time the last one counts."""
 SETTLE_MS: Final = 100_000
 """A consumer that had read everything has so long to commit what came after."""
+DAY_MS: Final = 86_400_000
 
 _PLACE: Final = ("group", "log_partition", "topic", "partition", "life")
 
@@ -40,10 +41,13 @@ def stalls(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
 
 def _until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     """One row: the last moment that is known of."""
-    times = commits.select("time_ms")
-    if ends is not None:
-        times = times.unionByName(ends.select("time_ms"))
-    return times.agg(F.max("time_ms").alias("until_ms"))
+    last = commits.agg(F.max("time_ms").alias("until_ms"))
+    if ends is None:
+        return last
+    # the times of records are their producers', who may be far out
+    seen = F.least("seen_ms", F.col("until_ms") + DAY_MS)
+    rows = last.crossJoin(ends.agg(F.max("time_ms").alias("seen_ms")))
+    return rows.select(F.greatest("until_ms", seen).alias("until_ms"))
 
 
 def _thinned(commits: DataFrame) -> DataFrame:
@@ -69,12 +73,12 @@ def _thinned(commits: DataFrame) -> DataFrame:
 
 def _windowed(rows: DataFrame) -> DataFrame:
     """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags` known
-    and the least of them, `shrinks` (steps with which the lag got smaller), `next_ms` (null: nothing came after).
+    and the least of them, `shrinks` (steps with which the lag got smaller), `next_ms` (null: nothing came after)
+    and `next_end` (how far the log reached then).
     """
     in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
     window = in_order.rowsBetween(1 - WINDOW, 0)
-    lag = F.greatest(F.col("end_then") - F.col("committed_offset"), F.lit(0))
-    rows = rows.withColumn("lag_then", lag)
+    rows = rows.withColumn("lag_then", behind(F.col("end_then")))
     rows = rows.select(
         "*",
         F.count("*").over(window).alias("commits"),
@@ -85,6 +89,7 @@ def _windowed(rows: DataFrame) -> DataFrame:
         F.min("lag_then").over(window).alias("least_lag"),
         (F.col("lag_then") < F.lag("lag_then").over(in_order)).alias("shrank"),
         F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
+        F.lead("end_then").over(in_order).alias("next_end"),
     )
     steps = in_order.rowsBetween(2 - WINDOW, 0)
     return rows.withColumn("shrinks", F.count_if("shrank").over(steps))
@@ -100,12 +105,23 @@ def _judged(rows: DataFrame) -> DataFrame:
         .otherwise(OK)
     )
     is_last = F.col("next_ms").isNull()
-    patience = F.col("time_ms") - F.col("first_ms")
-    # null counts for nothing in greatest(); where beyond_ms is null there is no lag
-    stop = F.greatest(F.col("time_ms") + patience, "beyond_ms", F.col("not_beyond_ms") + SETTLE_MS)
+    stop = _stop_ms(is_last)
     enough = full | (is_last & (F.col("commits") > 1))
     is_stop = F.col("beyond_ms").isNotNull() & enough & (stop < F.coalesce("next_ms", "until_ms"))
     return rows.select("*", status.alias("status"), F.when(is_stop, stop).alias("stop_ms"), is_last.alias("is_last"))
+
+
+def _stop_ms(is_last: Column) -> Column:
+    """Silent for longer than the window spans; who had read everything has `SETTLE_MS` to go on. Where nobody knows
+    when there was nothing to read, that is taken to be when there surely was something; long ago if it never went on.
+    """
+    too_long = F.col("time_ms") + (F.col("time_ms") - F.col("first_ms"))
+    settled = F.greatest("beyond_ms", F.col("not_beyond_ms") + SETTLE_MS)
+    return (
+        F.when(F.col("not_beyond_ms").isNotNull(), F.greatest(too_long, settled))
+        .when(is_last, too_long)
+        .otherwise(F.greatest(too_long, F.col("beyond_ms") + SETTLE_MS))
+    )
 
 
 def _lag_never_shrank() -> Column:
@@ -126,7 +142,8 @@ def _intervals(rows: DataFrame) -> DataFrame:
         F.coalesce(F.lead("begins").over(in_order), F.lit(True)).alias("ends"),
     )
     stopped = F.col("stop_ms").isNotNull()
-    lag_now = F.greatest(F.col("end_offset") - F.col("committed_offset"), F.lit(0))
+    reached = F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.coalesce("next_end", "end_then"))
+    lag = behind(reached)
     told = (F.col("status") != OK) | (F.col("is_last") & ~stopped)
     running = _interval(F.col("start.time_ms"), F.coalesce("stop_ms", "next_ms"), "status", "start.committed_offset")
     stop = _interval(F.col("stop_ms"), F.col("next_ms"), F.lit(STOP), "committed_offset")
@@ -135,7 +152,7 @@ def _intervals(rows: DataFrame) -> DataFrame:
         *("group", "topic", "partition", "member_id", "client_id"),
         F.col("committed_offset").alias("last_offset"),
         (F.col("commits") / WINDOW).alias("complete"),
-        F.when(F.col("is_last"), lag_now).otherwise(F.col("lag_then")).alias("lag"),
+        lag.alias("lag"),
         F.col("end_offset").isNotNull().alias("lag_known"),
         F.explode(found).alias("interval"),
     )

@@ -26,6 +26,9 @@ _RETURNS: Final = pa.schema(
     ]
 )
 
+_GOING: Final = ("member_left", "session_expired")
+_COMING: Final = "member_joined"
+
 
 def static_candidates(memberships: DataFrame, rebalances: DataFrame, generations: DataFrame) -> DataFrame:
     """Rows of the table `static_candidates` out of those of three others."""
@@ -37,12 +40,19 @@ def static_candidates(memberships: DataFrame, rebalances: DataFrame, generations
         F.max("absent_ms").alias("max_absent_ms"),
         F.max("needed_ms").alias("session_timeout_ms_needed"),
     )
-    caused = F.explode(F.array("gone_member_id", "back_member_id")).alias("trigger_member_id")
+    # its departure and its return; its first arrival is spared by nothing
+    caused = F.explode(
+        F.array(
+            *(F.struct(F.col("gone_member_id").alias("member_id"), F.lit(cause).alias("cause")) for cause in _GOING),
+            F.struct(F.col("back_member_id").alias("member_id"), F.lit(_COMING).alias("cause")),
+        )
+    )
+    triggers = found.select(*place, caused.alias("by"))
     spared = (
-        found.select(*place, caused)
-        .distinct()
-        .join(rebalances.select("group", "trigger_member_id", "cause", "moved"), ["group", "trigger_member_id"])
-        .where(F.col("cause").isin("member_joined", "member_left", "session_expired"))
+        triggers.select(*place, F.col("by.member_id").alias("trigger_member_id"), F.col("by.cause").alias("cause"))
+        .join(
+            rebalances.select("group", "trigger_member_id", "cause", "moved"), ["group", "trigger_member_id", "cause"]
+        )
         .groupBy(*place)
         .agg(F.count("*").alias("rebalances_spared"), F.sum("moved").alias("moves_spared"))
     )

@@ -1,0 +1,252 @@
+"""How far the logs of the topics reach, and what can be told cheaply of when they reached it: from a broker's folders
+by the time indexes and the last batch of each partition, from a live cluster by ListOffsets. Knows nothing of Spark.
+
+A row (topic, partition, end_offset, time_ms) says: from time_ms on the log reached end_offset. Of one partition there
+may be several, its history; the largest end_offset is the present one.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
+from pyarrow import fs
+
+from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
+from muster.pipeline.sources.places import NoSource, file_system
+from muster.pipeline.sources.walk import Stretch, Walk
+
+ENDS: Final = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("end_offset", pa.int64()), ("time_ms", pa.int64())]
+)
+
+INTERNAL: Final = frozenset(
+    ("__cluster_metadata", "__consumer_offsets", "__group_events", "__share_group_state", "__transaction_state")
+)
+"""Topics that no group reads."""
+HISTORY_ROWS: Final = 200
+"""So many rows of a partition at most, spread evenly over the entries of its time indexes."""
+HISTORY_MS: Final = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
+"""So long ago: what a live cluster is asked for beside the present ends."""
+
+_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
+_LOG: Final = re.compile(r"[0-9]{20}\.log")
+_INDEX_ENTRY: Final = 8
+_TIME_ENTRY: Final = np.dtype([("time_ms", ">i8"), ("offset", ">i4")])
+_END_OF_BATCH: Final = struct.Struct(">q15xi8xq").unpack_from
+"""Base offset, last offset delta, greatest timestamp."""
+_READERS: Final = 8
+_UNSEEN: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+)
+"""A partition of which that is said has no end that is known."""
+
+Row = tuple[str, int, int, int]
+
+
+class _Folder(NamedTuple):
+    """The folder of a partition."""
+
+    topic: str
+    partition: int
+    path: str
+
+
+def ends_of_path(path: str) -> pa.Table | None:
+    """The rows (ENDS) of the partitions whose folders lie in a data directory, or were copied out of one; a URL too.
+    None when there are none but those of internal topics. Raises NoSource when the path cannot be listed.
+    """
+    system, root = file_system(path)
+    try:
+        entries = system.get_file_info(fs.FileSelector(root))
+    except (pa.ArrowException, OSError) as error:
+        raise NoSource(f"{path} cannot be listed: {error}") from error
+    folders: list[_Folder] = []
+    for entry in entries:
+        match = _FOLDER.fullmatch(entry.base_name)
+        if entry.type == fs.FileType.Directory and match is not None and match["topic"] not in INTERNAL:
+            folders.append(_Folder(match["topic"], int(match["partition"]), entry.path))
+    with ThreadPoolExecutor(_READERS) as readers:
+        found = readers.map(lambda folder: _rows_of_folder(system, folder), sorted(folders))
+        return _table(row for rows in found for row in rows)
+
+
+def ends_of_cluster(
+    client: Mapping[str, str], places: Sequence[tuple[str, int]] | None = None, *, now_ms: int | None = None
+) -> pa.Table | None:
+    """The rows (ENDS) of partitions of a live cluster (None: of all topics but internal ones), at present and at the
+    times of HISTORY_MS; `client`: options under librdkafka's names. Partitions that are not there, or that may not be
+    seen, are left out; None when nothing is left. Raises ClusterError.
+    """
+    cluster = Cluster(client)
+    try:
+        admin = AdminClient(cluster.config)
+    except KafkaException as error:
+        raise cluster.error(error) from error
+    try:
+        asked = [TopicPartition(*place) for place in (_all_places(admin) if places is None else places)]
+        at_ms = _now_ms() if now_ms is None else now_ms
+        latest = _offsets(admin, asked, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # lacks annotations
+        rows = [(*place, end, at_ms) for place, end in latest.items()]
+        for ago_ms in HISTORY_MS:
+            then = OffsetSpec.for_timestamp(at_ms - ago_ms)
+            found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
+            # -1: there is no record of that time or later
+            rows += [
+                (*place, latest[place] if offset < 0 else offset, at_ms - ago_ms) for place, offset in found.items()
+            ]
+        return _table(rows)
+    except KafkaException as error:
+        admin.poll(0)  # that is when complaints are handed over
+        raise cluster.error(error) from error
+
+
+def _table(rows: Iterable[Row]) -> pa.Table | None:
+    columns = list(zip(*sorted(rows), strict=True))
+    if not columns:
+        return None
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, ENDS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=ENDS)
+
+
+# ---- a live cluster
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _all_places(admin: AdminClient) -> list[tuple[str, int]]:
+    topics = admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
+    return [(name, number) for name in sorted(topics.keys() - INTERNAL) for number in sorted(topics[name].partitions)]
+
+
+def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    if not places:
+        return {}
+    asked = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=ANSWER_TIMEOUT_S)
+    found: dict[tuple[str, int], int] = {}
+    for place, future in asked.items():
+        try:
+            found[place.topic, place.partition] = future.result().offset
+        except KafkaException as error:
+            if error.args[0].code() not in _UNSEEN:
+                raise
+    return found
+
+
+# ---- folders
+
+
+def _rows_of_folder(system: fs.FileSystem, folder: _Folder) -> list[Row]:
+    """The present end of one partition and its history; nothing when there is no segment, or it goes away meanwhile."""
+    try:
+        entries = {entry.base_name: entry for entry in system.get_file_info(fs.FileSelector(folder.path))}
+        logs = sorted(name for name in entries if _LOG.fullmatch(name))
+        history: list[tuple[int, int]] = []
+        for name in logs:
+            times = entries.get(f"{name[:20]}.timeindex")
+            if times is not None:
+                history += _times(_read(system, times.path), int(name[:20]))
+        end = _last_end(system, [entries[name] for name in logs])
+    except FileNotFoundError:
+        return []
+    if end is None:
+        return []
+    steps = [one for one in _thinned(history) if one[0] < end[0]]
+    return [(folder.topic, folder.partition, *one) for one in (*steps, end)]
+
+
+def _times(data: bytes, base_offset: int) -> list[tuple[int, int]]:
+    """What a time index says, as (end offset, time). The room that a broker reserves behind its entries is zeros, and
+    what stands there otherwise (a torn file) does not rise.
+    """
+    entries = np.frombuffer(data, _TIME_ENTRY, len(data) // _TIME_ENTRY.itemsize)
+    entries = entries[: int(np.argmin(entries["time_ms"] > 0))] if (entries["time_ms"] <= 0).any() else entries
+    offsets = entries["offset"].astype(np.int64)
+    rising = np.concatenate(([True], (np.diff(offsets) >= 0) & (np.diff(entries["time_ms"].astype(np.int64)) >= 0)))
+    count = len(entries) if rising.all() else int(np.argmin(rising))
+    ends = offsets[:count] + base_offset + 1
+    return list(zip(ends.tolist(), entries["time_ms"][:count].astype(np.int64).tolist(), strict=True))
+
+
+def _thinned(history: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """At most HISTORY_ROWS - 1, the first and the last among them, times rising with the offsets."""
+    if not history:
+        return []
+    ends = np.array([end for end, _ in history], np.int64)
+    times = np.maximum.accumulate(np.array([at_ms for _, at_ms in history], np.int64))
+    kept = np.unique(np.linspace(0, len(ends) - 1, min(len(ends), HISTORY_ROWS - 1)).astype(np.int64))
+    return list(zip(ends[kept].tolist(), times[kept].tolist(), strict=True))
+
+
+def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int] | None:
+    """Where a partition ends and since when: after the last batch of its newest segment that has one. Where there is
+    none any more, the log ends where its newest segment begins.
+    """
+    if not logs:
+        return None
+    for log in reversed(logs):
+        if log.size:
+            found = _last_batch(system, log)
+            if found is not None:
+                return max(found[0], int(logs[-1].base_name[:20])), found[1]
+    return int(logs[-1].base_name[:20]), (logs[-1].mtime_ns or 0) // 1_000_000
+
+
+def _last_batch(system: fs.FileSystem, log: fs.FileInfo) -> tuple[int, int] | None:
+    """The offset after the last whole batch of a segment, and its greatest timestamp. Begins where the offset index
+    says that the last batch it knows is.
+    """
+    base_offset = int(log.base_name[:20])
+    at = _last_position(system, log)
+    found: tuple[int, int] | None = None
+    with system.open_input_file(log.path) as stream:
+        size = stream.size()
+        for start in (at, 0) if 0 < at < size else (0,):
+            stream.seek(start)
+            for stretch in Walk(log.path, stream, size - start, base_offset, check_crc=False):
+                if stretch.batches:
+                    found = _end_of(stretch)
+            if found is not None:
+                break
+    if found is not None and found[1] < 0:
+        found = found[0], (log.mtime_ns or 0) // 1_000_000
+    return found
+
+
+def _end_of(stretch: Stretch) -> tuple[int, int]:
+    """The offset after the last batch of a stretch, and its greatest timestamp."""
+    at = stretch.batches[-1]
+    base_offset, last_delta, max_timestamp = _END_OF_BATCH(stretch.data, at)
+    return base_offset + last_delta + 1, max_timestamp
+
+
+def _last_position(system: fs.FileSystem, log: fs.FileInfo) -> int:
+    """Where the offset index leads to; 0 when there is none."""
+    try:
+        data = _read(system, log.path.removesuffix(".log") + ".index")
+    except FileNotFoundError:
+        return 0
+    data = data[: len(data) - len(data) % _INDEX_ENTRY]
+    pairs = np.frombuffer(data, ">i4").reshape(-1, 2)
+    positions = pairs[:, 1]
+    return int(positions.max(initial=0))
+
+
+def _read(system: fs.FileSystem, path: str) -> bytes:
+    with system.open_input_stream(path) as stream:
+        data: bytes = stream.read()
+    return data

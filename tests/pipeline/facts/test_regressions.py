@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.facts.regressions import regressions
+from tests.pipeline.facts.rows import Commits, ms, table_of
+
+Found = dict[str, list[dict[str, Any]]]
+
+HISTORIES = {
+    "forward": Commits("forward").by("a", (0, 10), (5, 10), (10, 20), (15, 20)),
+    "seek": Commits("seek").by("a", (0, 100), (5, 200), (10, 120), (15, 180), (20, 230)),
+    "seek-by-little": Commits("seek-by-little").by("a", (0, 100), (5, 110), (10, 120), (15, 110), (20, 120)),
+    "to-the-beginning": Commits("to-the-beginning").by("a", (0, 100), (5, 0), (10, 30)),
+    "by-a-tool": Commits("by-a-tool").by("a", (0, 100)).by(None, (60, 40), members=0).by("a", (90, 60)),
+    "without-members": Commits("without-members").by(None, (0, 100), (10, 90), members=0),
+    "expired": Commits("expired").by("a", (0, 100)).deleted(1000).by("a", (2000, 30)),
+    "deleted-and-on": Commits("deleted-and-on").by("a", (0, 100)).deleted(5).by("a", (9, 120)),
+    "first-after-deletion": Commits("first-after-deletion").deleted(0).by("a", (5, 10), (10, 20)),
+    "compacted": Commits("compacted").by(None, (0, 100), (5, 50), (10, 60)),
+    "compacted-beginning": Commits("compacted-beginning").by(None, (0, 100), (5, 0), (10, 60)),
+    "zombie": Commits("zombie").by("a", (0, 100)).by("b", (60, 120), (65, 150), (70, 105), (75, 170)),
+    "zombie-again": Commits("zombie-again").by("a", (0, 90), (5, 100)).by("b", (60, 150), (65, 100), (70, 155)),
+    "zombie-per-record": Commits("zombie-per-record")
+    .by("a", (0, 100))
+    .by("b", (60, 150), (61, 101), (61, 102), (61, 103), (62, 152)),
+    "zombie-of-before": Commits("zombie-of-before")
+    .by("a", (0, 80), (5, 90), (6, 100))
+    .by("b", (60, 150), (61, 90), (65, 160)),
+    "zombie-ahead": Commits("zombie-ahead").by("a", (0, 100)).by("b", (10, 180), (15, 120), (20, 140)),
+    "zombie-late": Commits("zombie-late").by("a", (0, 100)).by("b", (9_000, 9_000), (9_001, 110), (9_005, 9_050)),
+    "seek-after-hours": Commits("seek-after-hours")
+    .by("a", (0, 100))
+    .by("b", (9, 150), (9_000, 9_000), (9_001, 8_900), (9_005, 9_050)),
+    "new-owner-lower": Commits("new-owner-lower").by("a", (0, 100)).by("b", (9, 60), (14, 70), (19, 80)),
+    "static-restart": Commits("static-restart")
+    .by("a", (0, 100), instance_id="i")
+    .by("a2", (9, 150), (14, 120), (19, 160), instance_id="i"),
+}
+"""Each a group of its own."""
+
+SEVERAL = (
+    Commits("at-once").by("a", (0, 100)).by("b", (0, 100), partition=1).by("a", (9, 50)).by("b", (9, 50), partition=1),
+    Commits("at-once-unknown").by(None, (0, 100), (9, 50)).by(None, (0, 100), (9, 50), partition=1),
+    Commits("at-once-by-one").by("a", (0, 100), (9, 50)).by("a", (0, 100), (9, 50), partition=1),
+)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Found:
+    """By group."""
+    commits = [row for one in (*HISTORIES.values(), *SEVERAL) for row in one.rows]
+    rows = [row.asDict() for row in regressions(table_of(spark, "commits", commits)).collect()]
+    by_group: Found = {}
+    for row in sorted(rows, key=lambda row: (row["log_offset"], row["partition"])):
+        by_group.setdefault(row["group"], []).append(row)
+    return by_group
+
+
+@pytest.mark.parametrize(
+    ("group", "wanted"),
+    [
+        ("seek", [("rewind", 200, 120)]),
+        ("seek-by-little", [("rewind", 120, 110)]),
+        ("to-the-beginning", [("reset", 100, 0)]),
+        ("by-a-tool", [("reset", 100, 40)]),
+        ("without-members", [("reset", 100, 90)]),
+        ("expired", [("reset", 100, 30)]),
+        ("compacted", [("rewind", 100, 50)]),
+        ("compacted-beginning", [("reset", 100, 0)]),
+        ("zombie", [("zombie", 150, 105)]),
+        ("zombie-again", [("zombie", 150, 100)]),
+        ("zombie-per-record", [("zombie", 150, 101)]),
+        ("zombie-of-before", [("zombie", 150, 90)]),
+        ("zombie-ahead", [("zombie", 180, 120)]),
+        ("zombie-late", [("zombie", 9_000, 110)]),
+        ("seek-after-hours", [("rewind", 9_000, 8_900)]),
+        ("new-owner-lower", [("rewind", 100, 60)]),
+        ("static-restart", [("rewind", 150, 120)]),
+        ("at-once", [("reset", 100, 50)] * 2),
+        ("at-once-unknown", [("reset", 100, 50)] * 2),
+        ("at-once-by-one", [("rewind", 100, 50)] * 2),
+    ],
+)
+def test_a_commit_that_went_back_and_why(found: Found, group: str, wanted: list[tuple[str, int, int]]) -> None:
+    rows = found[group]
+    assert [(row["cause"], row["from_offset"], row["to_offset"]) for row in rows] == wanted
+    assert all(row["back"] == row["from_offset"] - row["to_offset"] for row in rows)
+
+
+def test_equal_and_higher_commits_are_none_and_neither_is_the_first_one_after_a_deletion(found: Found) -> None:
+    assert not found.keys() & {"forward", "deleted-and-on", "first-after-deletion"}
+
+
+def test_a_zombie_is_the_former_owner_and_anything_else_the_present_one(found: Found) -> None:
+    names = {group: (rows[0]["member_id"], rows[0]["client_id"]) for group, rows in found.items()}
+    assert names["zombie"] == names["zombie-ahead"] == ("a-1", "a")
+    assert names["seek-after-hours"] == ("b-1", "b")
+    assert names["by-a-tool"] == (None, None)
+    assert (found["zombie"][0]["time_ms"], found["zombie"][0]["log_offset"]) == (ms(70), 3)

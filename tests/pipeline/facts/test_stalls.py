@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.facts.stalls import stalls
+from tests.pipeline.facts.rows import Commits, ends_of, ms, table_of
+
+Found = dict[str, list[dict[str, Any]]]
+
+
+def every(step_s: float, offsets: list[int], start_s: float = 0) -> list[tuple[float, int]]:
+    """Commits one after the other."""
+    return [(start_s + step_s * index, offset) for index, offset in enumerate(offsets)]
+
+
+def climbing(count: int, step: int = 10, start: int = 0) -> list[int]:
+    return [start + step * index for index in range(count)]
+
+
+LAST_S = 1_000
+FILLER = Commits("filler", "filler").by("x", (LAST_S, 1))
+"""The log goes on until then."""
+
+HISTORIES = (
+    FILLER,
+    # up to date all the time, and until the end of the log
+    Commits("steady", "steady").by("a", *every(5, climbing(201))),
+    # commits the same, there is nothing to read
+    Commits("idle", "idle").by("a", *every(5, [50] * 201)),
+    # there is something to read from the beginning on
+    Commits("stuck", "stuck").by("a", *every(5, [*climbing(10), *[100] * 20, *climbing(172, start=500)])),
+    # gone on committing after a pause of 300 s, in which another group read on
+    Commits("paused", "paused").by("a", *every(5, climbing(20)), *every(5, climbing(122, start=790), 395)),
+    Commits("reader", "paused").by("r", *every(5, climbing(201))),
+    # dead for good
+    Commits("dead", "dead").by("a", *every(5, climbing(20))),
+    # up to date, then something came: 100 s are allowed for that
+    Commits("lazy", "lazy").by("a", *every(5, climbing(20)), (640, 200), (995, 300)),
+    # falls further behind with each commit
+    Commits("slow", "slow").by("a", *every(50, climbing(21))),
+    # back, and then where it was
+    Commits("back", "back").by("a", *every(5, [*climbing(10), 40, 60, 80, 90, 100, *climbing(186, start=110)])),
+    # back for good: the window forgets it
+    Commits("far-back", "far-back").by("a", *every(5, [*climbing(12, start=9_000), *climbing(189)])),
+    # its offset was deleted
+    Commits("deleted", "deleted").by("a", *every(5, [50, 40, 30])).deleted(60),
+    Commits("young", "young").by("a", (0, 10), (5, 20)),
+    Commits("single", "single").by("a", (0, 10)),
+    # many commits in a second: the last one counts
+    Commits("busy", "busy").by("a", *((index / 10, index) for index in range(10_001) if index % 10 > 6)),
+    # nobody knows where its topic ends
+    Commits("unknown", "unknown").by("a", *every(5, [*[50] * 15, 40])),
+)
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Found:
+    """By group, in the order of time."""
+    slow_ends = [("slow", 0, 100 + 30 * index, 50.0 * index - 1) for index in range(21)]
+    lazy_ends = [("lazy", 0, 190, 90), ("lazy", 0, 190, 550), ("lazy", 0, 200, 560), ("lazy", 0, 300, 995)]
+    ends = ends_of(
+        spark,
+        ("steady", 0, 2_000, LAST_S),
+        ("idle", 0, 50, 0),
+        ("stuck", 0, 20_000, 0),
+        ("paused", 0, 2_000, LAST_S),
+        ("dead", 0, 900, LAST_S),
+        *lazy_ends,
+        *slow_ends,
+        ("back", 0, 1_960, 900),
+        ("far-back", 0, 10_000, 0),
+        ("deleted", 0, 50, 0),
+        ("young", 0, 90, 0),
+        ("single", 0, 90, 0),
+        ("busy", 0, 9_999, LAST_S),
+    )
+    commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
+    table = stalls(commits, ends)
+    assert table.columns == TABLES["stalls"].names
+    by_group: Found = {one.group: [] for one in HISTORIES}
+    for row in sorted((row.asDict() for row in table.collect()), key=lambda row: row["start_ms"]):
+        by_group[row["group"]].append(row)
+    return by_group
+
+
+def told(rows: list[dict[str, Any]]) -> list[tuple[str, int, int | None]]:
+    """Status, start and end, in seconds."""
+    return [
+        (row["status"], (row["start_ms"] - ms(0)) // 1000, row["end_ms"] and (row["end_ms"] - ms(0)) // 1000)
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("group", ["steady", "idle", "busy", "reader", "lazy"])
+def test_a_group_that_is_well_is_ok_to_the_end(found: Found, group: str) -> None:
+    assert told(found[group]) == [("OK", 0, None)]
+    assert found[group][0]["lag"] == 0
+
+
+def test_stall_the_same_offset_ten_times_though_there_is_more(found: Found) -> None:
+    # the tenth commit of the same is the one at 95 s
+    assert told(found["stuck"]) == [("STALL", 95, 150), ("OK", 150, None)]
+    first = found["stuck"][0]
+    assert (first["first_offset"], first["last_offset"], first["complete"]) == (100, 100, 1.0)
+    assert (first["lag"], first["lag_known"], first["client_id"]) == (19_900, True, "a")
+
+
+def test_stop_silent_for_longer_than_the_window_spans(found: Found) -> None:
+    # the last commit of offset 190 came at 95 s; the other group was beyond it at 100 s, and 100 s are allowed
+    assert told(found["paused"]) == [("STOP", 200, 395), ("OK", 395, None)]
+    assert found["paused"][0]["lag"] == 790 - 190
+
+
+def test_stop_lasts_to_the_end_of_the_log_where_nothing_comes_any_more(found: Found) -> None:
+    assert told(found["dead"]) == [("STOP", 140, None)]
+    assert (found["dead"][0]["last_offset"], found["dead"][0]["lag"]) == (190, 710)
+
+
+def test_warn_commits_go_on_and_the_lag_never_shrinks(found: Found) -> None:
+    assert told(found["slow"]) == [("WARN", 450, None)]
+    assert (found["slow"][0]["first_offset"], found["slow"][0]["lag"]) == (90, 500)
+
+
+def test_rewind_until_the_old_height_is_reached_or_the_window_forgets_it(found: Found) -> None:
+    assert told(found["back"]) == [("REWIND", 50, 65), ("OK", 65, None)]
+    assert told(found["far-back"]) == [("REWIND", 60, 105), ("OK", 105, None)]
+    assert (found["back"][0]["first_offset"], found["back"][0]["last_offset"]) == (40, 80)
+
+
+def test_a_deletion_ends_what_was_told(found: Found) -> None:
+    assert told(found["deleted"]) == [("REWIND", 5, 60)]
+    assert found["deleted"][0]["complete"] == 0.3
+
+
+def test_few_commits_are_judged_at_the_end_only_and_one_not_at_all(found: Found) -> None:
+    assert told(found["young"]) == [("STOP", 10, None)]
+    assert found["young"][0]["complete"] == 0.2
+    assert told(found["single"]) == [("OK", 0, None)]
+    assert found["single"][0]["complete"] == 0.1
+
+
+def test_without_the_end_of_the_topic_only_a_rewind_is_told(found: Found) -> None:
+    assert told(found["unknown"]) == [("REWIND", 75, None)]
+    assert (found["unknown"][0]["lag"], found["unknown"][0]["lag_known"]) == (None, False)
+
+
+def test_without_any_ends_too(spark: SparkSession) -> None:
+    rows = [row for one in HISTORIES if one.group in ("stuck", "back", "dead") for row in one.rows]
+    table = stalls(table_of(spark, "commits", rows), None).collect()
+    assert sorted((row.group, row.status, row.lag_known) for row in table) == [
+        ("back", "OK", False),
+        ("back", "REWIND", False),
+        ("dead", "OK", False),
+        ("stuck", "OK", False),
+    ]
