@@ -4,11 +4,14 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3 p
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -q
-SOURCES := protocol coordinator assignors muster/version.py muster/__init__.py
+SOURCES := protocol coordinator assignors pipeline muster/version.py muster/__init__.py
 # what `muster serve` is given by `make serve`, e.g. ARGS='--in-memory --listen 127.0.0.1:0'
 ARGS ?=
+# what `make pipeline` reads; made when it is the sample and not there
+SAMPLE := muster-sample
+SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -26,10 +29,15 @@ $(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml | $(BIN
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt requirements/spark.txt $(VENV)/.run
+$(VENV)/.spark: requirements/spark.txt $(VENV)/.run
+	@echo "setting up $(VENV) (pipeline)" >&2
+	@$(PIP) install --require-hashes -r requirements/spark.txt
+	@$(BIN)/python -m compileall -q $(SOURCES)
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt $(VENV)/.spark
 	@echo "setting up $(VENV) (tests)" >&2
 	@$(PIP) install --require-hashes -r requirements/test.txt
-	@$(PIP) install --require-hashes -r requirements/spark.txt
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	@touch $@
 
@@ -71,6 +79,10 @@ format: venv ## let ruff format and mend
 
 docs: venv ## draw the tables of docs/groups.md anew from the code
 	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw
+
+pipeline: $(VENV)/.spark ## tell from a group log what the groups did (SOURCE=muster-data ARGS='--out report'; default: a sample)
+	@test "$(SOURCE)" != $(SAMPLE) -o -d $(SAMPLE) || { rm -rf $(SAMPLE).new && $(BIN)/muster log sample $(SAMPLE).new && mv $(SAMPLE).new $(SAMPLE); }
+	@exec $(BIN)/muster analyze $(SOURCE) $(ARGS)
 
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
 	$(BIN)/python -m bench.run

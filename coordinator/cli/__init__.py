@@ -21,6 +21,7 @@ examples:
   muster serve --config server.properties --override group.initial.rebalance.delay.ms=0
   KAFKA_NUM_PARTITIONS=4 muster serve --advertise broker.example:9092
   muster groups history payments                        why a group rebalanced, and who caused it
+  muster analyze muster-data                            tables and a page: what the groups did, and why
   muster health localhost:9092                          does a server answer there?
 """
 
@@ -85,10 +86,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
-    from muster.coordinator.cli import groups, log
+    from muster.coordinator.cli import analyze, groups, log
 
     groups.add_parser(commands)
     log.add_parser(commands)
+    analyze.add_parser(commands)
     commands.add_parser("version", help="print the version")
     return parser
 
@@ -113,6 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from muster.coordinator.cli import log
 
         return log.run(options)
+    if options.command == "analyze":
+        from muster.coordinator.cli import analyze
+
+        return analyze.run(options)
     if options.command == "version":
         print(f"muster {VERSION}")
         return 0

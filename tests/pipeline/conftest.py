@@ -27,7 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """On two cores; with Spark's Kafka connector where its jars are there."""
     settings = {
-        "spark.driver.memory": "450m",
+        "spark.driver.memory": "512m",
+        # so little is done here that compiling it well costs more than it saves: half the CPU time
+        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",

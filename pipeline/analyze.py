@@ -1,0 +1,237 @@
+"""An analysis from end to end: source, facts, what-if, tables, page. `run` is for programs, `main` for the command line
+and for spark-submit, which is given this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final, NamedTuple
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline import arguments as args
+from muster.pipeline.about import About
+from muster.pipeline.facts.build import build
+from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.java import NoJava
+from muster.pipeline.output import HTML, LARGE, PARQUET, remove, write_table, write_text
+from muster.pipeline.progress import Progress, quiet
+from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
+from muster.pipeline.session import open_session
+from muster.pipeline.sources.cluster import ClusterError
+from muster.pipeline.sources.options import BadOption
+from muster.pipeline.sources.places import NoSource
+from muster.pipeline.stage import ALL, Source, Staged, Wanted, stage
+from muster.pipeline.tables import table
+
+STAGE: Final = ".stage"
+PAGE: Final = "report.html"
+_WHAT_IF: Final = "muster.pipeline.whatif.job"
+_SETTINGS: Final = "muster.pipeline.whatif.settings"
+_REPORT: Final = "muster.pipeline.report"
+
+
+class Analysis(NamedTuple):
+    """What came of it."""
+
+    about: About
+    tables: Mapping[str, DataFrame]
+    """The tables by name, as they lie in `out`."""
+    page: str | None
+    """Where the page lies; None when it was not asked for."""
+
+
+def run(
+    spark: SparkSession,
+    source: Source,
+    out: str,
+    *,
+    formats: Sequence[str] = (HTML, PARQUET),
+    wanted: Wanted = ALL,
+    settings: Sequence[Any] | None = None,
+    progress: Progress | None = None,
+) -> Analysis:
+    """Analyse a source, and leave tables and page in `out`, a folder for as long as the analysis is looked at.
+
+    `settings`: of the what-if (whatif.settings.Setting); None: those asked when nobody says what to ask; empty: none.
+    Raises NoSource, ClusterError, BadOption, ValueError (rows that are none of Kafka's), and Spark's own errors.
+    """
+    steps = progress if progress is not None else Progress(0, on=False)
+    try:
+        return _Run(spark, source, out, formats, steps).run(wanted, settings)
+    finally:
+        steps.end()
+
+
+class _Run:
+    """One analysis under way."""
+
+    def __init__(
+        self, spark: SparkSession, source: Source, out: str, formats: Sequence[str], progress: Progress
+    ) -> None:
+        self._spark = spark
+        self._source = source
+        self._out = out.rstrip("/")
+        self._formats = formats
+        self._progress = progress
+        self._stage = f"{self._out}/{STAGE}"
+        # the tables are looked at more than once, so they are always kept as Parquet, if only for that long
+        self._kept = f"{self._out}/tables" if PARQUET in formats else f"{self._stage}/tables"
+        self._tables: dict[str, DataFrame] = {}
+
+    def run(self, wanted: Wanted, settings: Sequence[Any] | None) -> Analysis:
+        self._progress.steps = len(TABLES) + 3
+        self._progress.begin(f"reading {self._source.name()}")
+        staged = stage(self._spark, self._source, self._stage, wanted)
+        for name, rows in self._facts(staged).items():
+            self._keep(name, rows)
+        names = self._what_if(staged, settings)
+        about = About(
+            self._source.name(),
+            staged.rows,
+            staged.inputs.events is not None,
+            staged.inputs.ends is not None,
+            wanted.since_ms,
+            wanted.until_ms,
+            wanted.groups,
+            names,
+        )
+        page = self._page(about) if HTML in self._formats else None
+        self._spark.catalog.clearCache()
+        if PARQUET in self._formats:
+            remove(self._spark, self._stage)
+        return Analysis(about, self._tables, page)
+
+    def _facts(self, staged: Staged) -> dict[str, DataFrame]:
+        facts = build(staged.inputs)
+        for kind in (MALFORMED, UNKNOWN):
+            rows = facts.pop(kind, None)
+            if rows is None:
+                rows = table(staged.inputs.decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC))
+            facts[kind] = conform(rows, kind)
+        if staged.malformed_events is not None:
+            facts[MALFORMED] = facts[MALFORMED].unionByName(staged.malformed_events)
+        return facts
+
+    def _keep(self, name: str, rows: DataFrame) -> None:
+        """Write a table, and read it back from where it lies."""
+        self._progress.begin(f"table {name}")
+        folder = f"{self._kept}/{name}"
+        write_table(rows, folder, (PARQUET,))
+        kept = self._spark.read.schema(from_arrow_schema(TABLES[name])).parquet(folder)
+        texts = [one for one in self._formats if one not in (PARQUET, HTML)]
+        write_table(kept, f"{self._out}/tables/{name}", texts, large=name in LARGE)
+        self._tables[name] = kept
+
+    def _what_if(self, staged: Staged, settings: Sequence[Any] | None) -> tuple[str, ...]:
+        if (settings is not None and not settings) or find_spec(_WHAT_IF) is None:
+            return ()
+        asked = import_module(_SETTINGS).DEFAULT_GRID if settings is None else settings
+        for name, rows in import_module(_WHAT_IF).what_if(staged.inputs, list(asked)).items():
+            self._keep(name, rows)
+        return tuple(setting.name for setting in asked)
+
+    def _page(self, about: About) -> str | None:
+        if find_spec(_REPORT) is None:
+            return None
+        self._progress.begin("page")
+        page = import_module(f"{_REPORT}.page").page(self._tables, about)
+        return write_text(self._spark, f"{self._out}/{PAGE}", page)
+
+
+def summary(analysis: Analysis) -> str:
+    """What a terminal shows of it."""
+    if find_spec(_REPORT) is not None:
+        told: str = import_module(f"{_REPORT}.summary").summary(analysis.tables, analysis.about)
+        return told
+    about = analysis.about
+    lines = [f"{about.source}: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(about.rows.items()))]
+    rebalances = analysis.tables.get("rebalances")
+    if rebalances is not None:
+        causes = rebalances.groupBy("cause").count().orderBy(F.desc("count"), "cause").limit(10).collect()
+        lines += [f"  {row['count']:>6,} rebalances: {row['cause']}" for row in causes]
+    return "\n".join(lines)
+
+
+# ---- the command line
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """As `muster analyze`: for spark-submit, and for `python -m muster.pipeline.analyze`; the exit status."""
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="analyze", description=args.ABOUT, epilog=args.EXAMPLES, formatter_class=form)
+    args.add_options(parser)
+    return analyze(parser.parse_args(arguments), parser.prog)
+
+
+def analyze(options: argparse.Namespace, prog: str) -> int:
+    """Run what was asked for and print what came of it; the exit status: 1 when it failed, 2 when it makes no sense."""
+    try:
+        asked = args.read(options)
+        settings = _settings(asked.what_if)
+    except ValueError as error:
+        return _fail(prog, error, 2)
+    try:
+        return _analyze(asked, settings)
+    except (NoSource, BadOption, ValueError) as error:
+        return _fail(prog, error, 2, verbose=asked.verbose)
+    except (NoJava, ClusterError, OSError) as error:
+        return _fail(prog, error, 1, verbose=asked.verbose)
+    except (PySparkException, Py4JError) as error:
+        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        hint = "" if asked.verbose else " (--verbose says more)"
+        return _fail(prog, f"Spark failed: {first.strip()}{hint}", 1, verbose=asked.verbose)
+
+
+def _analyze(asked: args.Arguments, settings: Sequence[Any] | None) -> int:
+    progress = Progress(1)
+    progress.begin("starting Spark")
+    try:
+        with quiet(asked.verbose):
+            spark = open_session(asked.master)
+    finally:
+        progress.end()
+    try:
+        source = Source(path=asked.path, kafka=asked.kafka or None)
+        wanted = Wanted(asked.since_ms, asked.until_ms, asked.groups)
+        analysis = run(
+            spark, source, asked.out, formats=asked.formats, wanted=wanted, settings=settings, progress=progress
+        )
+        print(summary(analysis))
+        if analysis.page is not None:
+            print(f"page: {analysis.page}")
+        if set(asked.formats) - {HTML}:
+            print(f"tables: {asked.out.rstrip('/')}/tables")
+        return 0
+    finally:
+        spark.stop()
+
+
+def _settings(text: str) -> Sequence[Any] | None:
+    """The settings of the what-if; None: the default ones. Raises BadSetting."""
+    if text == args.DEFAULT:
+        return None
+    if text == args.NONE:
+        return ()
+    found: Sequence[Any] = import_module(_SETTINGS).parse(text)
+    return found
+
+
+def _fail(prog: str, what: object, status: int, *, verbose: bool = False) -> int:
+    if verbose:
+        traceback.print_exc()
+    print(f"{prog}: {what}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,163 @@
+"""The options of an analysis, for `muster analyze` and for spark-submit. Needs nothing of Spark's, so that the help is
+there without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+FORMATS: Final = ("html", "parquet", "csv", "json")
+OUT: Final = "muster-report"
+DEFAULT: Final = "default"
+NONE: Final = "none"
+BOOTSTRAP: Final = "bootstrap.servers"
+
+EXAMPLES: Final = """\
+examples:
+  muster analyze muster-data                                a data directory of Muster, or of Kafka
+  muster analyze /copies/of/offsets --out report            folders __consumer_offsets-N copied from any broker
+  muster analyze --bootstrap-server broker.example:9092     a live cluster, Muster's or Kafka's
+  muster analyze --bootstrap-server broker.example:9093 -X kafka.security.protocol=SASL_SSL \\
+      -X kafka.sasl.mechanism=PLAIN -X kafka.sasl.username=me -X kafka.sasl.password=...
+  muster analyze s3://bucket/raw-offsets --format parquet,json
+  muster analyze muster-data --group 'payments*' --since 2026-01-31T08:00 --until 2026-01-31T12:00
+  muster analyze muster-data --what-if static,session.timeout.ms=45000
+"""
+
+
+class BadArgument(ValueError):
+    """A value on the command line that means nothing; the message names it, what was expected and what to do."""
+
+
+class Arguments(NamedTuple):
+    """What was asked for, checked."""
+
+    path: str | None
+    kafka: dict[str, str]
+    """Options of the client, `bootstrap.servers` among them; empty for a path."""
+    out: str
+    formats: tuple[str, ...]
+    master: str | None
+    """None: as spark-submit says."""
+    what_if: str
+    """DEFAULT, NONE, or settings as text."""
+    since_ms: int | None
+    until_ms: int | None
+    groups: tuple[str, ...]
+    verbose: bool
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options to a parser."""
+    parser.add_argument(
+        "source",
+        nargs="?",
+        metavar="SOURCE",
+        help="a data directory, copied segments, or a table of raw Kafka rows in Parquet or Delta; a path or a URL",
+    )
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="a live cluster instead")
+    parser.add_argument(
+        "-X",
+        action="append",
+        default=[],
+        dest="client",
+        metavar="kafka.NAME=VALUE",
+        help="an option of the client, by librdkafka's name (security.protocol, sasl.username, …); repeatable",
+    )
+    parser.add_argument(
+        "--out", default=OUT, metavar="DIR", help="where to leave tables and page (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--format", default="html,parquet", metavar="LIST", help=f"some of {','.join(FORMATS)} (default: %(default)s)"
+    )
+    parser.add_argument("--since", metavar="TIME", help="only what was logged from then on: 2026-01-31T08:00 (UTC)")
+    parser.add_argument("--until", metavar="TIME", help="only what was logged before")
+    parser.add_argument(
+        "--group", action="append", default=[], metavar="PATTERN", help="only these groups, as 'payments*'; repeatable"
+    )
+    parser.add_argument(
+        "--what-if",
+        default=DEFAULT,
+        metavar="SETTINGS",
+        help="what would have happened under other settings: default, none, a JSON file, or as "
+        "static,session.timeout.ms=45000 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--master", metavar="URL", help="of a Spark cluster (default: this machine, or what spark-submit says)"
+    )
+    parser.add_argument("--verbose", action="store_true", help="when it fails, say where in the code")
+
+
+def read(options: argparse.Namespace) -> Arguments:
+    """Check what was given. Raises BadArgument."""
+    if (options.source is None) == (options.bootstrap_server is None):
+        both = "both were given" if options.source is not None else "neither was given"
+        raise BadArgument(f"a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; {both}")
+    kafka = _client(options)
+    formats = tuple(name.strip().lower() for name in options.format.split(","))
+    for name in formats:
+        if name not in FORMATS:
+            raise BadArgument(f"--format {options.format}: {name!r} is none of {', '.join(FORMATS)}")
+    since_ms, until_ms = _time("--since", options.since), _time("--until", options.until)
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
+    if any(not pattern for pattern in options.group):
+        raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
+    # spark-submit has started the JVM already, with the master that it was given
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    master = options.master or (None if submitted else "local[*]")
+    groups = tuple(options.group)
+    return Arguments(
+        options.source, kafka, options.out, formats, master, _what_if(options.what_if), since_ms, until_ms, groups,
+        options.verbose,
+    )  # fmt: skip
+
+
+def _client(options: argparse.Namespace) -> dict[str, str]:
+    kafka = {} if options.bootstrap_server is None else {BOOTSTRAP: options.bootstrap_server}
+    for given in options.client:
+        name, equals, value = given.partition("=")
+        if not equals or not name.startswith("kafka.") or name == "kafka.":
+            raise BadArgument(f"-X {given}: kafka.NAME=VALUE was expected, as in kafka.security.protocol=SSL")
+        if options.bootstrap_server is None:
+            raise BadArgument(f"-X {given} is for a live cluster: give --bootstrap-server, or leave it out")
+        kafka[name.removeprefix("kafka.")] = value
+    return kafka
+
+
+def _time(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise BadArgument(f"{option} {text}: a time such as 2026-01-31T08:00 (UTC) was expected") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def _what_if(text: str) -> str:
+    """The settings themselves, where they stand in a file."""
+    if text in (DEFAULT, NONE):
+        return text
+    file = Path(text)
+    try:
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadArgument(f"--what-if {text} cannot be read: {error}") from error
+    if file.suffix == ".json":
+        raise BadArgument(f"--what-if {text}: there is no such file; give its path, default, none or settings")
+    return text
+
+
+ABOUT: Final = (
+    "Read a group log with Spark and tell what the groups did: which rebalanced, when, why, because of whom, at what "
+    "cost; who owned what; which commits went backwards or stopped; how far behind each group is; and what would have "
+    "happened under other settings. Leaves tables and a page in --out. Needs muster-kafka[spark]."
+)

@@ -1,0 +1,114 @@
+"""What an analysis leaves behind: tables in the formats that were asked for, and a page. Goes through Hadoop's file
+systems, so that it may lie wherever Spark can write.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+PARQUET: Final = "parquet"
+CSV: Final = "csv"
+JSON: Final = "json"
+HTML: Final = "html"
+FORMATS: Final = (HTML, PARQUET, CSV, JSON)
+LARGE: Final = ("commits",)
+"""Tables as long as the log; all others are written into one file each where it is text."""
+
+
+def is_local(spark: SparkSession, path: str) -> bool:
+    """Whether a path is one of this machine's file system, for Spark."""
+    return str(_file_system(spark, path)[0].getScheme()) == "file"
+
+
+def write_table(table: DataFrame, folder: str, formats: Sequence[str], *, large: bool = False) -> None:
+    """Write a table: Parquet into `folder`, text beside it, into FOLDER.csv and FOLDER.json; what is there is replaced.
+
+    On this machine text is one file, unless the table is `large`; elsewhere it is a folder of files.
+    """
+    if CSV in formats:
+        flat = _gathered(_flat(table), large)
+        flat.write.mode("overwrite").option("header", "true").option("escape", '"').csv(f"{folder}.{CSV}")
+    if JSON in formats:
+        _gathered(table, large).write.mode("overwrite").option("ignoreNullFields", "false").json(f"{folder}.{JSON}")
+    if not large and is_local(table.sparkSession, folder):
+        for kind in (CSV, JSON):
+            if kind in formats:
+                _make_one(Path(_plain(f"{folder}.{kind}")))
+    if PARQUET in formats:
+        table.write.mode("overwrite").parquet(folder)
+
+
+def _make_one(folder: Path) -> None:
+    """Put the one file of a folder in its place."""
+    part = next(folder.glob("part-*"), None)
+    aside = folder.with_name(f"{folder.name}.part")
+    if part is None:
+        aside.touch()
+    else:
+        part.rename(aside)
+    shutil.rmtree(folder)
+    aside.rename(folder)
+
+
+def _gathered(table: DataFrame, large: bool) -> DataFrame:
+    return table if large else table.coalesce(1)
+
+
+def _flat(table: DataFrame) -> DataFrame:
+    """Nested columns as JSON, for CSV has none; bytes in base64."""
+    return table.select(
+        *(
+            F.to_json(field.name).alias(field.name)
+            if _is_nested(field.dataType)
+            else F.base64(field.name).alias(field.name)
+            if field.dataType.typeName() == "binary"
+            else F.col(field.name)
+            for field in table.schema.fields
+        )
+    )
+
+
+def _is_nested(kind: DataType) -> bool:
+    return isinstance(kind, ArrayType | MapType | StructType)
+
+
+def write_text(spark: SparkSession, path: str, text: str) -> str:
+    """Write a small file, replacing what was there; where it lies now."""
+    if is_local(spark, path):
+        local = Path(_plain(path))
+        local.parent.mkdir(parents=True, exist_ok=True)
+        local.write_text(text, encoding="utf-8")
+        return str(local)
+    system, where = _file_system(spark, path)
+    stream = system.create(where, True)
+    try:
+        stream.write(bytearray(text, "utf-8"))
+    finally:
+        stream.close()
+    return path
+
+
+def remove(spark: SparkSession, path: str) -> None:
+    """Remove a folder and all in it; harmless when it is not there."""
+    if is_local(spark, path):
+        shutil.rmtree(_plain(path), ignore_errors=True)
+        return
+    system, where = _file_system(spark, path)
+    system.delete(where, True)
+
+
+def _plain(path: str) -> str:
+    return path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
+
+
+def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    jvm: Any = spark.sparkContext._jvm
+    where = jvm.org.apache.hadoop.fs.Path(path)
+    return where.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), where

@@ -1,0 +1,56 @@
+"""How far an analysis is: a bar on stderr, on a terminal only, so that what is piped stays plain."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+WIDTH: Final = 24
+_QUERIES: Final = "DataFrameQueryContextLogger"
+"""Where pyspark tells of every error that it raises as well."""
+
+
+class Progress:
+    """Some steps, one after the other. `steps`: how many there will be, at least."""
+
+    def __init__(self, steps: int, *, on: bool | None = None) -> None:
+        """`on` None: when stderr is a terminal."""
+        self.steps = steps
+        self._done = 0
+        self._on = sys.stderr.isatty() if on is None else on
+
+    def begin(self, what: str) -> None:
+        """The next step begins."""
+        if self._on:
+            filled = WIDTH * min(self._done, self.steps) // max(self.steps, 1)
+            bar = "#" * filled + "-" * (WIDTH - filled)
+            print(f"\r\x1b[K[{bar}] {what} …", end="", file=sys.stderr, flush=True)
+        self._done += 1
+
+    def end(self) -> None:
+        """All is done, or has failed."""
+        if self._on:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def quiet(verbose: bool) -> Iterator[None]:
+    """Let a JVM that is started meanwhile keep what it has to say to itself: what goes wrong is raised anyway."""
+    if verbose:
+        yield
+        return
+    logging.getLogger(_QUERIES).setLevel(logging.CRITICAL)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as aside:
+            os.dup2(aside.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,210 @@
+"""The first step of an analysis: a source is read and decoded once, and kept as Parquet, the rows of each kind in files
+of their own; what follows reads them from there, as often as it needs.
+
+A source is a data directory or copied segments, a live cluster, or any Kafka rows in a DataFrame, which may come from a
+table of Parquet or Delta files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import translate
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
+from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.schema import EVENTS, TABLES
+from muster.pipeline.schema import CLASSIC_GROUP, DECODED, OFFSETS_TOPIC, RAW
+from muster.pipeline.sources.cluster import bounds
+from muster.pipeline.sources.frame import decoded_rows, raw_rows
+from muster.pipeline.sources.places import NoSource, file_system, find_segments
+from muster.pipeline.sources.segments import READ_COMMITTED, Reading
+
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
+_WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+_KINDS_AT_ONCE: Final = "16"
+"""With so many files open at once, rows need not be sorted by kind before they are written."""
+
+
+class Source(NamedTuple):
+    """Where the log is: exactly one of these."""
+
+    path: str | None = None
+    """A data directory, a folder with partitions' folders, one such folder, or a table of raw rows; also as a URL."""
+    kafka: Mapping[str, str] | None = None
+    """Options of a client of a live cluster, `bootstrap.servers` among them."""
+    rows: DataFrame | None = None
+    """Any Kafka rows (see `sources.frame`); those of `__group_events` may be among them."""
+
+    def name(self) -> str:
+        """As a person would call it."""
+        if self.path is not None:
+            return self.path
+        return "a DataFrame" if self.kafka is None else self.kafka["bootstrap.servers"]
+
+
+class Wanted(NamedTuple):
+    """Which part of it: what was logged from `since_ms` on and before `until_ms`, of groups that match a pattern."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    groups: tuple[str, ...] = ()
+
+
+ALL: Final = Wanted()
+"""Everything."""
+
+
+class Staged(NamedTuple):
+    """What was staged."""
+
+    inputs: Inputs
+    malformed_events: DataFrame | None
+    """Rows of `__group_events` that are no events, as rows of the table `malformed`."""
+    rows: Mapping[str, int]
+    """Rows of the offsets log by kind."""
+
+
+def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL) -> Staged:
+    """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
+    source = _as_rows(spark, source)
+    decoded, raw = _decoded(spark, source), _raw_events(spark, source)
+    kept = decoded.where(_is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
+    before = spark.conf.get(_WRITERS)
+    spark.conf.set(_WRITERS, _KINDS_AT_ONCE)
+    try:
+        kept.write.mode("overwrite").partitionBy("kind").parquet(f"{folder}/decoded")
+    finally:
+        spark.conf.set(_WRITERS, before or "0")
+    staged = _read(spark, f"{folder}/decoded", DECODED)
+    rows = {row["kind"]: row["count"] for row in staged.groupBy("kind").count().collect()}
+    staged_events = malformed = None
+    if raw is not None:
+        # once from the source, then as often as need be
+        raw.write.mode("overwrite").parquet(f"{folder}/raw_events")
+        found = _read(spark, f"{folder}/raw_events", RAW)
+        events(found).where(_is_wanted(wanted, F.col("time_ms"))).write.mode("overwrite").parquet(f"{folder}/events")
+        bad = malformed_events(found).where(_is_wanted(wanted, F.col("log_timestamp_ms")))
+        bad.write.mode("overwrite").parquet(f"{folder}/malformed_events")
+        staged_events = _read(spark, f"{folder}/events", EVENTS)
+        malformed = _read(spark, f"{folder}/malformed_events", TABLES["malformed"])
+    return Staged(Inputs(_with_last_before(staged, wanted), staged_events), malformed, rows)
+
+
+def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
+    # with its schema, for there may be no row at all
+    return spark.read.schema(from_arrow_schema(schema)).parquet(folder).select(*schema.names)
+
+
+# ---- what there is
+
+
+def _as_rows(spark: SparkSession, source: Source) -> Source:
+    """A path that is a table of raw rows, read."""
+    kind = None if source.path is None else table_kind(source.path)
+    if source.path is None or kind is None:
+        return source
+    return Source(rows=spark.read.format(kind).load(source.path))
+
+
+def table_kind(path: str) -> str | None:
+    """PARQUET or DELTA when a path is a table of such files, None for anything else. Raises NoSource."""
+    system, root = file_system(path)
+    try:
+        info = system.get_file_info(root)
+        if info.type == fs.FileType.NotFound:
+            raise NoSource(
+                f"{path} is not there: a data directory, copied segments or a table of raw rows was expected"
+            )
+        if info.type == fs.FileType.File:
+            if root.endswith(".parquet"):
+                return PARQUET
+            raise NoSource(f"{path} is a file: give the folder of its partition, or the data directory")
+        names = [entry.base_name for entry in system.get_file_info(fs.FileSelector(root))]
+    except (pa.ArrowException, OSError) as error:
+        raise NoSource(f"{path} cannot be listed: {error}") from error
+    if "_delta_log" in names:
+        return DELTA
+    return PARQUET if "_SUCCESS" in names or any(name.endswith(".parquet") for name in names) else None
+
+
+def _decoded(spark: SparkSession, source: Source) -> DataFrame:
+    if source.rows is not None:
+        return decoded_rows(source.rows)
+    if source.path is not None:
+        # so that what is wrong is told in one sentence, and not from the depths of Spark
+        find_segments(source.path, OFFSETS_TOPIC)
+    elif source.kafka is not None and not _has_rows(source.kafka, OFFSETS_TOPIC):
+        raise NoSource(f"{source.name()}: {OFFSETS_TOPIC} holds nothing that can be read")
+    return _load(spark, source, {"rows": "decoded"})
+
+
+def _raw_events(spark: SparkSession, source: Source) -> DataFrame | None:
+    """The rows of `__group_events`, None where there are none."""
+    if source.rows is not None:
+        return raw_rows(source.rows, EVENTS_TOPIC) if "topic" in source.rows.columns else None
+    try:
+        if source.path is not None:
+            find_segments(source.path, EVENTS_TOPIC)
+        elif source.kafka is not None and not _has_rows(source.kafka, EVENTS_TOPIC):
+            return None
+    except NoSource:
+        return None
+    return _load(spark, source, {"topic": EVENTS_TOPIC})
+
+
+def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:
+    first, last = bounds(kafka, Reading(topic, READ_COMMITTED, False))
+    return any(last[partition] > first[partition] for partition in last)
+
+
+def _load(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:
+    reader = spark.read.format("muster").options(**options)
+    reader = reader.option("numPartitions", str(max(spark.sparkContext.defaultParallelism, 1)))
+    if source.path is not None:
+        return reader.load(source.path)
+    for name, value in (source.kafka or {}).items():
+        reader = reader.option(name if name == "bootstrap.servers" else f"kafka.{name}", value)
+    return reader.load()
+
+
+# ---- which part of it
+
+
+def _is_wanted(wanted: Wanted, when: Column, always: Sequence[str] = ()) -> Column:
+    """Whether a row belongs to it; rows of the kinds `always` also when they are too old."""
+    keep = F.lit(True)
+    if wanted.until_ms is not None:
+        keep &= when.isNull() | (when < wanted.until_ms)
+    if wanted.since_ms is not None:
+        recent = when.isNull() | (when >= wanted.since_ms)
+        keep &= (recent | F.col("kind").isin(*always)) if always else recent
+    if wanted.groups:
+        keep &= F.coalesce(F.col("group").rlike(pattern_of(wanted.groups)), F.lit(False))
+    return keep
+
+
+def pattern_of(groups: Sequence[str]) -> str:
+    """One regular expression of Java's for patterns with *, ? and [...] of which one has to match as a whole."""
+    # Python's own marks of the start and the end of a text are others
+    inner = (re.sub(r"\\[zZ]$", "", translate(group)) for group in groups)
+    return f"^(?:{'|'.join(inner)})$"
+
+
+def _with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
+    """Of the records of a group from before the time that is wanted only the last, which tells who was in it then."""
+    if wanted.since_ms is None:
+        return staged
+    is_state = F.col("kind") == CLASSIC_GROUP
+    is_old = F.col("log_timestamp_ms") < wanted.since_ms
+    latest_first = Window.partitionBy("group").orderBy(F.desc("log_offset"))
+    old = staged.where(is_state & is_old).withColumn("age", F.row_number().over(latest_first))
+    return staged.where(~is_state | ~is_old).unionByName(old.where(F.col("age") == 1).drop("age"))

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.coordinator.sample.writing import Wanted, write
+from muster.pipeline.analyze import Analysis, main, run, summary
+from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.sources.segments import read_segments
+from muster.pipeline.stage import Source
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Three groups for an hour."""
+    directory = tmp_path_factory.mktemp("log")
+    write(directory, Wanted(groups=3, hours=1))
+    return str(directory)
+
+
+@pytest.fixture(scope="module")
+def analysed(spark: SparkSession, log: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Analysis]:
+    out = tmp_path_factory.mktemp("out")
+    return out, run(spark, Source(path=log), str(out), formats=("html", "parquet"), settings=())
+
+
+def test_every_table_is_there(analysed: tuple[Path, Analysis], log: str) -> None:
+    out, analysis = analysed
+    for name, table in analysis.tables.items():
+        assert table.columns == TABLES[name].names
+        assert list((out / "tables" / name).glob("*.parquet"))
+    assert analysis.tables["generations"].where("group = 'zombie-1'").count() > 2
+    assert analysis.about.has_events
+    assert sum(analysis.about.rows.values()) == sum(batch.num_rows for batch in read_segments(log))
+    assert not (out / ".stage").exists()
+
+
+def test_a_summary_for_the_terminal(analysed: tuple[Path, Analysis], log: str) -> None:
+    assert log in summary(analysed[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "analyze: a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; neither was given"),
+        (["d", "--format", "pdf"], "analyze: --format pdf: 'pdf' is none of html, parquet, csv, json"),
+    ],
+)
+def test_what_makes_no_sense(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    told = capsys.readouterr()
+    assert sentence in told.err
+    assert told.err.count("\n") == 1
+    assert told.out == ""

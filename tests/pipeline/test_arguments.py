@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from muster.pipeline.arguments import Arguments, BadArgument, add_options, read
+
+
+def given(*arguments: str) -> Arguments:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return read(parser.parse_args(arguments))
+
+
+def test_a_data_directory_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    asked = given("muster-data")
+    assert asked == Arguments(
+        "muster-data", {}, "muster-report", ("html", "parquet"), "local[*]", "default", None, None, (), False
+    )
+
+
+def test_under_spark_submit_the_master_is_what_that_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "12345")
+    assert given("muster-data").master is None
+    assert given("muster-data", "--master", "spark://one:7077").master == "spark://one:7077"
+
+
+def test_a_live_cluster_with_options_of_its_client() -> None:
+    asked = given(
+        "--bootstrap-server", "one:9093", "-X", "kafka.security.protocol=SSL", "-X", "kafka.ssl.key.password=a=b"
+    )
+    assert asked.path is None
+    assert asked.kafka == {"bootstrap.servers": "one:9093", "security.protocol": "SSL", "ssl.key.password": "a=b"}
+
+
+def test_which_part_of_it() -> None:
+    asked = given(
+        "d", "--since", "2026-01-31T08:00", "--until", "2026-01-31T10:00+01:00", "--group", "pay*", "--group", "orders"
+    )
+    assert asked.since_ms == 1_769_846_400_000
+    assert asked.until_ms == asked.since_ms + 3_600_000
+    assert asked.groups == ("pay*", "orders")
+
+
+def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "grid.json"
+    file.write_text('{"static": true}', encoding="utf-8")
+    assert given("d", "--what-if", str(file)).what_if == '{"static": true}'
+    assert given("d", "--what-if", "static").what_if == "static"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; neither was given"),
+        (["d", "--bootstrap-server", "one:9092"], "both were given"),
+        (["d", "--format", "html,pdf"], "--format html,pdf: 'pdf' is none of html, parquet, csv, json"),
+        (["d", "--since", "yesterday"], "--since yesterday: a time such as 2026-01-31T08:00"),
+        (["d", "--since", "2026-02-01", "--until", "2026-01-31"], "--until 2026-01-31 is not after --since 2026-02-01"),
+        (["d", "--group", ""], "--group '': the name of a group"),
+        (["d", "-X", "kafka.a=b"], "-X kafka.a=b is for a live cluster"),
+        (["--bootstrap-server", "one:9092", "-X", "a=b"], "-X a=b: kafka.NAME=VALUE was expected"),
+        (["--bootstrap-server", "one:9092", "-X", "kafka.a"], "-X kafka.a: kafka.NAME=VALUE was expected"),
+        (["d", "--what-if", "no.json"], "--what-if no.json: there is no such file"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_one_sentence(arguments: list[str], sentence: str) -> None:
+    with pytest.raises(BadArgument) as told:
+        given(*arguments)
+    assert sentence in str(told.value)
+    assert "\n" not in str(told.value)

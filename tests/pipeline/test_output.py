@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.output import remove, write_table, write_text
+
+ROWS = [
+    {"group": 'a "quoted", name', "owned": [{"topic": "t", "partitions": [1, 2]}], "key": b"\xff", "count": 1},
+    {"group": None, "owned": None, "key": None, "count": None},
+]
+SCHEMA = "group string, owned array<struct<topic string, partitions array<int>>>, key binary, count bigint"
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    rows = spark.createDataFrame([tuple(row.values()) for row in ROWS], SCHEMA)
+    write_table(rows, str(folder / "full"), ("csv", "json", "parquet", "html"))
+    write_table(rows.limit(0), str(folder / "empty"), ("csv", "json"))
+    return folder
+
+
+def test_a_table_as_csv_has_its_nested_columns_as_json(tables: Path) -> None:
+    with (tables / "full.csv").open(encoding="utf-8", newline="") as stream:
+        first, second = csv.DictReader(stream)
+    assert first["group"] == 'a "quoted", name'
+    assert json.loads(first["owned"]) == ROWS[0]["owned"]
+    assert (first["key"], first["count"]) == ("/w==", "1")
+    assert set(second.values()) == {""}
+
+
+def test_a_table_as_json_says_null_where_nothing_is_known(tables: Path) -> None:
+    first, second = map(json.loads, (tables / "full.json").read_text(encoding="utf-8").splitlines())
+    assert first == {**ROWS[0], "key": "/w=="}
+    assert second == ROWS[1]
+
+
+def test_what_is_there_in_the_end(tables: Path) -> None:
+    assert sorted(one.name for one in tables.iterdir()) == ["empty.csv", "empty.json", "full", "full.csv", "full.json"]
+    assert (tables / "empty.csv").read_text(encoding="utf-8") in ("", "group,owned,key,count\n")
+    assert (tables / "empty.json").read_text(encoding="utf-8") == ""
+
+
+def test_a_text_and_a_folder_that_goes(spark: SparkSession, tmp_path: Path) -> None:
+    where = write_text(spark, str(tmp_path / "out" / "page.html"), "grüß")
+    assert Path(where).read_text(encoding="utf-8") == "grüß"
+    write_text(spark, f"file://{tmp_path}/out/page.html", "again")
+    assert Path(where).read_text(encoding="utf-8") == "again"
+    remove(spark, str(tmp_path / "out"))
+    remove(spark, str(tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == []

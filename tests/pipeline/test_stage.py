@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+from muster.coordinator.sample.writing import Wanted as WantedSample
+from muster.coordinator.sample.writing import write
+from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segments import Reading, read_segments
+from muster.pipeline.stage import DELTA, PARQUET, Source, Wanted, pattern_of, stage, table_kind
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The first twelve stories in one hour, as a table of raw rows."""
+    directory = tmp_path_factory.mktemp("sample")
+    write(directory / "log", WantedSample(groups=12, hours=1))
+    (directory / "raw").mkdir()
+    for topic in ("__consumer_offsets", "__group_events"):
+        rows = pa.Table.from_batches(read_segments(str(directory / "log"), Reading(topic)))
+        parquet.write_table(rows, directory / "raw" / f"{topic.strip('_')}.parquet")
+    return str(directory / "raw")
+
+
+@pytest.mark.parametrize(
+    ("patterns", "matching", "others"),
+    [
+        (("payments",), ("payments",), ("payments-2", "my-payments", "PAYMENTS", "")),
+        (("pay*", "?rders"), ("pay", "payments", "orders"), ("orders-2", "xpay")),
+        (("a.b", "x[12]"), ("a.b", "x1"), ("aXb", "x3", "x12")),
+        (("*-end",), ("-end", "a\nb-end"), ("-end-", "end")),
+    ],
+)
+def test_patterns_match_whole_names(
+    patterns: tuple[str, ...], matching: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    pattern = pattern_of(patterns)
+    assert all(re.search(pattern, name) for name in matching)
+    assert not any(re.search(pattern, name) for name in others)
+
+
+def test_what_a_path_is(tmp_path: Path) -> None:
+    for name in ("log/__consumer_offsets-0", "raw", "delta/_delta_log"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "raw" / "part-0.parquet").touch()
+    (tmp_path / "segment.log").touch()
+    assert table_kind(str(tmp_path / "log")) is None
+    assert table_kind(str(tmp_path / "raw")) == PARQUET
+    assert table_kind(str(tmp_path / "raw" / "part-0.parquet")) == PARQUET
+    assert table_kind(str(tmp_path / "delta")) == DELTA
+    with pytest.raises(NoSource, match="is not there: a data directory"):
+        table_kind(str(tmp_path / "nothing"))
+    with pytest.raises(NoSource, match="is a file: give the folder of its partition"):
+        table_kind(str(tmp_path / "segment.log"))
+
+
+def test_a_path_without_a_log_is_told_before_anything_runs(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(NoSource, match="holds no segments of __consumer_offsets"):
+        stage(spark, Source(path=str(tmp_path)), str(tmp_path / "stage"))
+
+
+def test_a_table_of_raw_rows(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+    staged = stage(spark, Source(path=raw), str(tmp_path / "stage"))
+    assert staged.rows.keys() == {"commit", "classic"}
+    logged = parquet.read_table(f"{raw}/consumer_offsets.parquet")
+    assert sum(staged.rows.values()) == staged.inputs.decoded.count() == len(logged)
+    assert staged.inputs.events is not None
+    assert staged.inputs.events.count() == len(parquet.read_table(f"{raw}/group_events.parquet")) > 100
+    assert staged.malformed_events is not None
+    assert staged.malformed_events.count() == 0
+
+
+def test_only_what_is_wanted(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+    end_ms = WantedSample().end_ms
+    wanted = Wanted(end_ms - 1_800_000, end_ms - 600_000, ("steady*", "zombie-1"))
+    staged = stage(spark, Source(path=raw), str(tmp_path / "stage"), wanted)
+    rows = staged.inputs.decoded.select("group", "kind", "log_timestamp_ms").collect()
+    assert {row.group for row in rows} == {"steady-1", "zombie-1"}
+    assert all(row.log_timestamp_ms < end_ms - 600_000 for row in rows)
+    # who was in the group when it began is known from the last record before
+    old = [(row.group, row.kind) for row in rows if row.log_timestamp_ms < end_ms - 1_800_000]
+    assert sorted(old) == [("steady-1", "classic"), ("zombie-1", "classic")]
+    assert staged.inputs.events is not None
+    assert {row.group for row in staged.inputs.events.select("group").collect()} <= {"steady-1", "zombie-1"}
