@@ -5,7 +5,9 @@ A sync never runs on the event loop: only `flush` and `close` wait for the disk,
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from typing import Final
 
 from muster.coordinator.log.durability import SharedSync, Waiter, Waiters
 from muster.coordinator.log.errors import LogOffline
@@ -13,6 +15,10 @@ from muster.coordinator.log.segment import Segment
 from muster.coordinator.log.segmented import Contents, SegmentedLog
 from muster.coordinator.log.settings import MAX_INT64, LogConfig
 from muster.coordinator.log.storage import File
+
+RESERVED_BYTES: Final = 64 * 1024
+"""How much room a log that waits for its syncs has in advance: the syncs of a file that does not grow write its bytes
+and nothing else."""
 
 
 class DurableLog(SegmentedLog):
@@ -37,6 +43,12 @@ class DurableLog(SegmentedLog):
         self._cut_at = MAX_INT64
         """The lowest offset that was cut off since the running sync began: it says nothing of what came there since."""
         self._unsynced: list[File] = []
+        if self.waits_for_sync:
+            # nor what was done to older segments before: room that was given back, tails that were cut
+            followers = zip(self.segments, self._bases[1:], strict=False)
+            self._unsynced = [one.file for one, end in followers if end >= self.recovery_point]
+        self._room_end = 0
+        """Up to here the active segment's file has room in advance; 0: none was asked for."""
         self._unflushed = 0
         """Records appended since the last sync began."""
         self._looked_ms = 0
@@ -69,6 +81,10 @@ class DurableLog(SegmentedLog):
         self._waiters.fail(failure)
 
     def _on_roll(self, old: Segment) -> None:
+        try:
+            self._give_back_room(old)
+        except OSError as error:
+            raise self._failed(old.file.path, error) from error
         self._unsynced.append(old.file)
         # so that recovery after a kill has the new segment to look at and not the whole log
         self._start_sync()
@@ -85,6 +101,7 @@ class DurableLog(SegmentedLog):
 
     def _cut_to(self, end_offset: int) -> None:
         self._cut_at = min(self._cut_at, end_offset)
+        self._room_end = 0
         self.found_end = min(self.found_end, end_offset)
         super()._cut_to(end_offset)
 
@@ -112,6 +129,8 @@ class DurableLog(SegmentedLog):
         """Sync what is written, in a thread; those that come to wait meanwhile share the next one."""
         if self._sync is None or self._syncing or self.failure is not None:
             return
+        if self.waits_for_sync:
+            self._reserve_room()
         self._syncing = True
         self._unflushed = 0
         self._cut_at = MAX_INT64
@@ -150,11 +169,25 @@ class DurableLog(SegmentedLog):
         if self._waiters or self._unsynced:
             self._start_sync()
 
+    def _reserve_room(self) -> None:
+        """Before a sync, so that those that follow find a file that does not grow."""
+        size = self._active.size
+        if size + RESERVED_BYTES // 4 > self._room_end:
+            self._room_end = size + RESERVED_BYTES
+            with contextlib.suppress(OSError):  # a disk that is full will say so to the next write
+                self._active.file.allocate(min(self._room_end, max(self._config.segment_bytes, size)))
+
+    def _give_back_room(self, segment: Segment) -> None:
+        if self._room_end:
+            self._room_end = 0
+            segment.file.truncate(segment.size)
+
     def flush(self) -> None:
         """Sync all that is written, waiting for the disk: for stops and tests, not for the event loop."""
-        if self.recovery_point == self.end_offset and not self._unsynced:
+        if self.recovery_point == self.end_offset and not self._unsynced and not self._room_end:
             return
         try:
+            self._give_back_room(self._active)
             for file in [*self._unsynced, self._active.file]:
                 file.sync()
             self._storage.sync_directory(self.directory)

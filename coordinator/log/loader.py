@@ -14,9 +14,9 @@ from muster.coordinator.log import checkpoints, leftovers
 from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.epochs import LeaderEpochs
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint
-from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.log import Log
-from muster.coordinator.log.recovery import Checked, check_segment, whole_batch_follows
+from muster.coordinator.log.recovery import Checked, check_segment, only_zeros, whole_batch_follows
 from muster.coordinator.log.segment import LOG_SUFFIX, Segment, segment_name
 from muster.coordinator.log.segmented import Contents
 from muster.coordinator.log.settings import LogConfig
@@ -55,7 +55,7 @@ def load_log(
     if last_stop.was_clean:
         end_offset = _end_of(segments[-1])
     else:
-        end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition)
+        end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition, has_room=wait_for_sync)
     start_offset = max(last_stop.start_offset, segments[0].base_offset)
     contents = Contents(
         storage,
@@ -121,7 +121,9 @@ def _end_of(segment: Segment) -> int:
         raise DamagedLog(segment.place(segment.size), str(error)) from error
 
 
-def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, topic: str, partition: int) -> int:
+def _recover(
+    segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, topic: str, partition: int, *, has_room: bool
+) -> int:
     """Check what lies behind the recovery point; cut a torn tail; the log's end offset."""
 
     def note(header: BatchHeader) -> None:
@@ -135,7 +137,8 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int,
     told = done = 0
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
-        if not is_last and segments[index + 1].base_offset <= recovery_point:
+        # one that had room in advance has given it back for good once a record of the next one is synced
+        if not is_last and segments[index + 1].base_offset + has_room <= recovery_point:
             continue
         size = segment.size
         if doubtful >= LONG_BYTES and (told == 0 or done - told >= LONG_BYTES):
@@ -145,7 +148,7 @@ def _recover(segments: list[Segment], epochs: LeaderEpochs, recovery_point: int,
         if size == 0:
             next_offset = max(next_offset, segment.base_offset)
             continue
-        checked = check_segment(segment, size, max(next_offset, segment.base_offset), note)
+        checked = check_segment(segment, size, max(next_offset, segment.base_offset), note, has_room=has_room)
         next_offset = checked.next_offset
         if checked.left:
             _cut_tail(segments, index, size, checked, topic, partition)
@@ -159,7 +162,7 @@ def _cut_tail(segments: list[Segment], index: int, size: int, checked: Checked, 
     segment = segments[index]
     position = size - checked.left
     reason = checked.reason
-    later = [one for one in segments[index + 1 :] if one.size]
+    later = [one for one in segments[index + 1 :] if not only_zeros(one.file, 0, min(one.size, HEADER_SIZE))]
     if later and not checked.is_short:
         raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
     follower = whole_batch_follows(segment.file, position, size, checked.next_offset) if reason else None

@@ -45,10 +45,18 @@ class Checked(NamedTuple):
     """
 
 
-def check_segment(segment: Segment, file_size: int, next_offset: int, note: Callable[[BatchHeader], object]) -> Checked:
+def check_segment(
+    segment: Segment,
+    file_size: int,
+    next_offset: int,
+    note: Callable[[BatchHeader], object],
+    *,
+    has_room: bool = False,
+) -> Checked:
     """Rebuild `segment` from its file, with every CRC checked, up to the first batch that does not hold together.
 
-    `next_offset`: the lowest offset its first batch may have. `note` is called with each batch, in order.
+    `next_offset`: the lowest offset its first batch may have. `note` is called with each batch, in order. `has_room`:
+    zeros at the end are room that was reserved in advance.
     """
     segment.reset_indexes()
     file = segment.file
@@ -76,9 +84,11 @@ def check_segment(segment: Segment, file_size: int, next_offset: int, note: Call
                 next_offset = header.next_offset
                 at = header.size
         position += at
-    if reason and segment.config.preallocate and only_zeros(file, position, file_size):
+    if reason and (has_room or segment.config.preallocate) and only_zeros(file, position, file_size):
         reason = ""
     is_short = position < file_size and _is_short(file, position, file_size)
+    if has_room and reason and not is_short:
+        is_short = _is_torn_in_room(file, position, file_size, next_offset)
     return Checked(next_offset, file_size - position, reason, is_short)
 
 
@@ -89,6 +99,17 @@ def _is_short(file: File, position: int, end: int) -> bool:
     header = BatchHeader._make(unpack_header(data))
     ends_early = header.magic == MAGIC and header.length >= MIN_LENGTH and header.size > end - position
     return ends_early or only_zeros(file, position, end)
+
+
+def _is_torn_in_room(file: File, position: int, end: int, next_offset: int) -> bool:
+    """Part of a write into the room at the end of a file, most of which is there still."""
+    room = max(end - HEADER_SIZE, position)
+    data = file.pread(HEADER_SIZE, position)
+    if len(data) == HEADER_SIZE:
+        header = BatchHeader._make(unpack_header(data))
+        if header.magic == MAGIC and header.length >= MIN_LENGTH and position + header.size < end:
+            room = max(room, position + header.size)
+    return only_zeros(file, room, end) and whole_batch_follows(file, position, end, next_offset) is None
 
 
 def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:

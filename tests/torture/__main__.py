@@ -26,6 +26,7 @@ def main() -> int:
     print(f"seed {options.seed}, {options.kills} kills", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         server = MusterServer(Path(folder), {**QUICK, **overrides}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
+        server.start_timeout_s = 300.0  # it is no measure of how busy the machine is
         server.start()
         try:
             faults, acknowledged = asyncio.run(_torture(server, options.seed, options.kills))

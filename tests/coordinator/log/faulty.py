@@ -90,6 +90,13 @@ class FaultyFile(MemoryFile):
         super().truncate(size)
         self._storage.contents(self._bytes()).unsynced.append((size, None))
 
+    def allocate(self, size: int) -> None:
+        held = self._bytes(make=True)
+        if size > len(held):
+            self._storage.raise_if(self._storage.step())
+            held.extend(bytes(size - len(held)))
+            self._storage.contents(held).unsynced.append((size, None))
+
     def sync(self) -> None:
         fault = self._storage.step()
         try:

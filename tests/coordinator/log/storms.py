@@ -142,21 +142,21 @@ class Storm:
         for attempt in range(self.draw.randrange(3)):
             storage = FaultyStorage(self.seed + attempt, self.draw.randrange(1, 12), on=left)
             with contextlib.suppress(Died):
-                manage(storage).open_log("t", 0, config=self.config)
+                manage(storage).open_log("t", 0, config=self.config, wait_for_sync=self.power_cut)
             left = storage.left_behind(power_cut=self.power_cut)
         return left
 
     def _check(self, left: MemoryStorage) -> None:
         left.locked = False
         try:
-            log = manage(left).open_log("t", 0, config=self.config)
+            log = manage(left).open_log("t", 0, config=self.config, wait_for_sync=self.power_cut)
         except DamagedLog:
             if not self.storage.syncs_failed:
                 raise
             # what a failed sync lost is a hole before what was written behind it; the process died before it could
             # cut that off: an operator has to say that nothing of it was promised
             left = repaired(left)
-            log = manage(left).open_log("t", 0, config=self.config)
+            log = manage(left).open_log("t", 0, config=self.config, wait_for_sync=self.power_cut)
         found: dict[bytes, int] = {}
         last = -1
         for offset, key, value in rows_of(log):

@@ -91,7 +91,7 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_as_synced(block: int) -
         history = History(1000 + seed, wait_for_sync=True)
         history.live()
         left = history.storage.left_behind(power_cut=True)
-        log = manage(left).open_log("t", 0, config=CONFIG)
+        log = manage(left).open_log("t", 0, config=CONFIG, wait_for_sync=True)
         check(history, everything(log), log.end_offset)
 
 
