@@ -14,7 +14,7 @@ import structlog
 from google_crc32c import value as crc32c
 
 from muster.coordinator.groups.interface import Now, Record
-from muster.coordinator.groups.records import to_bytes
+from muster.coordinator.groups.records import pack
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.headers import (
     COMPRESSION_MASK,
@@ -26,6 +26,7 @@ from muster.coordinator.log.headers import (
     read_header,
 )
 from muster.coordinator.log.latest import UNPACKED_LIMIT, key_of_single
+from muster.coordinator.log.packed import build_packed
 from muster.coordinator.log.rows import Pair, pairs_of
 from muster.coordinator.log.unpack import unpack
 from muster.protocol.message import MalformedMessage, Message
@@ -69,19 +70,16 @@ class OffsetsLogCodec:
         self._since: dict[bytes, int] = {}
         """Key -> offset of the last record outside of transactions, since one has been open."""
 
-    def encode(self, records: Sequence[Record]) -> tuple[list[Row], int]:
-        """Key and value of each record as they stand in the log, and the bytes of them all."""
-        if len(records) == 1:  # a commit, nearly always
-            row = to_bytes(records[0])
-            return [row], len(row[0]) + len(row[1] or b"")
-        rows = [to_bytes(record) for record in records]
-        return rows, sum(len(key) + len(value or b"") for key, value in rows)
+    def encode(self, records: Sequence[Record]) -> tuple[list[bytes], int]:
+        """Each record as it stands in a batch (`records.pack`), and the bytes of them all."""
+        rows = [pack(record) for record in records]
+        return rows, sum(map(len, rows))
 
-    def build(self, rows: Sequence[Row], now: Now) -> bytearray:
+    def build(self, rows: Sequence[bytes], now: Now) -> bytearray:
         """One batch with these rows, stamped with the wall clock."""
         if _keys:
             _keys.clear()
-        return batches.build(rows, timestamp_ms=now.wall_ms)
+        return build_packed(rows, timestamp_ms=now.wall_ms)
 
     def read(self, chunk: bytes) -> Iterator[Decoded]:
         """Key and value (None: a tombstone) of each record that a core knows how to replay.

@@ -15,40 +15,29 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.interface import Client, Command, Now, Output
 from muster.coordinator.groups.telling import refusal
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError
 from muster.coordinator.refusals import append_error, refuse, spoil
+from muster.coordinator.shard_ledger import Ledger, Respond, respond
 from muster.coordinator.shard_parts import Codec, Core, Observer, ShardLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 log = structlog.get_logger("muster.shard")
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """How much of a log is replayed in one step: some 10 ms."""
-BATCH_BYTES: Final = 64 * 1024
-"""How much is gathered into one batch; the records of one command may be more."""
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
 """How long a shard whose log failed waits before it is built anew: by how often that happened in a row."""
 
 
-class _Batch:
-    """What was decided and is still to be appended, and what is told and answered then."""
-
-    __slots__ = ("events", "replies", "rows", "size")
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = []
-        self.size = 0
-        self.replies: list[Reply] = []
-        self.events: list[Event] = []
-
-
-class Shard:
+class Shard(Ledger):
     """See the module. One per partition of __consumer_offsets, numbered as they are."""
 
     def __init__(
@@ -67,6 +56,7 @@ class Shard:
 
         `linger_ms`: see `shard_parts.ShardSettings`.
         """
+        super().__init__(codec, clock, observer, linger_ms)
         self.index = index
         self.leader_epoch = leader_epoch
         self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -74,19 +64,10 @@ class Shard:
         """Why the groups are out of reach, or were until the load that runs now; a DamagedLog waits for an operator."""
         self._make_core = make_core
         self._open_log = open_log
-        self._codec = codec
-        self._clock = clock
         self._image = image
-        self._observer = observer
         self._core: Core = _NO_CORE
-        self._log: Any = None
         self._timer: Timer | None = None
         self._timer_ms = NEVER
-        self._linger_ms = linger_ms
-        self._batches: list[_Batch] = []
-        self._parked: deque[tuple[int, Sequence[Reply]]] = deque()
-        self._failures = 0
-        self._term = 0
 
     @property
     def active(self) -> bool:
@@ -98,7 +79,7 @@ class Shard:
     def submit(self, command: Command) -> None:
         """Decide a command; its token, a callable, gets the response: now, or when the log is durable."""
         if self.state_error:
-            _respond(command.token, refuse(command.request, self.state_error, self.trouble))
+            respond(command.token, refuse(command.request, self.state_error, self.trouble))
             return
         now = self._clock.now()
         output = self._core.handle(command, now)
@@ -114,10 +95,16 @@ class Shard:
         if self._core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
 
-    def heartbeat(
-        self, request: HeartbeatRequest, respond: Callable[[Message], object], client: Client
-    ) -> Message | None:
+    def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
         """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
+        response = self.decide_heartbeat(request, client)
+        if self.is_settled():
+            return response
+        self.hold(respond, response)
+        return None
+
+    def decide_heartbeat(self, request: HeartbeatRequest, client: Client) -> Message:
+        """The answer to a heartbeat, which may be given when `is_settled`, else is to be held."""
         if self.state_error:
             return refuse(request, self.state_error)
         core = self._core
@@ -126,13 +113,36 @@ class Shard:
             self._not_well(request, response.error_code, client, self._observer)
         if core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
-        if self._batches:
-            self._batches[-1].replies.append((respond, response))
-            return None
-        if self._parked:
-            self._parked.append((self._parked[-1][0], ((respond, response),)))
-            return None
         return response
+
+    def known(self, request: HeartbeatRequest) -> HeartbeatRequest:
+        """The request in the core's own words, to be kept: equal names are the same objects."""
+        return self._core.known(request) if self.active else request
+
+    def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
+        """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""
+        return self._core.prepare_commit(request) if self.active else None
+
+    def commit_again(
+        self, commit: CommitAgain, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
+    ) -> bool:
+        """What `submit` does, with a commit that was made ready. False: nothing was done, it is to be submitted."""
+        if self.state_error:
+            return False
+        core = self._core
+        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.now())
+        if rows is None:
+            return False
+        batch = self._batch_for(commit.size)
+        batch.rows += rows
+        batch.replies.append((respond, commit.response))
+        if self._linger_ms == 0:
+            self._append()
+            if not self.active:
+                return True
+        if core.deadlines.earliest_ms < self._timer_ms:
+            self._rearm()
+        return True
 
     def _not_well(self, request: HeartbeatRequest, error_code: int, client: Client, observer: Observer) -> None:
         if error_code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -180,13 +190,13 @@ class Shard:
         batches, self._batches = self._batches, []
         for _, replies in parked:
             for token, response in replies:
-                _respond(token, spoil(response, parked_error_code))
+                respond(token, spoil(response, parked_error_code))
         for batch in batches:
             for token, response in batch.replies:
-                _respond(token, spoil(response, waiting_error_code))
+                respond(token, spoil(response, waiting_error_code))
         if active:
             for token, response in core.resign(waiting_error_code).replies:
-                _respond(token, response)
+                respond(token, response)
 
     def _load(self, term: int) -> Iterator[None]:
         self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -243,92 +253,6 @@ class Shard:
         if self.active:
             self._rearm()
 
-    def _settle(self, output: Output, now: Now) -> None:
-        """Gather the records of an output; what it tells and answers comes behind all that is to be appended."""
-        if output.records:
-            try:
-                batch = self._batch_for(output.records)
-            except ValueError as error:
-                # the core is ahead of its log now
-                self._append()
-                self._parked.append((-1, output.replies))
-                self._failed("records cannot be written", error)
-                return
-            batch.replies += output.replies
-            batch.events += output.events
-            if self._linger_ms == 0:
-                self._append()
-        elif self._batches:
-            self._batches[-1].replies += output.replies
-            self._batches[-1].events += output.events
-        else:
-            self._tell_and_answer(output.events, output.replies, now)
-
-    def _batch_for(self, records: Sequence[Record]) -> _Batch:
-        """The batch that takes the records of one command: the newest one, or a new one when that is full."""
-        rows, size = self._codec.encode(records)
-        batches = self._batches
-        if not batches:
-            if self._linger_ms < 0:
-                self._clock.call_soon(self._append)
-            elif self._linger_ms > 0:
-                self._clock.call_at(self._clock.mono_ms() + self._linger_ms, self._append)
-            batches.append(_Batch())
-        elif batches[-1].size + size > BATCH_BYTES:
-            batches.append(_Batch())
-        batch = batches[-1]
-        batch.rows += rows
-        batch.size += size
-        return batch
-
-    def _append(self) -> None:
-        """Append all that was gathered, batch by batch."""
-        if not self._batches:
-            return
-        now = self._clock.now()
-        while self._batches:
-            batch = self._batches.pop(0)
-            try:
-                self._log.append(self.leader_epoch, self._codec.build(batch.rows, now), wall_ms=now.wall_ms)
-            except (LogError, OSError, ValueError) as error:
-                # the core is ahead of its log now
-                self._parked.append((-1, batch.replies))
-                self._failed("an append failed", error)
-                return
-            self._failures = 0
-            # records without a reply are parked as well: what they changed is not shown before they are durable
-            self._tell_and_answer(batch.events, batch.replies, now)
-
-    def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now) -> None:
-        """Tell events, and give answers as soon as the log is durable up to here."""
-        if self._observer is not None:
-            if events:
-                self._observer.tell(events, now)
-            if replies:
-                # they may show what is told
-                self._observer.flush()
-        position = self._log.end_offset
-        if self._log.durable_offset >= position and not self._parked:
-            for token, response in replies:
-                token(response)  # type: ignore[operator]  # as in `submit`
-        else:
-            self._parked.append((position, replies))
-            self._log.when_durable(position, self._when_durable(self._term))
-
-    def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
-        def callback(error: Exception | None) -> None:
-            if term != self._term:
-                return
-            if error is not None:
-                self._failed("a sync failed", error)
-                return
-            durable = self._log.durable_offset
-            while self._parked and self._parked[0][0] <= durable:
-                for token, response in self._parked.popleft()[1]:
-                    _respond(token, response)
-
-        return callback
-
     def _failed(self, what: str, error: Exception) -> None:
         """Throw the core away, answer everybody, and build another one from the log after a while."""
         code = append_error(getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -376,10 +300,6 @@ class Shard:
         self._timer, self._timer_ms = None, NEVER
         if self.active:
             self._run(self._core.advance)
-
-
-def _respond(token: object, response: Message) -> None:
-    token(response)  # type: ignore[operator]  # the tokens of the shell are callables
 
 
 _NO_CORE: Any = None

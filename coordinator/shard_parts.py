@@ -1,4 +1,6 @@
-"""What a shard is made of, as it knows it: core, log, codec and observer; and its settings. Holds no behaviour."""
+"""What a shard is made of, as it knows it: core, log, codec, observer and what was gathered; and its settings. Holds no
+behaviour.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.deadlines import Deadlines
 from muster.coordinator.groups.image import TopicsChanged
-from muster.coordinator.groups.interface import Command, Event, Now, Output, Record
+from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
 from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 
 class Core(Protocol):
@@ -29,6 +33,17 @@ class Core(Protocol):
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         """Answer a heartbeat."""
+
+    def known(self, request: HeartbeatRequest) -> HeartbeatRequest:
+        """The same with names that are the core's own objects."""
+
+    def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
+        """Make a commit ready that is expected again with other offsets."""
+
+    def commit_again(
+        self, commit: CommitAgain, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now
+    ) -> list[bytes] | None:
+        """Decide it: its records as the codec's rows. None: nothing was done."""
 
     def advance(self, now: Now) -> Output:
         """Let the deadlines that are due pass."""
@@ -93,6 +108,18 @@ class Observer(Protocol):
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The state was built from the log."""
+
+
+class Batch:
+    """What was decided and is still to be appended, and what is told and answered then."""
+
+    __slots__ = ("events", "replies", "rows", "size")
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+        self.size = 0
+        self.replies: list[Reply] = []
+        self.events: list[Event] = []
 
 
 @dataclass(frozen=True, slots=True)

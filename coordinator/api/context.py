@@ -6,7 +6,7 @@ May not reach the node, a shard or a socket: a context is what the connection sa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.groups.interface import Client
@@ -153,3 +153,9 @@ def authorize(context: RequestContext, operation: int, resource: tuple[int, str]
     Allows all for now: there is no authorizer (Kafka's `authorizer.class.name` unset).
     """
     return True
+
+
+class Permissions:
+    """`version` moves whenever `authorize` might answer otherwise: until then nobody need ask again."""
+
+    version: ClassVar[int] = 0

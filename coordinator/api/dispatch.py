@@ -1,28 +1,29 @@
 """From a frame to its handler, and from the handler's answer to a frame.
 
 header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. What is known of one
-(API, version, client id) is a `Route`, shared by all connections: thousands of them touch the same few lines of memory.
-A connection keeps the route and the context of its last request, and the `Exchange` of one that was answered at once,
-so that a heartbeat makes two messages and nothing else. Knows no socket: it is given a `Sink`.
+(API, version, client id) is a `Route`, shared by all connections. A connection keeps the `Way` of its last request, and
+what was made ready of one that comes again and again (`again`), so that a heartbeat makes no message at all. Knows no
+socket: it is given a `Sink`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
+from muster.coordinator.api.again import NOT_AGAIN, Again, CommitAgain, make
 from muster.coordinator.api.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.refused import Refused
-from muster.coordinator.api.registry import SERVED, Handler, handler
+from muster.coordinator.api.registry import SERVED, handler
+from muster.coordinator.api.routes import Route, Way
 from muster.coordinator.groups.interface import Client
 from muster.protocol import frames, shapes
-from muster.protocol.api import Api, UnknownApi, api
+from muster.protocol.api import UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.wire import REFUSALS
 
@@ -32,10 +33,6 @@ _MAX_WAYS: Final = 256
 """How many kinds of requests one connection remembers."""
 _MAX_ROUTES: Final = 10_000
 """Clients that change their id with each request or connection are not remembered for ever."""
-
-_HEAD_4: Final = Struct(">i4s").pack
-_HEAD_5: Final = Struct(">i5s").pack
-"""Size and response header."""
 
 Answer = bytes | list[bytes | memoryview]
 
@@ -50,56 +47,14 @@ class Sink(Protocol):
         """The request at hand cannot be answered: end the connection."""
 
 
-class Route:
-    """All that is known of one kind of request, whichever connection it comes on, before its body is read."""
-
-    __slots__ = (
-        "api",
-        "client_bytes",
-        "client_id",
-        "decode",
-        "encode",
-        "flexible",
-        "handler",
-        "head",
-        "head_size",
-        "header_size",
-        "lowers",
-        "put_head",
-        "raises",
-        "version",
-    )
-
-    def __init__(
-        self, served: Api, version: int, head: bytes, client_bytes: bytes, client_id: str, run: Handler
-    ) -> None:
-        """`head`: API key and version as in the header; `client_bytes`: so the client id, with its length."""
-        self.api = served
-        self.version = version
-        self.head = head
-        self.client_bytes = client_bytes
-        self.client_id = client_id
-        self.handler = run
-        self.header_size = 8 + len(client_bytes)
-        self.flexible = served.request_header_version(version) >= 2
-        # a flexible response header ends in an empty set of tagged fields, the zero that struct pads with
-        self.head_size, self.put_head = (5, _HEAD_5) if served.response_header_version(version) else (4, _HEAD_4)
-        self.decode = served.request_decoder(version)
-        self.encode = served.response_encoder(version)
-        self.raises, self.lowers = shapes.converted(served.key, version)
-
-    def facts(self) -> dict[str, object]:
-        """For log lines."""
-        return {"api": self.api.name, "version": self.version, "client_id": self.client_id}
-
-
 class Exchange:
     """One request and its answer: the `Respond` that its handler is given."""
 
-    __slots__ = ("_requests", "correlation", "route")
+    __slots__ = ("_requests", "again", "correlation", "route")
 
     route: Route
     correlation: bytes
+    again: CommitAgain | None
 
     def __init__(self, requests: ConnectionRequests) -> None:
         self._requests = requests
@@ -111,7 +66,12 @@ class Exchange:
             if not requests.gone:
                 log.error("a request was answered twice", **self.route.facts())
         elif requests.before_encode is None:
-            self.send(response)
+            again = self.again
+            if again is not None and response is again.response:
+                requests.current = None
+                requests.sink.answer(again.before + self.correlation + again.after)
+            else:
+                self.send(response)
         else:
             requests.before_encode(requests.context, response, self.send)
 
@@ -157,11 +117,13 @@ class ConnectionRequests:
     __slots__ = (
         "_before_handler",
         "_channel",
+        "_is_plain",
         "_node",
-        "_route",
         "_routes",
         "_spare",
+        "_way",
         "_ways",
+        "again",
         "before_encode",
         "context",
         "current",
@@ -183,9 +145,11 @@ class ConnectionRequests:
         self._node = node
         self._channel = channel
         self._routes = routes
-        self._route: Route | None = None
+        self._is_plain = intercept.request is None and intercept.response is None
+        self._way: Way | None = None
         self._spare: Exchange | None = None
-        self._ways: dict[bytes, tuple[Route, RequestContext]] = {}
+        self._ways: dict[bytes, Way] = {}
+        self.again: Again | None = None
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Take on the request in data[start:end].
@@ -193,22 +157,35 @@ class ConnectionRequests:
         Returns the answer of a handler that knew it at once; None: it goes to the sink, now or later. Raises `Refused`
         when the request is none that can be answered.
         """
-        route = self._route
-        if (
-            route is None
-            or not data.startswith(route.head, start)
-            or not data.startswith(route.client_bytes, start + 8)
-        ):
-            route = self._turn_to(data, start, end)
-            if route is None:
+        again = self.again
+        if again is not None and end - start == again.size:
+            try:
+                answer = again.take(data, start, self)
+            except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+                assert self._way is not None
+                self._fault(self._way.route, error)
                 return None
+            if answer is not NOT_AGAIN:
+                return answer
+        way = self._way
+        if (
+            way is None
+            or not data.startswith(way.route.head, start)
+            or not data.startswith(way.route.client_bytes, start + 8)
+        ):
+            way = self._turn_to(data, start, end)
+            if way is None:
+                return None
+            if way.again is not None:
+                return self.handle(data, start, end)  # which finds the way as it was left
+        route = way.route
         body = start + route.header_size
         if route.flexible:
             body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
         if body > end:
             raise Refused("malformed request: RequestHeader: truncated", **route.facts())
         exchange, self._spare = self._spare or Exchange(self), None
-        exchange.route = route
+        exchange.route, exchange.again = route, None
         exchange.correlation = data[start + 4 : start + 8]
         self.current = exchange
         try:
@@ -225,6 +202,8 @@ class ConnectionRequests:
         except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
             self._fault(route, error)
             return None
+        if route.repeats and way.note(end - start) and self._is_plain:
+            self.again = way.again = make(self._node, route, self.context, data[start:end], body - start)
         if response is None:
             return None
         if self.before_encode is not None:
@@ -233,6 +212,14 @@ class ConnectionRequests:
         # nobody else knows the exchange: it serves the next request too
         self._spare, self.current = exchange, None
         return exchange.frame(response)
+
+    def open(self, route: Route, correlation: bytes, again: CommitAgain | None = None) -> Exchange:
+        """A request is at hand, of this kind, that is answered later: by what is returned."""
+        exchange = self.current = Exchange(self)
+        exchange.route = route
+        exchange.correlation = correlation
+        exchange.again = again
+        return exchange
 
     def closed(self) -> None:
         """The connection has ended."""
@@ -261,24 +248,24 @@ class ConnectionRequests:
         self.current = None
         self.sink.fail(Refused("its request met a fault in the server", **route.facts()))
 
-    def _turn_to(self, data: bytes, start: int, end: int) -> Route | None:
-        """The route of a request of another kind than the last one; sets `context`.
+    def _turn_to(self, data: bytes, start: int, end: int) -> Way | None:
+        """The way of a request of another kind than the last one; sets `context`.
 
         None: it was answered here (ApiVersions of an unknown version).
         """
         head = data[start : start + 4]
         way = self._ways.get(head)
-        if way is None or not data.startswith(way[0].client_bytes, start + 8):
+        if way is None or not data.startswith(way.route.client_bytes, start + 8):
             route = self._find_route(data, start, end)
             if route is None:
                 return None
             client = Client(route.client_id, self._channel.host)
-            way = route, RequestContext(self._channel, client, route.api.key, route.version)
+            way = Way(route, RequestContext(self._channel, client, route.api.key, route.version))
             if len(self._ways) >= _MAX_WAYS:
                 self._ways.clear()
             self._ways[head] = way
-        self._route, self.context = way
-        return self._route
+        self._way, self.context, self.again = way, way.context, way.again
+        return way
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
         """The route of a kind of request that is new to this connection; None: see `_turn_to`."""

@@ -30,7 +30,7 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
     if not authorize(context, Operation.READ, (GROUP, request.group_id)):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
-    known, refused = _sort_out(context, node.topics.image, request.topics)
+    known, refused = sort_out(context, node.topics.image, request.topics)
     if refused:
         if not known:
             respond(OffsetCommitResponse(topics=refused))
@@ -40,7 +40,7 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
     node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
 
 
-def _sort_out(
+def sort_out(
     context: RequestContext, image: TopicsImage, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """The rows that exist, with name and id of their topic, and the refused ones with their errors."""

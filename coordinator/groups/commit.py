@@ -22,7 +22,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-_WITH_SESSIONS: Final = (STABLE, PREPARING)
+WITH_SESSIONS: Final = (STABLE, PREPARING)
 """States in which a commit counts as a heartbeat."""
 _LATEST_MS: Final = 2**63 - 1
 """The last moment that a record can tell; Java would count on from the first one, and the offset be gone at once."""
@@ -43,7 +43,7 @@ def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
     retention_ms = request.retention_time_ms
     expires_ms = -1 if retention_ms == -1 else min(turn.now.wall_ms + retention_ms, _LATEST_MS)
     topics = [
-        _commit_topic(turn, request.group_id, topic, _topic_id(turn.state.image, topic), expires_ms)
+        _commit_topic(turn, request.group_id, topic, id_of(turn.state.image, topic), expires_ms)
         for topic in request.topics
     ]
     turn.reply(command.token, OffsetCommitResponse(0, topics))
@@ -71,11 +71,12 @@ def _refusal(group: Group | None, request: OffsetCommitRequest) -> int:
 
 
 def _restart_session(turn: Turn, group: Group, member_id: str) -> None:
-    if group.state in _WITH_SESSIONS and isinstance(group, ClassicGroup):
+    if group.state in WITH_SESSIONS and isinstance(group, ClassicGroup):
         restart_session(turn, group.members[member_id])  # with members, only they may commit
 
 
-def _topic_id(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
+def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
+    """The id that is written: that of the request, or else of the topic of its name."""
     if topic.topic_id != ZERO_UUID:
         return topic.topic_id
     known = image.by_name.get(topic.name)
@@ -90,7 +91,7 @@ def _commit_topic(
     rows: list[OffsetCommitResponsePartition] = []
     for one in topic.partitions:
         partition, metadata = one.partition_index, one.committed_metadata or ""
-        if len(metadata) * 2 > max_metadata and _is_longer(metadata, max_metadata):
+        if len(metadata) * 2 > max_metadata and is_longer(metadata, max_metadata):
             rows.append(OffsetCommitResponsePartition(partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
         turn.record(
@@ -110,6 +111,6 @@ def _commit_topic(
     return OffsetCommitResponseTopic(name, topic.topic_id, rows)
 
 
-def _is_longer(text: str, units: int) -> bool:
+def is_longer(text: str, units: int) -> bool:
     """Longer than so many UTF-16 units, by which Java counts characters: one or two for each of Python's."""
     return len(text) > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2

@@ -4,10 +4,11 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
 from muster.coordinator.groups import (
+    again,
     commit,
     describe,
     events,
@@ -22,6 +23,7 @@ from muster.coordinator.groups import (
     retention,
     sync,
 )
+from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.deadlines import Deadline, Due
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
@@ -103,6 +105,22 @@ class GroupCore:
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         """Answer a Heartbeat, of which nothing comes but its answer, without a command and an output around it."""
         return heartbeat.answer(self._state, request, mono_ms)
+
+    def known(self, request: HeartbeatRequest) -> HeartbeatRequest:
+        """The request with the core's own names: where thousands are kept, these are there once."""
+        return heartbeat.known(self._state, request)
+
+    def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
+        """Make a commit ready that is expected again with other offsets; None when that cannot be done."""
+        return again.prepare(self._state, request)
+
+    def commit_again(
+        self, commit: CommitAgain, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now
+    ) -> list[bytes] | None:
+        """Do what `handle` would with such a request when all is well: the records, as `records.pack` gives them. Else
+        None, and nothing has changed.
+        """
+        return again.commit(self._state, commit, offsets, leader_epochs, now)
 
     def advance(self, now: Now) -> Output:
         """Let everything happen that is due by `now`, in the order of its times."""

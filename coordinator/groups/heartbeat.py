@@ -10,7 +10,9 @@ from muster.coordinator.groups.states import DEAD, EMPTY, PREPARING
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
-_REBALANCE_IN_PROGRESS: Final = ErrorCode.REBALANCE_IN_PROGRESS
+WELL: Final = HeartbeatResponse(0, ErrorCode.NONE)
+REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
+"""The usual answers, the same object each time: whoever encodes them can tell that the bytes will be the same."""
 
 
 def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
@@ -26,8 +28,17 @@ def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatRe
             member.due_ms = due_ms = mono_ms + member.session_timeout_ms
             if due_ms < member.queued_ms:
                 state.deadlines.set(member, due_ms)
-            return HeartbeatResponse(0, _REBALANCE_IN_PROGRESS if group.state == PREPARING else 0)
+            return REJOIN if group.state == PREPARING else WELL
     return HeartbeatResponse(0, _refusal(state, request))
+
+
+def known(state: State, request: HeartbeatRequest) -> HeartbeatRequest:
+    """An equal request whose group and member are named by the same objects as in the state, when they are there."""
+    group = state.classic(request.group_id)
+    member = group.members.get(request.member_id) if group is not None else None
+    if group is None or member is None:
+        return request
+    return HeartbeatRequest(group.group_id, request.generation_id, member.member_id, request.group_instance_id)
 
 
 def _refusal(state: State, request: HeartbeatRequest) -> int:

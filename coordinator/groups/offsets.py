@@ -21,7 +21,8 @@ Partitions = Mapping[int, Packed]
 
 _FIXED: Final = Struct(">qiqq16s")
 """Offset, leader epoch, commit timestamp, expire timestamp, topic id."""
-_pack = _FIXED.pack
+pack_offset = _FIXED.pack
+"""`pack_offset(offset, leader_epoch, commit_ms, expire_ms, topic_id)`: a value as it is kept, but for its metadata."""
 _unpack = _FIXED.unpack_from
 _METADATA: Final = _FIXED.size
 _unpack_position = Struct(">qi").unpack_from
@@ -70,9 +71,15 @@ class Offsets:
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         """A commit replaces what was there."""
         metadata = value.metadata
-        packed = _pack(value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id)
+        packed: Packed = pack_offset(
+            value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
+        )
         if metadata:
             packed += metadata.encode("utf-8", "surrogatepass")
+        self.put_packed(group_id, topic, partition, packed)
+
+    def put_packed(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
+        """`put` of a value in the form in which it is kept."""
         try:
             self._groups[group_id][topic][partition] = packed
         except KeyError:  # the first one of the group, or of the topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups.interface import Event
-from muster.coordinator.shard import BATCH_BYTES
+from muster.coordinator.shard_ledger import BATCH_BYTES
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest

@@ -3,6 +3,7 @@ from __future__ import annotations
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.states import DEAD
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.heartbeat import HeartbeatRequest
 from tests.coordinator.groups.harness import Room
 
 
@@ -70,3 +71,16 @@ def test_a_shorter_session_counts_from_the_next_heartbeat() -> None:
     room.beat(b)
     room.advance(100)
     assert list(room.group().members) == [a]
+
+
+def test_a_request_in_the_cores_own_names() -> None:
+    room = Room()
+    a, _ = room.stable()
+    group = room.group()
+    request = HeartbeatRequest("".join(["g"]), group.generation, "".join(list(a)), None)
+    known = room.core.known(request)
+    assert known == request
+    assert known.group_id is group.group_id
+    assert known.member_id is next(iter(group.members))
+    for stranger in (HeartbeatRequest("g", 1, "ghost"), HeartbeatRequest("no", 1, a)):
+        assert room.core.known(stranger) is stranger

@@ -55,3 +55,12 @@ def test_a_group_with_members_is_version_3_and_reads_back() -> None:
     assert OFFSETS.decode_value(2, value) == (3, record.value)
     assert [(one.subscription, one.assignment) for one in record.value.members] == [(b"yes", b"new"), (b"yes", b"")]  # type: ignore[union-attr]  # a group's
     assert [one.assignment for one in records.group_metadata(group).value.members] == [b"old", b"old"]  # type: ignore[union-attr]  # a group's
+
+
+def test_a_record_as_it_stands_in_a_batch() -> None:
+    tombstone = records.offset_tombstone("g", "t", 3)
+    assert records.pack(tombstone) == b"\x18" + records.to_bytes(tombstone)[0] + b"\1\0"
+    group = records.new_group("g" * 60, 5)
+    key, value = records.to_bytes(group)
+    assert value is not None
+    assert records.pack(group) == b"\x80\1" + key + bytes((2 * len(value),)) + value + b"\0"

@@ -1,0 +1,185 @@
+"""Requests that a connection sends again and again: a member's heartbeats, its commits. What does not change of them is
+read once; what they mean is decided anew each time, by the same shard and the same core.
+
+`MAKERS` has what can be made ready; everything else, and whatever is out of the ordinary, goes the usual way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from muster.coordinator.api.context import Permissions, RequestContext
+from muster.coordinator.api.membership import handle_heartbeat
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.offset_commit import handle_offset_commit, sort_out
+from muster.coordinator.api.registry import Handler
+from muster.coordinator.groups import again as prepared
+from muster.coordinator.groups.heartbeat import WELL
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.template import Template, runs_between
+
+if TYPE_CHECKING:
+    from muster.coordinator.api.routes import Route
+    from muster.coordinator.shard import Shard
+
+Answer = bytes | list[bytes | memoryview]
+
+NOT_AGAIN: Final = b""
+"""Nothing was done: the request is to be handled as any other."""
+
+MOST_ROWS: Final = 200
+"""Larger commits are not made ready: the bytes kept for them would be too many, for what is saved."""
+_NUMBERS: Final = {12: "qi", 8: "q"}
+"""What varies in a commit: an offset with its leader epoch, or (below v6) alone."""
+
+
+class Again(Protocol):
+    """A request made ready. `size`: of its frame; `met`: it has come again."""
+
+    size: int
+    met: bool
+
+    def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
+        """Look at a frame of `size` bytes in data[start:], and handle it when it is this one again.
+
+        Returns its answer; None: that comes later; NOT_AGAIN.
+        """
+
+
+class Asked(Protocol):
+    """Whose request it is (`dispatch.ConnectionRequests`)."""
+
+    current: Any
+
+    def open(self, route: Route, correlation: bytes, again: CommitAgain | None = None) -> Callable[[Message], None]:
+        """A request is at hand, of this kind, that is answered later: by what is returned."""
+
+
+class HeartbeatAgain:
+    """A member's Heartbeat, word by word."""
+
+    __slots__ = ("client", "met", "permissions", "request", "route", "shard", "size", "tail")
+
+    def __init__(self, node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> None:
+        request: HeartbeatRequest = route.decode(frame, body_at, len(frame))
+        self.met = False
+        self.size = len(frame)
+        self.tail = frame[8:]
+        self.route = route
+        self.client = context.client
+        self.permissions = Permissions.version
+        self.shard = node.routing.shard(request.group_id)
+        self.request = self.shard.known(request)
+        route.answer_often(WELL)
+
+    def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
+        """See `Again`."""
+        route = self.route
+        if (
+            data[start + 8 : start + self.size] != self.tail
+            or data[start : start + 4] != route.head
+            or self.permissions != Permissions.version
+        ):
+            return NOT_AGAIN
+        self.met = True
+        shard = self.shard
+        response = shard.decide_heartbeat(self.request, self.client)
+        correlation = data[start + 4 : start + 8]
+        if not shard.is_settled():
+            shard.hold(requests.open(route, correlation), response)
+            return None
+        if response is route.often:
+            return route.before + correlation + route.after
+        requests.open(route, correlation)(response)
+        return None
+
+
+class CommitAgain:
+    """An OffsetCommit of topics and partitions that exist: its offsets and leader epochs may vary.
+
+    `response` is its answer when all is well, `before` and `after` the bytes of that around the correlation id.
+    """
+
+    __slots__ = (
+        "_commit", "_image", "_no_epochs", "_permissions", "_route", "_shard", "_template", "_topics",
+        "after", "before", "met", "response", "size",
+    )  # fmt: skip
+
+    def __init__(
+        self, node: Node, route: Route, template: Template, shard: Shard, commit: prepared.CommitAgain, epochs: bool
+    ) -> None:
+        self.met = False
+        self.size = template.size
+        self._template = template
+        self._route = route
+        self._permissions = Permissions.version
+        self._topics, self._image = node.topics, node.topics.image
+        self._shard, self._commit = shard, commit
+        self._no_epochs = None if epochs else (-1,) * len(commit.rows)
+        self.response = commit.response
+        self.before, self.after = route.around(commit.response)
+
+    def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
+        """See `Again`."""
+        parts = self._template.match(data, start)
+        if parts is None or self._topics.image is not self._image or self._permissions != Permissions.version:
+            return NOT_AGAIN
+        self.met = True
+        exchange = requests.open(self._route, data[start + 4 : start + 8], self)
+        if self._no_epochs is None:
+            done = self._shard.commit_again(self._commit, parts[4::3], parts[5::3], exchange)
+        else:
+            done = self._shard.commit_again(self._commit, parts[3::2], self._no_epochs, exchange)
+        if done:
+            return None
+        requests.current = None
+        return NOT_AGAIN
+
+
+def make_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> CommitAgain | None:
+    """None when there is more to a commit than offsets: rows that are refused, tagged fields, offsets that expire."""
+    served, version = route.api, route.version
+    request: OffsetCommitRequest = served.decode_request(version, frame, body_at)
+    count = _set_all(request, 0)
+    encoded = frame[:body_at] + served.encode_request(version, request)
+    _set_all(request, -1)
+    runs = runs_between(encoded, frame[:body_at] + served.encode_request(version, request), _NUMBERS)
+    if not 0 < count == len(runs) <= MOST_ROWS or len(encoded) != len(frame):
+        return None
+    template = Template(frame, runs)
+    if template.match(encoded, 0) is None:  # there is something in it that the encoder does not say
+        return None
+    request.topics, refused = sort_out(context, node.topics.image, request.topics)
+    shard = node.routing.shard(request.group_id)
+    commit = None if refused else shard.prepare_commit(request)
+    return None if commit is None else CommitAgain(node, route, template, shard, commit, runs[0][1] == "qi")
+
+
+def _set_all(request: OffsetCommitRequest, number: int) -> int:
+    """Give every row this offset and leader epoch; how many rows there are."""
+    rows = [row for topic in request.topics for row in topic.partitions]
+    for row in rows:
+        row.committed_offset = row.committed_leader_epoch = number
+    return len(rows)
+
+
+Maker = Callable[[Node, "Route", RequestContext, bytes, int], Again | None]
+MAKERS: Final[Mapping[Handler, Maker]] = {
+    handle_heartbeat: HeartbeatAgain,
+    handle_offset_commit: make_commit,
+}
+"""By the handler that is spared: maker(node, route, context, frame, body_at); `frame` is without its size, and was
+handled before.
+"""
+
+
+def make(node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> Again | None:
+    """Make a request ready that came before and may come again; None when that cannot be done."""
+    try:
+        return MAKERS[route.handler](node, route, context, frame, body_at)
+    except ValueError:
+        # a form that cannot be taken for granted: other runs of numbers, or what the encoder does not say
+        return None

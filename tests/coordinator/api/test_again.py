@@ -1,0 +1,309 @@
+"""Requests that come again and again: the same answers, records and state as when each is read anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from muster.coordinator.api import again, dispatch
+from muster.coordinator.api.context import Permissions
+from muster.coordinator.api.dispatch import Dispatcher
+from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.refused import Refused
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.offsets_log import OffsetsLogCodec
+from muster.coordinator.routing import Routing
+from muster.coordinator.shard import Shard
+from muster.protocol import frames
+from muster.protocol.api import ApiKey, api
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest
+from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
+from tests.coordinator.fakes import FakeLog
+
+COMMIT, HEARTBEAT = ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT
+IDS = {"t1": (1).to_bytes(16, "big"), "t2": (2).to_bytes(16, "big")}
+int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
+
+
+class Log(FakeLog):
+    """As bytes: a batch is a row."""
+
+    def append(self, leader_epoch: int, batch: Any, *, wall_ms: int) -> None:
+        super().append(leader_epoch, [len(self.rows).to_bytes(8, "big") + batch[8:]], wall_ms=wall_ms)
+
+    def replay(self, offset: int | None = None, *, chunk_bytes: int = 0) -> Iterator[Any]:
+        yield from list(self.rows)
+
+
+class Peer:
+    """A node of one shard, and a connection to it."""
+
+    def __init__(self, intercept: Intercept | None = None, linger_ms: int = 0) -> None:
+        self.log, self.clock, self.topics = Log(), ManualClock(), FakeTopics(t1=3, t2=2)
+        core = partial(GroupCore, GroupSettings(group_initial_rebalance_delay_ms=0))
+        self.shard = Shard(
+            0, core, lambda: self.log, OffsetsLogCodec(0), self.clock, self.topics.image, linger_ms=linger_ms
+        )
+        list(self.shard.start())
+        self.node: Node = make_node(clock=self.clock, topics=self.topics, routing=Routing([self.shard]))
+        self.dispatcher = Dispatcher(self.node, intercept or Intercept())
+        self.answers: list[bytes] = []
+        self.failed: list[Refused] = []
+        self.connect()
+
+    def connect(self) -> None:
+        self.requests = self.dispatcher.open(make_channel(), self)
+
+    def answer(self, answer: Any) -> None:
+        self.answers.append(bytes(answer))
+
+    def fail(self, refused: Refused) -> None:
+        self.failed.append(refused)
+
+    def ask(self, key: int, version: int, request: Any, correlation_id: int = 1) -> Any:
+        """The answer's message, None when there is none yet."""
+        data = frames.request_frame(api(key), version, correlation_id, request, "me")
+        before = len(self.answers)
+        at_once = self.requests.handle(data, 4, len(data))
+        if at_once is not None:
+            self.answer(at_once)
+        if len(self.answers) == before:
+            return None
+        return self.read(key, version, correlation_id)
+
+    def read(self, key: int, version: int, correlation_id: int = 1) -> Any:
+        answer = self.answers[-1]
+        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
+        got, body = frames.decode_response_header(api(key), version, answer, 4, len(answer))
+        assert got == correlation_id
+        return api(key).decode_response(version, answer, body)
+
+    def member(self) -> str:
+        """One member, in generation 1."""
+        request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
+        joined = self.ask(ApiKey.JOIN_GROUP, 3, request) or self._later(ApiKey.JOIN_GROUP, 3)
+        self.ask(ApiKey.SYNC_GROUP, 3, SyncGroupRequest("g", 1, joined.member_id))
+        return str(joined.member_id)
+
+    def _later(self, key: int, version: int) -> Any:
+        self.clock.advance(0)
+        return self.read(key, version)
+
+    @property
+    def met(self) -> bool:
+        """Whether the last kind of request was made ready, and has come again."""
+        return self.requests.again is not None and self.requests.again.met
+
+
+def commit(
+    *rows: tuple[str, int, int], version: int = 9, member: str = "", generation: int = -1, **more: Any
+) -> OffsetCommitRequest:
+    listed = [
+        OffsetCommitRequestTopic(
+            "" if version > 9 else name,
+            IDS.get(name, b"?" * 16) if version > 9 else bytes(16),
+            [OffsetCommitRequestPartition(partition, offset, -1, "")],
+        )
+        for name, partition, offset in rows
+    ]
+    return OffsetCommitRequest("g", generation, member, topics=listed, **more)
+
+
+@settings(max_examples=60)
+@given(st.data(), st.integers(2, 10))
+def test_commits_are_answered_and_written_as_when_each_is_read(data: st.DataObject, version: int) -> None:
+    usual, quick = Peer(), Peer()
+    rows = st.tuples(st.sampled_from(["t1", "t2", "no"]), st.integers(0, 2), int64)
+    content = data.draw(st.lists(rows, min_size=1, max_size=4))
+    text = data.draw(st.sampled_from(["", "m", "x" * 130]))
+    for number in range(5):
+        content = [(*row[:2], data.draw(int64)) for row in content]
+        for peer in (usual, quick):
+            request = commit(*content, version=version)
+            for topic in request.topics:
+                topic.partitions[0].committed_metadata = text
+                topic.partitions[0].committed_leader_epoch = number * 1000 if version >= 6 else -1
+            peer.clock.advance(3)
+            peer.ask(COMMIT, version, request, correlation_id=number)
+        usual.connect()
+    assert quick.answers == usual.answers
+    assert quick.log.rows == usual.log.rows
+    refused = any(name == "no" or (partition >= 2 and name == "t2") for name, partition, _ in content)
+    assert quick.met != refused
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_heartbeats_are_answered_as_when_each_is_read(version: int) -> None:
+    peer = Peer()
+    member = peer.member()
+    beat = HeartbeatRequest("g", 1, member)
+    first = peer.answers[-1] if peer.ask(HEARTBEAT, version, beat, 7).error_code == 0 else b""
+    for _ in range(3):
+        peer.clock.advance(9_000)
+        peer.ask(HEARTBEAT, version, beat, 7)
+        assert peer.answers[-1] == first
+    assert peer.met
+    assert peer.ask(HEARTBEAT, version, HeartbeatRequest("g", 2, member), -8).error_code == 22
+    assert peer.ask(HEARTBEAT, version, beat, -9).error_code == 0
+    peer.clock.advance(10_001)
+    assert peer.ask(HEARTBEAT, version, beat, 3).error_code == 25, "its session has ended meanwhile"
+    assert peer.requests.current is None
+
+
+def test_a_heartbeat_during_a_rebalance_says_so() -> None:
+    peer = Peer()
+    member = peer.member()
+    for _ in range(3):
+        peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member))
+    other = peer.dispatcher.open(make_channel(), peer)
+    join = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
+    data = frames.request_frame(api(ApiKey.JOIN_GROUP), 3, 1, join, "other")
+    other.handle(data, 4, len(data))
+    assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert peer.met
+
+
+def test_answers_wait_for_the_disk() -> None:
+    peer = Peer()
+    member = peer.member()
+    for _ in range(3):
+        peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member))
+        peer.ask(COMMIT, 9, commit(("t1", 0, 1), member=member, generation=1))
+    peer.log.sync = True
+    assert peer.ask(COMMIT, 9, commit(("t1", 0, 2), member=member, generation=1)) is None
+    assert peer.met
+    parked = peer.requests.current
+    assert parked is not None
+    peer.log.synced()
+    assert peer.read(COMMIT, 9).topics[0].partitions[0].error_code == 0
+    assert peer.requests.current is None
+    with capture_logs() as logs:
+        parked(None)
+    assert [line["event"] for line in logs] == ["a request was answered twice"]
+
+    other = peer.dispatcher.open(make_channel(), peer)
+    data = frames.request_frame(api(COMMIT), 9, 1, commit(("t1", 1, 5), member=member, generation=1), "me")
+    other.handle(data, 4, len(data))
+    assert peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member), 77) is None, "it would show what is not durable"
+    assert peer.met
+    peer.log.synced()
+    assert peer.read(HEARTBEAT, 4, 77).error_code == 0
+
+
+@pytest.mark.parametrize("linger_ms", [0, 5])
+def test_a_failed_append_is_told(linger_ms: int) -> None:
+    peer = Peer(linger_ms=linger_ms)
+    for number in range(3):
+        peer.ask(COMMIT, 9, commit(("t1", 0, number)))
+        peer.clock.advance(5)
+    assert peer.met
+    peer.log.fail = OSError(28, "No space left on device")
+    assert not peer.failed
+    peer.ask(COMMIT, 9, commit(("t1", 0, 9)))
+    with capture_logs():
+        peer.clock.advance(linger_ms)
+    assert peer.read(COMMIT, 9).topics[0].partitions[0].error_code != 0
+    peer.log.fail = None
+    peer.clock.advance(1000)
+    peer.ask(COMMIT, 9, commit(("t1", 0, 10)))
+    peer.clock.advance(linger_ms)
+    assert peer.read(COMMIT, 9).topics[0].partitions[0].error_code == 0
+    assert peer.met
+
+
+def test_other_topics_other_permissions_and_a_shard_out_of_office_go_the_usual_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = Peer()
+    member = peer.member()
+
+    def ask() -> tuple[int, int]:
+        beat = peer.ask(HEARTBEAT, 4, HeartbeatRequest("g", 1, member)).error_code
+        answer = peer.ask(COMMIT, 9, commit(("t1", 2, 5), member=member, generation=1))
+        return beat, answer.topics[0].partitions[0].error_code
+
+    for _ in range(3):
+        assert ask() == (0, 0)
+    assert peer.met
+    monkeypatch.setattr(Permissions, "version", 1)
+    made = peer.requests.again
+    assert ask() == ask() == (0, 0)
+    assert peer.requests.again is not made, "made anew"
+    assert ask() == (0, 0)
+    assert peer.met
+    peer.topics.image = FakeTopics(t1=1).image
+    peer.node.topics.image = peer.topics.image
+    assert ask() == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    peer.shard.resign()
+    peer.node.topics.image = FakeTopics(t1=3).image
+    assert ask() == (16, 16)
+
+
+def test_what_a_client_says_in_its_own_way_is_read_each_time() -> None:
+    peer = Peer()
+    plain = frames.request_frame(api(COMMIT), 9, 1, commit(("t1", 0, 5)), "me")
+    tagged = plain[:-1] + b"\x01\x07\x02ab"
+    for _ in range(4):
+        peer.requests.handle(tagged, 4, len(tagged))
+    assert peer.requests.again is None
+    assert len(peer.log.rows) == 4
+    for _ in range(4):
+        peer.ask(COMMIT, 2, commit(("t1", 0, 5), version=2, retention_time_ms=1000))
+        peer.ask(COMMIT, 9, commit(*[("t1", 0, 5)] * (again.MOST_ROWS + 1)))
+        assert peer.requests.again is None
+        peer.ask(COMMIT, 9, commit())
+    assert peer.requests.again is None
+
+
+def test_the_intercept_comes_first() -> None:
+    seen: list[Any] = []
+    peer = Peer(Intercept(request=lambda context, request, proceed: (seen.append(request), proceed())[1]))
+    for number in range(4):
+        peer.ask(COMMIT, 9, commit(("t1", 0, number)))
+    assert [request.topics[0].partitions[0].committed_offset for request in seen] == [0, 1, 2, 3]
+    peer = Peer(Intercept(response=lambda context, response, proceed: (seen.append(response), proceed(response))[1]))
+    for number in range(4):
+        peer.ask(COMMIT, 9, commit(("t1", 0, number)))
+    assert len(seen) == 8
+
+
+def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = Peer()
+    for number in range(3):
+        peer.ask(COMMIT, 9, commit(("t1", 0, number)))
+
+    def fail(*_: object) -> None:
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(GroupCore, "commit_again", fail)
+    with capture_logs() as logs:
+        assert peer.ask(COMMIT, 9, commit(("t1", 0, 9))) is None
+    assert [line["event"] for line in logs] == ["a handler failed"]
+    assert len(peer.failed) == 1
+    assert peer.requests.current is None
+
+
+def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    monkeypatch.setattr(dispatch, "make", lambda *_: made.append(1))
+    peer = Peer()
+    for number in range(1_000):
+        peer.ask(COMMIT, 9, commit(("t1", number % 3, number)))
+    assert len(made) < 12

@@ -1,0 +1,93 @@
+"""Frames told by their bytes: what matches differs in the numbers alone."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.protocol import template
+from muster.protocol.template import Run, Template, runs_between
+
+CODES = {12: "qi", 8: "q"}
+int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> tuple[str, list[bytes], list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """Codes of its runs, the constant pieces of a frame, header first, and two sets of numbers to stand between."""
+    code = draw(st.sampled_from(["qi", "q"]))
+    count = draw(st.integers(1, 5))
+    pieces = [draw(st.binary(min_size=1, max_size=9)) for _ in range(count + 1)]
+    numbers = st.tuples(int64, int32) if code == "qi" else st.tuples(int64)
+    return code, pieces, *([draw(numbers) for _ in range(count)] for _ in range(2))
+
+
+def frame_of(code: str, pieces: list[bytes], numbers: list[tuple[int, ...]], correlation: bytes = b"\0\0\0\1") -> bytes:
+    out = b"\0\x08\0\x07" + correlation + pieces[0]
+    for piece, row in zip(pieces[1:], numbers, strict=True):
+        out += struct.pack(f">{code}", *row) + piece
+    return out
+
+
+def runs_of(code: str, pieces: list[bytes]) -> list[Run]:
+    size = struct.calcsize(f">{code}")
+    at, runs = 8 + len(pieces[0]), []
+    for piece in pieces[1:]:
+        runs.append((at, code))
+        at += size + len(piece)
+    return runs
+
+
+@given(frames(), st.binary(min_size=4, max_size=4), st.binary(max_size=5))
+def test_other_numbers_match_and_are_told(drawn: tuple, correlation: bytes, before: bytes) -> None:
+    code, pieces, numbers, others = drawn
+    made = Template(frame_of(code, pieces, numbers), runs_of(code, pieces))
+    again = frame_of(code, pieces, others, correlation)
+    assert made.size == len(again)
+    parts = made.match(before + again + b"more", len(before))
+    assert parts is not None
+    step = len(code) + 1
+    assert parts[step + 1 :: step] == tuple(row[0] for row in others)
+    if code == "qi":
+        assert parts[step + 2 :: step] == tuple(row[1] for row in others)
+
+
+@given(frames(), st.data())
+def test_another_byte_elsewhere_is_another_request(drawn: tuple, data: st.DataObject) -> None:
+    code, pieces, numbers, others = drawn
+    made = Template(frame_of(code, pieces, numbers), runs_of(code, pieces))
+    again = bytearray(frame_of(code, pieces, others))
+    zeros = frame_of(code, [bytes(len(piece)) for piece in pieces], [(0,) * len(code)] * len(others), bytes(4))
+    marked = frame_of(code, [b"\xff" * len(piece) for piece in pieces], [(0,) * len(code)] * len(others), bytes(4))
+    constant = [*range(4), *(at for at in range(len(again)) if zeros[at] != marked[at])]
+    again[data.draw(st.sampled_from(constant))] ^= data.draw(st.integers(1, 255))
+    assert made.match(bytes(again), 0) is None
+
+
+@given(frames())
+def test_runs_are_found_where_two_encodings_differ(drawn: tuple) -> None:
+    code, pieces, numbers, _ = drawn
+    low, high = (frame_of(code, pieces, [(n,) * len(code) for _ in numbers]) for n in (0, -1))
+    assert runs_between(low, high, CODES) == runs_of(code, pieces)
+
+
+def test_what_is_no_template() -> None:
+    with pytest.raises(ValueError, match="not of one kind"):
+        Template(bytes(60), [(10, "qi"), (30, "q")])
+    with pytest.raises(ValueError, match="not of one kind"):
+        Template(bytes(60), [])
+    with pytest.raises(ValueError, match="not of one length"):
+        runs_between(b"a", b"ab", CODES)
+    with pytest.raises(ValueError, match="3 bytes vary at 1"):
+        runs_between(b"a\0\0\0b", b"a\xff\xff\xffb", CODES)
+
+
+def test_layouts_are_shared_and_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "_LAYOUTS_KEPT", 3)
+    template._layouts.clear()
+    for size in (30, 30, 31, 32, 33, 34):
+        assert Template(bytes(size), [(10, "qi")]).match(bytes(size), 0) is not None
+        assert len(template._layouts) <= 3
