@@ -9,8 +9,8 @@ from muster.pipeline.facts.generations import generations
 from muster.pipeline.facts.inferred import inferred
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.memberships import memberships
-from muster.pipeline.facts.moves import moves
-from muster.pipeline.facts.ownership import ownership
+from muster.pipeline.facts.moves import changes, moves
+from muster.pipeline.facts.ownership import holders, ownership
 from muster.pipeline.facts.rebalances import rebalances
 
 
@@ -19,11 +19,13 @@ def build(inputs: Inputs) -> dict[str, DataFrame]:
     # small beside the commits, and the start of nearly everything
     known = generations(inputs).persist(StorageLevel.MEMORY_AND_DISK)
     concluded = inferred(inputs).persist(StorageLevel.MEMORY_AND_DISK)
-    happened = rebalances(concluded, known, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
+    held_by = holders(known).persist(StorageLevel.MEMORY_AND_DISK)
+    changed = changes(held_by)
+    happened = rebalances(concluded, changed, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
     return {
         "generations": known,
         "memberships": memberships(known, concluded, inputs.events),
-        "ownership": ownership(known),
+        "ownership": ownership(held_by),
         "rebalances": happened,
-        "moves": moves(known, happened),
+        "moves": moves(changed, happened),
     }

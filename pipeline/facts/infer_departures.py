@@ -23,6 +23,9 @@ _POLLS_AMONG_LEAVES: Final = 0.1
 """How often a member that leaves does so because it has not polled for too long."""
 _STATIC_LEAVES: Final = 0.05
 """How often a static member leaves: only when somebody removes it, or its client is told to."""
+_EXACT_MS: Final = 30
+_TO_THE_MS: Final = 10.0
+"""A session that began with the last commit and ended to the ms with the join phase is hardly a coincidence."""
 _NEVER: Final = 0.01
 """What is all but impossible."""
 
@@ -94,7 +97,8 @@ def _likelihoods(
     left = max(parting, _NEVER) * (
         1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)
     )
-    expired = _density(silent_ms - member.session_timeout_ms, beat_ms)
+    over_ms = silent_ms - member.session_timeout_ms
+    expired = _density(over_ms, beat_ms) * (_TO_THE_MS if 0 <= over_ms <= _EXACT_MS else 1)
     polls = _density(silent_ms - member.rebalance_timeout_ms * _SLACK, beat_ms)
     return leaves * (1 - _POLLS_AMONG_LEAVES) * left, (1 - leaves) * expired, leaves * _POLLS_AMONG_LEAVES * polls
 

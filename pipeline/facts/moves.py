@@ -7,7 +7,6 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.ownership import holders
 from muster.pipeline.facts.schema import conform
 
 KEPT: Final = "kept"
@@ -16,20 +15,19 @@ GAINED: Final = "gained"
 LOST: Final = "lost"
 
 
-def changes(generations: DataFrame) -> DataFrame:
-    """What became of every partition in every rebalance, `kept` ones too: group, step (of the generation it led to),
-    generation, topic, partition, kind, from_* and to_* (member_id, client_id), time_ms, idle_ms (gained: since its last
-    owner lost it; null: it never had one), between_ms (the same, where it was lost in the rebalance before this one and
-    the group was not empty in between: a cooperative second round).
+def changes(held_by: DataFrame) -> DataFrame:
+    """What became of every partition in every rebalance, `kept` ones too, from rows of `ownership.holders`: group, step
+    (of the generation it led to), generation, topic, partition, kind, from_* and to_* (member_id, client_id), time_ms,
+    idle_ms (gained: since its last owner lost it; null: it never had one), between_ms (the same, where it was lost in
+    the rebalance before this one and the group was not empty in between: a cooperative second round).
     """
-    rows = holders(generations)
     # a static member that comes back has another id and is the same owner
     same = F.coalesce("instance_id", "member_id") == F.coalesce("was_instance_id", "was_member_id")
     adjacent = F.col("was_step") == F.col("step") - 1
     # a record that is written again for a static member's new id is no rebalance
     rebalanced = ~F.col("generation").eqNullSafe(F.col("previous_generation"))
     idle = F.col("start_ms") - F.col("was_end_ms")
-    taken = rows.where(rebalanced).select(
+    taken = held_by.where(rebalanced).select(
         "group",
         "step",
         "generation",
@@ -46,7 +44,7 @@ def changes(generations: DataFrame) -> DataFrame:
     )
     nobody = F.lit(None).cast("string")
     is_lost = F.col("next_start_ms").isNotNull() & ~(F.col("next_step").eqNullSafe(F.col("step") + 1))
-    lost = rows.where(is_lost).select(
+    lost = held_by.where(is_lost).select(
         "group",
         (F.col("step") + 1).alias("step"),
         F.col("next_generation").alias("generation"),
@@ -64,11 +62,11 @@ def changes(generations: DataFrame) -> DataFrame:
     return taken.unionByName(lost)
 
 
-def moves(generations: DataFrame, rebalances: DataFrame) -> DataFrame:
-    """Everything but what was kept. A partition that moved paused for as long as its rebalance took, one that was
-    gained since it was lost.
+def moves(changed: DataFrame, rebalances: DataFrame) -> DataFrame:
+    """Rows of `changes` but for what was kept. A partition that moved paused for as long as its rebalance took, one
+    that was gained since it was lost.
     """
     took = rebalances.select("group", "generation", F.col("end_ms").alias("time_ms"), "took_ms")
-    rows = changes(generations).where(F.col("kind") != KEPT).join(took, ["group", "generation", "time_ms"], "left")
+    rows = changed.where(F.col("kind") != KEPT).join(took, ["group", "generation", "time_ms"], "left")
     paused = F.when(F.col("kind") == MOVED, F.col("took_ms")).otherwise(F.col("idle_ms"))
     return conform(rows.withColumn("paused_ms", paused), "moves")

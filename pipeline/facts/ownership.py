@@ -51,12 +51,13 @@ def holders(generations: DataFrame) -> DataFrame:
     return rows.select("*", *before, F.lead("step").over(in_order).alias("next_step"))
 
 
-def ownership(generations: DataFrame) -> DataFrame:
-    """Partition by owner and interval: generations in a row in which the same member held it are one interval."""
-    rows = holders(generations)
+def ownership(held_by: DataFrame) -> DataFrame:
+    """Partition by owner and interval, from rows of `holders`: generations in a row in which the same member held it
+    are one interval.
+    """
     goes_on = (F.col("was_step") == F.col("step") - 1) & (F.col("was_member_id") == F.col("member_id"))
     in_order = Window.partitionBy(*_PARTITION).orderBy("step")
-    rows = rows.withColumn("begins", F.when(goes_on, 0).otherwise(1))
+    rows = held_by.withColumn("begins", F.when(goes_on, 0).otherwise(1))
     rows = rows.withColumn("interval", F.sum("begins").over(in_order))
     found = rows.groupBy(*_PARTITION, "interval").agg(
         *(F.first(name).alias(name) for name in HOLDER),

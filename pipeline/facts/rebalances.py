@@ -5,16 +5,16 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.moves import GAINED, KEPT, LOST, MOVED, changes
+from muster.pipeline.facts.moves import GAINED, KEPT, LOST, MOVED
 from muster.pipeline.facts.schema import INFERRED, conform
 from muster.pipeline.facts.told import told
 
 _WHICH = ("group", "generation", "leader")
 
 
-def rebalances(inferred: DataFrame, generations: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Rebalances out of rows of `inferred.inferred`, the table `generations`, and EVENTS where there are any."""
-    counts = _counts(generations)
+def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None) -> DataFrame:
+    """Rebalances out of rows of `inferred.inferred`, of `moves.changes`, and EVENTS where there are any."""
+    counts = _counts(changed)
     concluded = _with_counts(inferred.drop("gone").withColumn("source", F.lit(INFERRED)), counts)
     concluded = concluded.withColumn("reason", F.lit(None).cast("string"))
     if events is None:
@@ -29,10 +29,10 @@ def rebalances(inferred: DataFrame, generations: DataFrame, events: DataFrame | 
 _KEY = ["group", "generation", "end_ms"]
 
 
-def _counts(generations: DataFrame) -> DataFrame:
+def _counts(changed: DataFrame) -> DataFrame:
     """What became of the partitions in each rebalance."""
     kinds = [F.count_if(F.col("kind") == kind).alias(kind) for kind in (KEPT, MOVED, GAINED, LOST)]
-    rows = changes(generations).groupBy("group", "generation", F.col("time_ms").alias("end_ms"))
+    rows = changed.groupBy("group", "generation", F.col("time_ms").alias("end_ms"))
     return rows.agg(*kinds, F.sum("between_ms").alias("between_ms"))
 
 

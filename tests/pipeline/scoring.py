@@ -116,9 +116,14 @@ def of_table(rows: DataFrame) -> dict[Key, One]:
     )
 
 
-def of_truth(path: Path) -> dict[Key, One]:
-    """The lines of a file of truths."""
+def of_truth(path: Path, found: dict[Key, One]) -> dict[Key, One]:
+    """The lines of a file of truths. What it is unsure of is taken out of what was `found`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for line in lines:
+        if line["kind"] == "unsure":
+            last = line["last"] or max((key[1] for key in found if key[0] == line["group"]), default=0)
+            for generation in range(line["first"], last + 1):
+                found.pop((line["group"], generation, 0), None)
     return numbered(
         (
             line["group"],
@@ -152,7 +157,7 @@ def main() -> None:
     inputs = read(spark, options.directory)
     found = of_table(inferred(inputs))
     if options.truth is not None:
-        true = of_truth(options.truth)
+        true = of_truth(options.truth, found)
     elif inputs.events is not None:
         true = of_table(told(inputs.events))
     else:

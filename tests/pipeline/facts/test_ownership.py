@@ -6,7 +6,7 @@ from muster.pipeline.facts.generations import generations
 from muster.pipeline.facts.inferred import inferred
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.moves import changes, moves
-from muster.pipeline.facts.ownership import ownership
+from muster.pipeline.facts.ownership import holders, ownership
 from muster.pipeline.facts.rebalances import rebalances
 from tests.pipeline.facts.history import START_MS, Log, decoded, member
 
@@ -20,7 +20,7 @@ def history() -> Log:
 
 
 def test_generations_in_a_row_are_one_interval(spark: SparkSession) -> None:
-    rows = ownership(generations(Inputs(decoded(spark, history())))).orderBy("partition", "start_ms").collect()
+    rows = ownership(holders(generations(Inputs(decoded(spark, history()))))).orderBy("partition", "start_ms").collect()
     assert [
         (row.partition, row.client_id, row.first_generation, row.last_generation, row.end_ms and row.end_ms - START_MS)
         for row in rows
@@ -29,8 +29,8 @@ def test_generations_in_a_row_are_one_interval(spark: SparkSession) -> None:
 
 def test_what_changed_hands(spark: SparkSession) -> None:
     inputs = Inputs(decoded(spark, history()))
-    known = generations(inputs)
-    rows = moves(known, rebalances(inferred(inputs), known, None)).orderBy("generation", "partition").collect()
+    changed = changes(holders(generations(inputs)))
+    rows = moves(changed, rebalances(inferred(inputs), changed, None)).orderBy("generation", "partition").collect()
     assert [(row.generation, row.partition, row.kind, row.from_client_id, row.to_client_id) for row in rows] == [
         (1, 0, "gained", None, "a"),
         (1, 1, "gained", None, "a"),
@@ -46,7 +46,7 @@ def test_a_static_member_that_comes_back_keeps_what_it_had(spark: SparkSession) 
     log = Log()
     for at_s, generation, name in ((1, 1, "a-1"), (5, 1, "a-2"), (9, 2, "a-3")):
         log.state(at_s, generation, member("a", {"t": [0]}, member_id=name, group_instance_id="i"))
-    known = generations(Inputs(decoded(spark, log)))
+    known = holders(generations(Inputs(decoded(spark, log))))
     assert [(row.generation, row.kind) for row in changes(known).orderBy("step").collect()] == [
         (1, "gained"), (2, "kept"),
     ]  # fmt: skip
