@@ -39,6 +39,8 @@ class Timeline:
             text = _unknown(value) if self._everything else None
         elif kind in _DETAILS and not self._everything:
             text = None
+        elif kind == "group_emptied" and not self._everything:
+            text = f"{tell(value)}{self._who_left()}"
         else:
             text = tell(value)
         if kind in ("rebalance_completed", "group_emptied", "group_deleted"):
@@ -84,6 +86,14 @@ class Timeline:
         how_long = seconds(went["member"]["session_timeout_ms"]) if went is not None else "its session timeout"
         text = _phrase(value["cause"], who(trigger), how_long)
         return f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
+
+    def _who_left(self) -> str:
+        """Those whose going was not told by itself."""
+        left = [one for one in self._went.values() if one["kind"] == "member_left"]
+        if not left:
+            return ""
+        before = f", {len(left) - 1} more before it" if len(left) > 1 else ""
+        return f": {who(left[-1]['member'])} left{_reason(left[-1])}{before}"
 
     def _others(self, trigger: Value | None) -> str:
         first = None if trigger is None else trigger["member"]

@@ -52,6 +52,24 @@ def test_a_rebalance_is_one_line(timeline: Timeline) -> None:
     ]
 
 
+def test_who_left_an_empty_group(timeline: Timeline) -> None:
+    emptied = value(events.GROUP_EMPTIED, generation=3, took_ms=0)
+    assert timeline.feed(emptied) == ["12:03:07 the group is empty (generation 3)"]
+    timeline.feed(value(events.MEMBER_LEFT, member=facts("a"), reason="bye"))
+    assert timeline.feed(emptied) == [
+        '12:03:07 the group is empty (generation 3): member a-9458435d… (client payments-2, 127.0.0.1) left: "bye"'
+    ]
+    for name in ("a", "b", "c"):
+        timeline.feed(value(events.MEMBER_LEFT, member=facts(name), reason=None))
+    assert timeline.feed(emptied) == [
+        "12:03:07 the group is empty (generation 3): member c-9458435d… (client payments-2, 127.0.0.1) left, "
+        "2 more before it"
+    ]
+    everything = Timeline(UTC, dates=False, everything=True)
+    everything.feed(value(events.MEMBER_LEFT, member=facts("a"), reason="bye"))
+    assert everything.feed(emptied) == ["12:03:07 the group is empty (generation 3)"]
+
+
 def test_who_else_came_and_went_is_part_of_it(timeline: Timeline) -> None:
     for name in ("a", "b", "c"):
         assert (
