@@ -209,11 +209,14 @@ _WHATIF: Final = (
     ("rebalances", pa.int64()),
     ("moved_partitions", pa.int64()),
     ("paused_partition_s", pa.float64()),
+    ("silent_partition_s", pa.float64()),
     ("detect_ms", pa.float64()),
     ("actual_rebalances", pa.int64()),
     ("actual_moved_partitions", pa.int64()),
     ("actual_paused_partition_s", pa.float64()),
+    ("actual_silent_partition_s", pa.float64()),
     ("actual_detect_ms", pa.float64()),
+    ("why", pa.string()),
 )
 
 TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(

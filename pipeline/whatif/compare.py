@@ -1,0 +1,109 @@
+"""One group's history under many settings, beside what happened. Pure: what `job` does for each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from muster.pipeline.whatif.costs import Costs, Figures
+from muster.pipeline.whatif.fidelity import Fidelity, judge, withheld
+from muster.pipeline.whatif.history import EXPIRED, REPLACED, History
+from muster.pipeline.whatif.leader import Book, NoAssignment, is_cooperative
+from muster.pipeline.whatif.processes import Cast
+from muster.pipeline.whatif.replay import NoRest, Outcome, Replay
+from muster.pipeline.whatif.schedule import plan
+from muster.pipeline.whatif.settings import Setting
+
+FOREIGN: Final = (
+    "its leader does not assign as Kafka's strategy of that name does: where the same members met, what it really gave "
+    "them is taken"
+)
+_LAST: Final = 2**60
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What would have happened under a setting; no figures when nobody can say, and then `why`."""
+
+    setting: Setting
+    figures: Figures | None
+    why: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All of it for one group. `whatif` is empty when the fidelity is too low."""
+
+    fidelity: Fidelity
+    actual: Figures
+    whatif: list[WhatIf] = field(default_factory=list)
+
+
+def compare(history: History, settings: Sequence[Setting]) -> Comparison:
+    """Replay a history as it was, and, if that makes it come out, under each of the settings."""
+    if history.unusable is not None:
+        return Comparison(withheld(history, history.unusable), Figures())
+    cast, actual = Cast(history), what_happened(history)
+    as_it_was = plan(cast, Setting())
+    book = Book(cast)
+    try:
+        base = Replay(as_it_was, book).run()
+        fidelity = judge(history, base.generations)
+        if fidelity.withheld:
+            # perhaps its leader's client has a strategy of that name that is not quite Kafka's
+            book = Book(cast, foreign=True)
+            base = Replay(as_it_was, book).run()
+            fidelity = judge(history, base.generations)
+            if not fidelity.withheld:
+                fidelity = replace(fidelity, why=FOREIGN)
+    except (NoAssignment, NoRest) as error:
+        return Comparison(withheld(history, str(error)), actual)
+    if fidelity.withheld:
+        return Comparison(fidelity, actual)
+    known: dict[tuple[object, ...], Outcome] = {as_it_was.key(): base}
+    rows = []
+    for setting in settings:
+        schedule = plan(cast, setting)
+        key = schedule.key()
+        try:
+            outcome = known.get(key) or Replay(schedule, book).run()
+        except (NoAssignment, NoRest) as error:
+            rows.append(WhatIf(setting, None, str(error)))
+            continue
+        known[key] = outcome
+        rows.append(WhatIf(setting, outcome.figures))
+    return Comparison(fidelity, actual, rows)
+
+
+def what_happened(history: History) -> Figures:
+    """The figures of the real generations, by the rules that hold for replayed ones."""
+    costs, cooperative = Costs(), False
+    instances = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
+    if history.given is not None:
+        costs.given({instances.get(name, name): share for name, share in history.given.shares.items()})
+        cooperative = is_cooperative(history.given.protocol)
+    told: list[tuple[int, int, str, Any]] = []
+    for number, generation in enumerate(history.generations):
+        told.append((generation.stopped_ms, 2 * number, "began", generation))
+        told.append((generation.start_ms, 2 * number + 1, "completed", generation))
+    told += [(ms, _LAST, "emptied", None) for ms in history.emptied]
+    told += [
+        (spell.end_ms, -1, "gone", spell)
+        for spell in history.spells
+        if spell.end_ms is not None and spell.end != REPLACED
+    ]
+    for ms, _, what, about in sorted(told, key=lambda one: one[:2]):
+        if what == "completed":
+            cooperative = is_cooperative(about.protocol)
+            shares = {instances.get(name, name): share for name, share in about.shares.items()}
+            costs.completed(ms, shares, cooperative=cooperative)
+        elif what == "began":
+            costs.began(ms)
+        elif what == "emptied":
+            costs.emptied()
+        else:
+            if about.end == EXPIRED and about.heard_ms is not None:
+                costs.silent(instances[about.member_id], about.heard_ms, ms, removed=True)
+            costs.gone(instances[about.member_id], ms)
+    return costs.figures(history.end_ms, cooperative=cooperative)

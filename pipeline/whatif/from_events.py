@@ -1,0 +1,315 @@
+"""A group's history from its values of `__group_events`, in their order (docs/events.md). Decides nothing else."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from muster.pipeline.whatif.history import (
+    AFTER,
+    BEFORE,
+    COMPLETED,
+    EMPTIED,
+    EVENTS,
+    EXPIRED,
+    FAILED,
+    LEFT,
+    REPLACED,
+    Generation,
+    History,
+    Offer,
+    Offers,
+    Owned,
+    Refusal,
+    Rejoin,
+    Round,
+    Spell,
+)
+from muster.pipeline.whatif.leader import claims
+from muster.protocol.consumer import decode_subscription
+from muster.protocol.message import MalformedMessage
+
+Value = Mapping[str, Any]
+"""The JSON of one event."""
+
+_UNKNOWN_MEMBER: Final = "UNKNOWN_MEMBER_ID"
+_ID_HELD_UP_MS: Final = 1_000
+"""Between asking for an id and using it there is one round trip, not more."""
+
+
+def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
+    """The history; `unusable` says why there is none to replay. Values are looked at one by one. `end_ms`: until when
+    the log goes, if that is longer than anything is told of this group.
+    """
+    reader = _Reader(group)
+    before: Value | None = None
+    begun, time_ms = False, 0
+    for value in values:
+        time_ms = max(time_ms, value["time"])  # refusals are told when their second is over
+        if not begun:
+            begun = _begins(reader, before, value)
+            before = value
+        if begun:
+            reader.feed(value)
+    reader.end(time_ms, end_ms)
+    return reader.history
+
+
+def _begins(reader: _Reader, before: Value | None, value: Value) -> bool:
+    """From the first event on at which the whole state of the group is known."""
+    kind = value["kind"]
+    if kind in ("group_created", "rebalance_completed", "group_emptied"):
+        reader.begin(value)
+        return True
+    # the log may begin between the two, and then nothing is known of who joined
+    from_empty = kind == "rebalance_started" and value["state"] == "Empty"
+    if from_empty and before is not None and before["kind"] == "member_joined":
+        reader.begin(before)
+        reader.feed(before)
+        return True
+    return False
+
+
+class _Reader:
+    def __init__(self, group: str) -> None:
+        self.history = History(group, EVENTS)
+        self._spells: dict[str, Spell] = {}
+        self._round: Round | None = None
+        self._stopped_ms: int | None = None
+        self._counts: dict[str, int] = {}
+        self._subscribed: dict[str, tuple[str, ...]] = {}
+        self._last: Round | None = None
+        self._is_first = self._needs_number = False
+
+    def begin(self, value: Value) -> None:
+        history = self.history
+        history.start_ms = value["time"]
+        self._is_first = value["kind"] in ("rebalance_completed", "group_emptied")
+        if self._is_first:
+            history.first_generation = value["generation"]
+        # of a member_joined before a rebalance from Empty the number comes with that one
+        self._needs_number = value["kind"] == "member_joined"
+
+    def end(self, last_ms: int, end_ms: int) -> None:
+        history = self.history
+        history.last_ms, history.end_ms = last_ms, max(last_ms, end_ms)
+        history.spells = list(self._spells.values())
+        if history.unusable is None and not history.generations and history.given is None:
+            history.unusable = "no generation of it is in the log"
+
+    def feed(self, value: Value) -> None:
+        tell = _TELL.get(value["kind"])
+        if tell is not None:
+            tell(self, value)
+        self._is_first = False
+
+    # ---- members
+
+    def joined(self, value: Value) -> None:
+        spell = self._new(value["member"], value["time"])
+        spell.joined_rank = self._rank(value["time"])
+        if value["protocol_type"] != "consumer":
+            self.history.unusable = f"it is no group of consumers but of type {value['protocol_type']!r}"
+
+    def replaced(self, value: Value) -> None:
+        old = self._spells.get(value["replaced"])
+        if old is not None:
+            old.end, old.end_ms = REPLACED, value["time"]
+        spell = self._new(value["member"], value["time"])
+        spell.joined_rank = self._rank(value["time"])
+
+    def left(self, value: Value) -> None:
+        self._ends(value, LEFT).reason = value["reason"]
+
+    def expired(self, value: Value) -> None:
+        spell = self._ends(value, EXPIRED)
+        heard_ms = value["member"]["heard"]
+        spell.heard_ms = value["time"] - spell.session_timeout_ms if heard_ms is None else heard_ms
+
+    def removed(self, value: Value) -> None:
+        self._ends(value, value["cause"])
+
+    def refused(self, value: Value) -> None:
+        if value["error"] == _UNKNOWN_MEMBER and value["client_id"] is not None:
+            self.history.refusals.append(Refusal(value["time"], value["client_id"], value["host"]))
+
+    def _ends(self, value: Value, how: str) -> Spell:
+        member = value["member"]
+        spell = self._spells.get(member["member"]) or self._new(member, None)
+        spell.end, spell.end_ms, spell.end_rank = how, value["time"], self._rank(value["time"])
+        return spell
+
+    def _new(self, member: Value, joined_ms: int | None) -> Spell:
+        spell = Spell(
+            member["member"],
+            member["instance"],
+            member["client_id"],
+            member["host"],
+            member["session_timeout_ms"],
+            member["rebalance_timeout_ms"],
+            joined_ms,
+        )
+        spell.offers.append((joined_ms or 0, self._read_offers(member["protocols"])))
+        spell.remembers = joined_ms is not None and any(claims(one["metadata"]) for one in member["protocols"])
+        self._spells[spell.member_id] = spell
+        return spell
+
+    def _rank(self, ms: int) -> int:
+        """What follows the beginning of a rebalance in the same ms was not before it."""
+        return AFTER if self._round is not None and self._round.began_ms == ms else BEFORE
+
+    def _read_offers(self, protocols: Sequence[Value]) -> Offers:
+        return tuple(Offer(one["name"], self._topics(one["metadata"])) for one in protocols)
+
+    def _topics(self, metadata: str) -> tuple[str, ...]:
+        found = self._subscribed.get(metadata)
+        if found is None:
+            try:
+                found = tuple(decode_subscription(b64decode(metadata))[1].topics)
+            except (MalformedMessage, BadBase64):
+                self.history.unusable = "the subscription of a member cannot be read"
+                found = ()
+            self._subscribed[metadata] = found
+        return found
+
+    # ---- rebalances
+
+    def started(self, value: Value) -> None:
+        time_ms, cause, trigger = value["time"], value["cause"], value["trigger"]
+        if self._needs_number:
+            self.history.first_generation = value["generation"]
+            self._needs_number = False
+        who = None if trigger is None else trigger["member"]
+        if self._round is not None and self._round.outcome is None:
+            # the server stopped in the midst of it, and forgot it
+            self._round.outcome, self._round.ended_ms = FAILED, time_ms
+            self._stopped_ms = None
+        if self._stopped_ms is None:
+            self._stopped_ms = time_ms
+        self._round = self._last = Round(time_ms, cause, who)
+        self.history.rounds.append(self._round)
+        spell = self._spells.get(who or "")
+        if spell is not None:
+            if spell.joined_ms == time_ms:
+                spell.joined_rank = AFTER
+            if spell.end_ms == time_ms:
+                spell.end_rank = AFTER
+        if cause in ("partitions_changed", "leader_rejoined"):
+            self.history.rejoins.append(Rejoin(time_ms, None, AFTER))
+        elif cause in ("subscription_changed", "metadata_changed"):
+            self.history.rejoins.append(Rejoin(time_ms, who, AFTER))
+
+    def completed(self, value: Value) -> None:
+        if value["protocol_type"] != "consumer":
+            self.history.unusable = f"it is no group of consumers but of type {value['protocol_type']!r}"
+            return
+        current = self._close(value, COMPLETED)
+        shares: dict[str, Owned] = {}
+        for member in value["members"]:
+            owned = member["assignment"]
+            if owned is None:
+                self.history.unusable = "an assignment of it cannot be read"
+                return
+            shares[member["member"]] = {one["topic"]: one["partitions"] for one in owned}
+        stopped_ms = value["time"] if self._stopped_ms is None else self._stopped_ms
+        self._stopped_ms = None
+        one = Generation(value["generation"], value["time"], value["protocol"], value["leader"], shares, stopped_ms)
+        self._take_counts(_seen(value["topics"], shares), value["time"] if current is None else current.began_ms)
+        settings = value["settings"]
+        self.history.initial_delay_ms = settings["group_initial_rebalance_delay_ms"]
+        self.history.max_size = settings["group_max_size"]
+        if self._is_first:
+            self.history.given = one
+        else:
+            self.history.generations.append(one)
+
+    def failed(self, value: Value) -> None:
+        self._close(value, FAILED)
+
+    def emptied(self, value: Value) -> None:
+        self._stopped_ms = None
+        if self._round is not None:
+            self._round.outcome, self._round.ended_ms = EMPTIED, value["time"]
+            self._round = None
+        if not self._is_first:
+            self.history.emptied.append(value["time"])
+
+    def synced(self, value: Value) -> None:
+        if self._last is not None:
+            self._last.syncs.update(value["synced"])
+
+    def deleted(self, value: Value) -> None:
+        self.history.deleted.append(value["time"])
+
+    def _close(self, value: Value, outcome: str) -> Round | None:
+        current = self._round
+        for member in value["members"]:
+            spell = self._spells.get(member["member"]) or self._new(member, None)
+            spell.session_timeout_ms = member["session_timeout_ms"]
+            spell.rebalance_timeout_ms = member["rebalance_timeout_ms"]
+            offers = self._read_offers(member["protocols"])
+            if offers != spell.offers[-1][1]:
+                joined_ms = member["joined"] or value["time"]
+                spell.offers.append((joined_ms, offers))
+                if current is not None and joined_ms > current.began_ms:
+                    self.history.rejoins.append(Rejoin(joined_ms, spell.member_id, BEFORE))
+            if current is not None:
+                if member["joined"] is not None and member["joined"] >= current.began_ms:
+                    current.joins[spell.member_id] = member["joined"]
+                if member["synced"] is not None:
+                    current.syncs[spell.member_id] = member["synced"]
+        if current is None:
+            return None
+        current.outcome, current.ended_ms = outcome, value["time"]
+        if value["join_phase_ms"] is not None:
+            current.joined_ms = current.began_ms + value["join_phase_ms"]
+            self._see_ids_asked_for(current)
+        self._round = None
+        return current
+
+    def _see_ids_asked_for(self, current: Round) -> None:
+        """A join phase that ends with the JoinGroup of somebody new was held up by the id that it had asked for."""
+        end_ms = current.joined_ms or 0
+        asked_ms = max((ms for ms in current.joins.values() if ms < end_ms), default=0)
+        if end_ms - asked_ms > _ID_HELD_UP_MS:
+            return
+        for spell in (self._spells[name] for name in current.joins):
+            if spell.joined_ms == end_ms and spell.joined_rank == BEFORE and spell.instance_id is None:
+                spell.asked_ms = asked_ms
+
+    def _take_counts(self, counts: Mapping[str, int], since_ms: int) -> None:
+        if (
+            any(self._counts.get(topic) != count for topic, count in counts.items())
+            or counts.keys() != self._counts.keys()
+        ):
+            self._counts = dict(counts)
+            self.history.counts.append((since_ms, self._counts))
+
+
+def _seen(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dict[str, int]:
+    """Partition counts of which nothing that somebody got is missing: the server may not know every topic."""
+    seen = dict(counts)
+    for owned in shares.values():
+        for topic, partitions in owned.items():
+            if partitions:
+                seen[topic] = max(seen.get(topic, 0), max(partitions) + 1)
+    return seen
+
+
+_TELL: Final = {
+    "member_joined": _Reader.joined,
+    "member_left": _Reader.left,
+    "member_expired": _Reader.expired,
+    "member_removed": _Reader.removed,
+    "member_replaced": _Reader.replaced,
+    "members_synced": _Reader.synced,
+    "rebalance_started": _Reader.started,
+    "rebalance_completed": _Reader.completed,
+    "rebalance_failed": _Reader.failed,
+    "group_emptied": _Reader.emptied,
+    "group_deleted": _Reader.deleted,
+    "requests_refused": _Reader.refused,
+    "member_fenced": _Reader.refused,
+}

@@ -1,0 +1,302 @@
+"""A group's history from the offsets log alone: the records of its generations, in their order.
+
+A record tells who is a member and what each one got, when the join phase ended and when the record was written. What
+led to it is not in it and is concluded here: who is new has joined, who is missing has left (or had been silent for its
+session timeout, where somebody found that out from its commits), otherwise a member joined again. When a rebalance
+began is not known either: as long before its join phase ended as members usually take, never before the last record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from muster.pipeline.whatif.history import (
+    AFTER,
+    COMPLETED,
+    EMPTIED,
+    EXPIRED,
+    LEFT,
+    LOG,
+    REPLACED,
+    Generation,
+    History,
+    Offer,
+    Owned,
+    Rejoin,
+    Round,
+    Spell,
+)
+from muster.pipeline.whatif.leader import claims, is_cooperative, keeps
+
+Record = Mapping[str, Any]
+"""`at_ms` (when it was logged), `is_tombstone`, `generation`, `protocol_type`, `protocol`, `leader`,
+`state_timestamp_ms`, and `members`: each with `member_id`, `instance_id`, `client_id`, `host`, `session_timeout_ms`,
+`rebalance_timeout_ms`, `topics` (null: its subscription cannot be read), `assigned` and, perhaps, its `subscription` in
+base64.
+"""
+
+NOTICED_MS: Final = 3_000
+"""From the beginning of a rebalance until the last member has joined again: one heartbeat."""
+DELAY_MS: Final = 3_000
+"""group.initial.rebalance.delay.ms where nothing tells otherwise."""
+
+
+def history_of(
+    group: str, records: Sequence[Record], ends: Mapping[str, str] | None = None, end_ms: int = 0
+) -> History:
+    """The history. `ends`: how memberships ended, by member id, as far as that is known: "expired" counts, others are
+    taken for members that left. `end_ms`: until when the log goes.
+    """
+    reader = _Reader(group, ends or {})
+    for record in records:
+        reader.feed(record)
+    return reader.finish(end_ms)
+
+
+class _Reader:
+    def __init__(self, group: str, ends: Mapping[str, str]) -> None:
+        self.history = History(group, LOG, initial_delay_ms=DELAY_MS)
+        self._ends = ends
+        self._spells: dict[str, Spell] = {}
+        self._shares: Mapping[str, Owned] = {}
+        self._members: Mapping[str, Record] = {}
+        self._counts: dict[str, int] = {}
+        self._generation: int | None = None
+        self._at_ms = 0
+        self._created_ms: int | None = None
+        self._order: list[tuple[int, Record, Mapping[str, Owned]]] = []
+
+    def feed(self, record: Record) -> None:
+        history, at_ms = self.history, record["at_ms"]
+        at_ms = max(at_ms, self._at_ms)
+        first = self._generation is None
+        if first:
+            history.start_ms = at_ms
+        if record["is_tombstone"]:
+            self._deleted(at_ms)
+        elif not record["members"]:
+            self._emptied(record, at_ms, first)
+        elif record["protocol_type"] != "consumer":
+            history.unusable = f"it is no group of consumers but of type {record['protocol_type']!r}"
+        else:
+            self._assigned(record, at_ms, first)
+        self._at_ms = at_ms
+        history.last_ms = at_ms
+
+    def finish(self, end_ms: int) -> History:
+        history = self.history
+        history.end_ms = max(history.last_ms, end_ms)
+        history.spells = list(self._spells.values())
+        self._offer_all()
+        if history.unusable is None and not history.generations and history.given is None:
+            history.unusable = "no generation of it is in the log"
+        return history
+
+    # ---- each kind of record
+
+    def _deleted(self, at_ms: int) -> None:
+        if self._generation is not None:
+            self.history.deleted.append(at_ms)
+        self._generation = self._generation if self._generation is None else 0
+        self._members, self._shares = {}, {}
+
+    def _emptied(self, record: Record, at_ms: int, first: bool) -> None:
+        if first:
+            self.history.first_generation = record["generation"]
+        if self._members:
+            self._go(list(self._members), self._at_ms + 1 if at_ms == self._at_ms else at_ms)
+            self.history.rounds.append(Round(at_ms, "member_left", None, ended_ms=at_ms, outcome=EMPTIED))
+            self.history.emptied.append(at_ms)
+        elif record["generation"] == 0:
+            self._created_ms = at_ms  # Kafka writes this when the first member joins
+        self._members, self._shares, self._generation = {}, {}, record["generation"]
+
+    def _assigned(self, record: Record, at_ms: int, first: bool) -> None:
+        history = self.history
+        members = {one["member_id"]: one for one in record["members"]}
+        if any(one["topics"] is None or one["assigned"] is None for one in members.values()):
+            history.unusable = "the subscription or assignment of a member cannot be read"
+            return
+        shares: dict[str, Owned] = {
+            name: {row["topic"]: row["partitions"] for row in one["assigned"]} for name, one in members.items()
+        }
+        number = record["generation"]
+        if first:
+            for name in members:
+                self._new(members[name], record["protocol"], None)
+            history.first_generation = number
+            history.given = Generation(number, at_ms, record["protocol"], record["leader"], shares, at_ms)
+            self._grow(shares, at_ms)
+        elif number == self._generation:
+            self._renamed(members, record["protocol"], at_ms)
+        else:
+            self._generated(record, members, shares, at_ms)
+        self._members, self._shares, self._generation = members, shares, number
+
+    def _renamed(self, members: Mapping[str, Record], protocol: str, at_ms: int) -> None:
+        """A static member came back; nobody else noticed."""
+        for name, member in members.items():
+            if name not in self._members:
+                self._replace(member, protocol, at_ms)
+
+    def _generated(
+        self, record: Record, members: Mapping[str, Record], shares: Mapping[str, Owned], at_ms: int
+    ) -> None:
+        history = self.history
+        ended_ms = self._join_end_ms(record, at_ms)
+        came = [name for name in members if name not in self._members]
+        went = [name for name in self._members if name not in members]
+        stayed = [name for name in members if name in self._members]
+        if not self._members:
+            began_ms = self._first_join_ms(len(members), ended_ms)
+        else:
+            began_ms = max(self._at_ms + 1, ended_ms - NOTICED_MS)
+        began_ms = min(began_ms, at_ms)
+        ended_ms = max(ended_ms, began_ms)
+        instances = {members[name]["instance_id"]: name for name in came if members[name]["instance_id"] is not None}
+        back = {name: instances[one] for name in went if (one := self._members[name]["instance_id"]) in instances}
+        gone = [name for name in went if name not in back]
+        grown = self._grow(shares, began_ms)
+        for name in came:
+            if name in back.values():
+                self._replace(members[name], record["protocol"], began_ms)
+            else:
+                self._new(members[name], record["protocol"], began_ms)
+        self._go(gone, began_ms, ended_ms if came else began_ms)
+        cause, trigger = self._cause(record, members, came, gone, grown, began_ms)
+        joins = {name: began_ms if name == trigger else ended_ms for name in stayed}
+        syncs = dict.fromkeys(members, at_ms)
+        history.rounds.append(Round(began_ms, cause, trigger, joins, syncs, at_ms, ended_ms, COMPLETED))
+        history.generations.append(
+            Generation(record["generation"], at_ms, record["protocol"], record["leader"], shares, began_ms)
+        )
+        for name in stayed:
+            spell, offers = self._spells[name], self._offers(members[name], record["protocol"])
+            if offers != spell.offers[-1][1]:
+                spell.offers.append((began_ms, offers))
+
+    # ---- what is concluded
+
+    def _cause(
+        self,
+        record: Record,
+        members: Mapping[str, Record],
+        came: Sequence[str],
+        gone: Sequence[str],
+        grown: bool,
+        began_ms: int,
+    ) -> tuple[str, str | None]:
+        if came and not gone and all(self._is_back(members[name]) for name in came):
+            # not only was it back, everybody joined again: it offered something else
+            self.history.rejoins.append(Rejoin(began_ms, came[0], AFTER))
+            return "static_member_returned", came[0]
+        if came:
+            return "member_joined", came[0]
+        if gone:
+            return "member_left", gone[0]
+        changed = [name for name in members if set(members[name]["topics"]) != set(self._members[name]["topics"])]
+        if changed:
+            self.history.rejoins.append(Rejoin(began_ms, changed[0], AFTER))
+            return "subscription_changed", changed[0]
+        if is_cooperative(record["protocol"]):
+            held = len(self.history.generations) and self._given_up()
+            if held:
+                return "metadata_changed", held
+        self.history.rejoins.append(Rejoin(began_ms, None, AFTER))
+        return ("partitions_changed" if grown else "leader_rejoined"), record["leader"]
+
+    def _offer_all(self) -> None:
+        """A record has the strategy that was chosen; a group that changed it offered both for a while."""
+        chosen = dict.fromkeys(offers[0].name for spell in self.history.spells for _, offers in spell.offers)
+        if len(chosen) > 1:
+            for spell in self.history.spells:
+                spell.offers = [
+                    (ms, (first, *(Offer(name, first.topics) for name in chosen if name != first.name)))
+                    for ms, (first, *_) in spell.offers
+                ]
+
+    def _is_back(self, member: Record) -> bool:
+        instance_id = member["instance_id"]
+        return instance_id is not None and any(one["instance_id"] == instance_id for one in self._members.values())
+
+    def _given_up(self) -> str | None:
+        """A member that the last generation took partitions from: it joins again by itself."""
+        generations = self.history.generations
+        if len(generations) > 1:
+            before: Mapping[str, Owned] = generations[-2].shares
+        elif self.history.given is not None:
+            before = self.history.given.shares
+        else:
+            return None
+        for name, owned in self._shares.items():
+            had = before.get(name, {})
+            if any(set(partitions) - set(owned.get(topic, ())) for topic, partitions in had.items()):
+                return name
+        return None
+
+    def _join_end_ms(self, record: Record, at_ms: int) -> int:
+        told_ms = record["state_timestamp_ms"]
+        return min(max(told_ms, self._at_ms + 1), at_ms) if told_ms is not None and told_ms > 0 else at_ms
+
+    def _first_join_ms(self, members: int, ended_ms: int) -> int:
+        """The group was empty: the first member came a delay before the join phase ended, or two delays when others
+        came meanwhile.
+        """
+        history, created_ms = self.history, self._created_ms
+        self._created_ms = None
+        if created_ms is not None:
+            delay_ms = (ended_ms - created_ms) // (1 if members == 1 else 2)
+            # never 0: all of them came at once as far as is known, and are to get in together
+            history.initial_delay_ms = min(history.initial_delay_ms, max(delay_ms, 1))
+            return created_ms
+        wait_ms = history.initial_delay_ms * (1 if members == 1 else 2)
+        return max(ended_ms - wait_ms, self._at_ms + 1)
+
+    def _grow(self, shares: Mapping[str, Owned], since_ms: int) -> bool:
+        """Topics have at least the partitions that somebody got; True when some have more than was known."""
+        counts = dict(self._counts)
+        for owned in shares.values():
+            for topic, partitions in owned.items():
+                if partitions:
+                    counts[topic] = max(counts.get(topic, 0), max(partitions) + 1)
+        if counts == self._counts:
+            return False
+        self._counts = counts
+        self.history.counts.append((since_ms, counts))
+        return True
+
+    # ---- members
+
+    def _new(self, member: Record, protocol: str, joined_ms: int | None) -> None:
+        spell = Spell(
+            member["member_id"],
+            member["instance_id"],
+            member["client_id"],
+            member["host"],
+            member["session_timeout_ms"],
+            member["rebalance_timeout_ms"],
+            joined_ms,
+            AFTER,
+        )
+        spell.offers.append((joined_ms or 0, self._offers(member, protocol)))
+        spell.remembers = joined_ms is not None and keeps(protocol) and claims(member.get("subscription") or "")
+        self._spells[spell.member_id] = spell
+
+    def _replace(self, member: Record, protocol: str, at_ms: int) -> None:
+        for name, one in self._members.items():
+            if one["instance_id"] is not None and one["instance_id"] == member["instance_id"]:
+                self._spells[name].end, self._spells[name].end_ms = REPLACED, at_ms
+        self._new(member, protocol, at_ms)
+
+    def _go(self, names: Sequence[str], left_ms: int, removed_ms: int | None = None) -> None:
+        for name in names:
+            spell = self._spells[name]
+            spell.end, spell.end_ms, spell.end_rank = LEFT, left_ms, AFTER
+            gone_ms = left_ms if removed_ms is None else removed_ms
+            heard_ms = gone_ms - spell.session_timeout_ms
+            if self._ends.get(name) == EXPIRED and heard_ms > (spell.joined_ms or 0):
+                spell.end, spell.end_ms, spell.heard_ms = EXPIRED, gone_ms, heard_ms
+
+    def _offers(self, member: Record, protocol: str) -> tuple[Offer, ...]:
+        return (Offer(protocol, tuple(member["topics"])),)

@@ -1,0 +1,162 @@
+"""What is known of one group: who was a member when, which rebalances there were, which generations came of them.
+
+Made by `from_events` or `from_log`; times are wall ms. Facts only: what of it came from outside is said by `schedule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+FAR: Final = 2**60
+"""A time that never comes (ms)."""
+EVENTS: Final = "events"
+LOG: Final = "log"
+"""`History.source`: `__group_events`, or the offsets log alone."""
+
+LEFT: Final = "left"
+EXPIRED: Final = "expired"
+JOIN_TIMEOUT: Final = "join_timeout"
+SYNC_TIMEOUT: Final = "sync_timeout"
+FULL: Final = "group_full"
+REPLACED: Final = "replaced"
+"""How a spell ends."""
+
+COMPLETED: Final = "completed"
+FAILED: Final = "failed"
+EMPTIED: Final = "emptied"
+"""How a round ends."""
+
+BEFORE: Final = 0
+AFTER: Final = 2
+"""Ranks of what happens in one ms: before what members do of themselves (which is rank 1), or after it."""
+
+Owned = Mapping[str, Sequence[int]]
+"""Partitions by topic."""
+
+
+class Offer(NamedTuple):
+    """One strategy that a member offers, with its subscription."""
+
+    name: str
+    topics: tuple[str, ...]
+
+
+Offers = tuple[Offer, ...]
+"""Most wanted first."""
+
+
+@dataclass(slots=True)
+class Spell:
+    """One member id, from its JoinGroup until it is no member any more."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    joined_ms: int | None = None
+    """None: it was there before the history began."""
+    joined_rank: int = BEFORE
+    asked_ms: int | None = None
+    """When it asked for its id, if that held up a rebalance (KIP-394)."""
+    remembers: bool = False
+    """Its first JoinGroup told of partitions: the process had been a member before, under another id."""
+    offers: list[tuple[int, Offers]] = field(default_factory=list)
+    """What it offers from when on."""
+    end: str | None = None
+    end_ms: int | None = None
+    end_rank: int = BEFORE
+    heard_ms: int | None = None
+    """The last sign of life of one that expired."""
+    reason: str | None = None
+    """Its own words when it left."""
+
+    def offered(self, ms: int) -> Offers:
+        """What it offers at a time."""
+        found = self.offers[0][1] if self.offers else ()
+        for since_ms, offers in self.offers:
+            if since_ms <= ms:
+                found = offers
+        return found
+
+
+@dataclass(slots=True)
+class Round:
+    """One rebalance, failed ones too: who joined and synced when."""
+
+    began_ms: int
+    cause: str
+    trigger: str | None
+    """A member id."""
+    joins: dict[str, int] = field(default_factory=dict)
+    syncs: dict[str, int] = field(default_factory=dict)
+    ended_ms: int = FAR
+    joined_ms: int | None = None
+    """When its join phase ended."""
+    outcome: str | None = None
+
+
+class Generation(NamedTuple):
+    """One generation that got its assignment."""
+
+    number: int
+    start_ms: int
+    protocol: str
+    leader: str | None
+    shares: Mapping[str, Owned]
+    """What each member got, by its id, in the order of the group."""
+    stopped_ms: int
+    """Since when its members were without work: failed rebalances included."""
+
+
+class Rejoin(NamedTuple):
+    """Somebody who joined again and thereby began a rebalance."""
+
+    ms: int
+    member_id: str | None
+    """None: whoever leads."""
+    rank: int
+
+
+class Refusal(NamedTuple):
+    """A client was told that it is no member any more: it was alive."""
+
+    ms: int
+    client_id: str
+    host: str
+
+
+@dataclass(slots=True)
+class History:
+    """One group's."""
+
+    group: str
+    source: str
+    first_generation: int = 0
+    """The number of the generation it begins with."""
+    given: Generation | None = None
+    """The generation in force when the history begins; None: the group is empty then."""
+    start_ms: int = 0
+    last_ms: int = 0
+    """When the last thing happened that is told."""
+    end_ms: int = 0
+    """Until when the log goes: nothing happened in between."""
+    spells: list[Spell] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    generations: list[Generation] = field(default_factory=list)
+    """After `given`, in their order."""
+    emptied: list[int] = field(default_factory=list)
+    """When a rebalance ended without members."""
+    rejoins: list[Rejoin] = field(default_factory=list)
+    counts: list[tuple[int, dict[str, int]]] = field(default_factory=list)
+    """Partition counts of topics, from when on."""
+    deleted: list[int] = field(default_factory=list)
+    """When the group was deleted."""
+    refusals: list[Refusal] = field(default_factory=list)
+    initial_delay_ms: int = 3_000
+    max_size: int = 2**31 - 1
+    unusable: str | None = None
+    """Why nothing can be replayed, in a sentence."""

@@ -1,0 +1,189 @@
+"""The what-if of all groups as a Spark job: one group per task, histories in, the tables `fidelity` and `whatif` out.
+
+What a group's history is made of comes to its task as JSON, one text for each event or record: so both sources have one
+shape, and nothing is parsed twice. Of a group with a very long history only the newest part is played.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
+from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.schema import CLASSIC_GROUP
+from muster.pipeline.tables import table
+from muster.pipeline.whatif import from_events, from_log
+from muster.pipeline.whatif.compare import Comparison, compare
+from muster.pipeline.whatif.costs import Figures
+from muster.pipeline.whatif.history import EVENTS, EXPIRED, LOG, History
+from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
+
+LONGEST_HISTORY: Final = 32_000_000
+"""Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
+_ENDS: Final = "ends"
+_KINDS: Final = (
+    "group_created",
+    "group_emptied",
+    "group_deleted",
+    "member_joined",
+    "member_left",
+    "member_expired",
+    "member_removed",
+    "member_replaced",
+    "members_synced",
+    "rebalance_started",
+    "rebalance_completed",
+    "rebalance_failed",
+    "requests_refused",
+    "member_fenced",
+)
+"""The events that say something here."""
+
+_RESULT: Final = pa.schema(
+    [
+        ("is_whatif", pa.bool_()),
+        *TABLES["fidelity"],
+        *(field for field in TABLES["whatif"] if field.name not in TABLES["fidelity"].names),
+    ]
+)
+"""A row of either table."""
+
+
+def what_if(
+    inputs: Inputs, settings: Sequence[Setting] = DEFAULT_GRID, memberships: DataFrame | None = None
+) -> dict[str, DataFrame]:
+    """The tables `fidelity` and `whatif` (facts.schema.TABLES), computed once when the first of them is read.
+
+    Groups with a rebalance in `inputs.events` are read from there, others from the offsets log alone; `memberships`
+    (the table) then tells who left and who expired. The settings that really held are always replayed, for the
+    fidelity; they are in `whatif` when they are among `settings`.
+    """
+    rows = _newest(_histories(inputs, memberships)).crossJoin(F.broadcast(_end(inputs)))
+    spark = inputs.decoded.sparkSession
+    tasks = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), 4 * spark.sparkContext.defaultParallelism)
+    grid = tuple(settings)
+
+    def play(history: pa.Table) -> pa.Table:
+        return pa.Table.from_pylist(list(played(history, grid)), _RESULT)
+
+    # a number of one's own, else Spark would put these few bytes, and all the work, into one task
+    spread = rows.repartition(tasks, "group").groupBy("group")
+    result = spread.applyInArrow(play, from_arrow_schema(_RESULT)).persist(StorageLevel.MEMORY_AND_DISK)
+    return {
+        "fidelity": conform(result.where(~F.col("is_whatif")), "fidelity"),
+        "whatif": conform(result.where(F.col("is_whatif")), "whatif"),
+    }
+
+
+def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
+    """The rows of one group: `rows` has its history (group, source, log_offset, value, end_ms)."""
+    rows = rows.sort_by("log_offset")
+    group, source = rows.column("group")[0].as_py(), rows.column("source")
+    is_log = LOG in source.to_pylist()
+    values, end_ms = rows.column("value"), rows.column("end_ms")[0].as_py() or 0
+    if is_log:
+        ends: dict[str, str] = {}
+        records: list[dict[str, Any]] = []
+        for kind, value in zip(source, values, strict=True):
+            parsed = json.loads(value.as_py())
+            if kind.as_py() == _ENDS:
+                ends[parsed["member_id"]] = EXPIRED
+            else:
+                records.append(parsed)
+        history = from_log.history_of(group, records, ends, end_ms)
+    else:
+        history = from_events.history_of(group, (json.loads(value.as_py()) for value in values), end_ms)
+    yield from rows_of(history, compare(history, settings))
+
+
+def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
+    """A comparison as rows of both tables."""
+    fidelity = found.fidelity
+    yield {
+        "is_whatif": False,
+        "group": history.group,
+        "source": fidelity.source,
+        "generations": fidelity.generations,
+        "reproduced": fidelity.reproduced,
+        "share": fidelity.share if fidelity.generations else None,
+        "withheld": fidelity.withheld,
+        "why": fidelity.why,
+    }
+    actual = {f"actual_{name}": value for name, value in _figures(found.actual).items()}
+    for row in found.whatif:
+        yield {
+            "is_whatif": True,
+            "group": history.group,
+            "setting": row.setting.name,
+            "settings_json": row.setting.to_json(),
+            "why": row.why,
+            **actual,
+            **({} if row.figures is None else _figures(row.figures)),
+        }
+
+
+def _figures(figures: Figures) -> dict[str, Any]:
+    return {
+        "rebalances": figures.rebalances,
+        "moved_partitions": figures.moved_partitions,
+        "paused_partition_s": figures.paused_partition_ms / 1000,
+        "silent_partition_s": figures.silent_partition_ms / 1000,
+        "detect_ms": figures.detect_ms,
+    }
+
+
+def _histories(inputs: Inputs, memberships: DataFrame | None) -> DataFrame:
+    """group, source, log_offset, value: of each group from the better of its sources."""
+    record = F.struct(
+        F.col("log_timestamp_ms").alias("at_ms"),
+        *("is_tombstone", "generation", "protocol_type", "protocol", "leader", "state_timestamp_ms"),
+        F.transform("members", _member).alias("members"),
+    )
+    classic = table(inputs.decoded, CLASSIC_GROUP).where(F.col("group").isNotNull())
+    records = _row(classic, LOG, F.to_json(record, {"ignoreNullFields": "false"}))
+    if memberships is not None:
+        expired = memberships.where(F.col("end_cause") == EXPIRED)
+        ends = _row(
+            expired.where(F.col("source") == LOG).withColumn("log_offset", F.lit(-1).cast("long")),
+            _ENDS,
+            F.to_json(F.struct("member_id")),
+        )
+        records = records.unionByName(ends)
+    if inputs.events is None:
+        return records
+    told = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*_KINDS))
+    groups = told.where(F.col("kind") == "rebalance_completed").select("group").distinct()
+    told = _row(told.join(groups, "group", "left_semi"), EVENTS, F.col("value"))
+    return told.unionByName(records.join(groups, "group", "left_anti"))
+
+
+def _end(inputs: Inputs) -> DataFrame:
+    """end_ms: until when the log goes."""
+    ends = inputs.decoded.agg(F.max("log_timestamp_ms").alias("end_ms"))
+    if inputs.events is not None:
+        ends = ends.unionByName(inputs.events.agg(F.max("time_ms").alias("end_ms")))
+    return ends.agg(F.max("end_ms").alias("end_ms"))
+
+
+def _member(member: Column) -> Column:
+    fields = {**MEMBER_FIELDS, "subscription": "subscription"}  # bytes are base64 in JSON
+    return F.struct(*(member[old].alias(new) for new, old in fields.items()))
+
+
+def _row(rows: DataFrame, source: str, value: Column) -> DataFrame:
+    return rows.select("group", F.lit(source).alias("source"), "log_offset", value.alias("value"))
+
+
+def _newest(rows: DataFrame) -> DataFrame:
+    """Of each group the newest rows, as many as a task can hold."""
+    from_the_end = Window.partitionBy("group").orderBy(F.col("log_offset").desc())
+    so_far = F.sum(F.when(F.col("log_offset") >= 0, F.length("value")).otherwise(0)).over(from_the_end)
+    return rows.withColumn("so_far", so_far).where(F.col("so_far") <= LONGEST_HISTORY).drop("so_far")

@@ -1,0 +1,165 @@
+"""What the leader of a group does in a replay: subscriptions and assignments as numbers, so that equal ones are worked
+out once for all settings. Plays nothing.
+
+Metadata and assignments travel through the core as a few bytes that name an entry of a `Book`; the core never looks
+into them. Strategies that Muster knows are computed; of others an assignment is what was recorded for the same members.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as BadBase64
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from muster.assignors.assignor import Assignor, Member, RebalanceProtocol, Topic
+from muster.assignors.builtin import CLIENT_ASSIGNORS
+from muster.assignors.sticky_data import decode_owned
+from muster.pipeline.whatif.history import Generation, Owned
+from muster.pipeline.whatif.processes import Cast
+from muster.protocol.consumer import decode_subscription
+from muster.protocol.message import MalformedMessage
+
+NOTHING: Final[Owned] = {}
+
+
+class NoAssignment(Exception):
+    """Nobody can say what the leader would have done. The text says why."""
+
+
+class Said(NamedTuple):
+    """What a member says of itself for one strategy; `bump` makes equal ones differ."""
+
+    topics: tuple[str, ...]
+    share: int
+    """What it had last, as the number of a share in the book; 0: nothing yet."""
+    generation: int
+    bump: int
+
+
+def is_cooperative(name: str) -> bool:
+    """Do members keep their partitions while they join under this strategy? Those unknown are taken for eager."""
+    known = CLIENT_ASSIGNORS.get(name)
+    return known is not None and known.protocols[0] is RebalanceProtocol.COOPERATIVE
+
+
+def keeps(name: str) -> bool:
+    """Does what a member says depend on what it had?"""
+    return name in ("sticky", "cooperative-sticky")
+
+
+def claims(metadata: str) -> bool:
+    """Does a subscription (base64) tell, in the way of the sticky strategy, of partitions that the member had?"""
+    try:
+        user_data = decode_subscription(b64decode(metadata))[1].user_data
+    except (MalformedMessage, BadBase64):
+        return False
+    return bool(decode_owned(user_data)[0])
+
+
+class Book:
+    """The subscriptions and shares of one group, by number."""
+
+    def __init__(self, cast: Cast, *, foreign: bool = False) -> None:
+        """`foreign`: the leader's client is known not to assign as Kafka's own does."""
+        self._foreign = foreign
+        self._said: list[Said] = []
+        self._numbers: dict[Said, bytes] = {}
+        self.shares: list[Owned] = [NOTHING, NOTHING]
+        """By number. 0 is none yet, 1 an empty one."""
+        self._share_numbers: dict[tuple[tuple[str, tuple[int, ...]], ...], int] = {(): 1}
+        self._known: dict[object, list[tuple[str, bytes]]] = {}
+        self._recorded: dict[tuple[str, frozenset[object]], Mapping[str, Owned]] = {}
+        before: Mapping[str, Owned] = {}
+        for generation in [*([cast.history.given] if cast.history.given else []), *cast.history.generations]:
+            self._record(cast, generation, before)
+            before = generation.shares
+
+    def say(self, said: Said) -> bytes:
+        """The metadata of a JoinGroup."""
+        token = self._numbers.get(said)
+        if token is None:
+            token = self._numbers[said] = b"%d" % len(self._said)
+            self._said.append(said)
+        return token
+
+    def number(self, share: Owned) -> int:
+        """The number of a share."""
+        key = tuple((topic, tuple(partitions)) for topic, partitions in share.items())
+        number = self._share_numbers.get(key)
+        if number is None:
+            number = self._share_numbers[key] = len(self.shares)
+            self.shares.append(share)
+        return number
+
+    def read(self, assignment: bytes) -> Owned:
+        """The share that an assignment names; none when the leader left the member out."""
+        return self.shares[int(assignment)] if assignment else NOTHING
+
+    def assign(
+        self,
+        strategy: str,
+        members: Sequence[tuple[str, str | None, bytes]],
+        counts: Mapping[str, Topic],
+        counts_id: tuple[tuple[str, int], ...],
+        slots: Mapping[str, str],
+    ) -> list[tuple[str, bytes]]:
+        """Everybody's assignment. `members`: (id, instance, metadata) in the order of the JoinGroup response; `slots`:
+        the names under which their assignments were recorded. Raises NoAssignment.
+        """
+        key = (strategy, counts_id, *members)
+        found = self._known.get(key)
+        if found is None:
+            assignor = CLIENT_ASSIGNORS.get(strategy)
+            if assignor is None or self._foreign:
+                recorded = self._as_recorded(strategy, members, slots)
+                if recorded is not None:
+                    return recorded
+            if assignor is None:
+                text = f"strategy {strategy!r} is not known here, and nobody saw what it gives these members"
+                raise NoAssignment(text)
+            found = self._known[key] = self._compute(assignor, members, counts)
+        return found
+
+    def _compute(
+        self, assignor: Assignor, members: Sequence[tuple[str, str | None, bytes]], counts: Mapping[str, Topic]
+    ) -> list[tuple[str, bytes]]:
+        group = []
+        cooperative = assignor.protocols[0] is RebalanceProtocol.COOPERATIVE
+        for member_id, instance_id, metadata in members:
+            topics, share, generation, _ = self._said[int(metadata)]
+            owned = self.shares[share]
+            if cooperative:
+                data = assignor.user_data(owned, generation)
+                group.append(Member(member_id, topics, owned, generation, instance_id, None, data))
+            else:
+                data = assignor.user_data(owned if share else None, generation)
+                group.append(Member(member_id, topics, instance_id=instance_id, user_data=data))
+        assignment = assignor.assign(group, counts)
+        return [(member_id, b"%d" % self.number(share)) for member_id, share in assignment.items()]
+
+    def _as_recorded(
+        self, strategy: str, members: Sequence[tuple[str, str | None, bytes]], slots: Mapping[str, str]
+    ) -> list[tuple[str, bytes]] | None:
+        """What was recorded when the same members joined, who under a cooperative strategy also had the same."""
+        ids = [member_id for member_id, _, _ in members]
+        had = [self._said[int(metadata)].share for _, _, metadata in members]
+        # the very members, else others in the same places
+        for names in (ids, [slots[member_id] for member_id in ids]):
+            found = self._recorded.get((strategy, _circumstances(strategy, zip(names, had, strict=True))))
+            if found is not None:
+                shares = [found.get(name, NOTHING) for name in names]
+                return [(member_id, b"%d" % self.number(share)) for member_id, share in zip(ids, shares, strict=True)]
+        return None
+
+    def _record(self, cast: Cast, generation: Generation, before: Mapping[str, Owned]) -> None:
+        known = [(name, share) for name, share in generation.shares.items() if name in cast.by_member]
+        had = [self.number(before[name]) if name in before else 0 for name, _ in known]
+        for names in ([name for name, _ in known], [cast.by_member[name].slot for name, _ in known]):
+            circumstances = _circumstances(generation.protocol, zip(names, had, strict=True))
+            shares = (share for _, share in known)
+            self._recorded[generation.protocol, circumstances] = dict(zip(names, shares, strict=True))
+
+
+def _circumstances(strategy: str, had: Iterable[tuple[str, int]]) -> frozenset[object]:
+    return frozenset(had) if is_cooperative(strategy) else frozenset(name for name, _ in had)

@@ -1,0 +1,337 @@
+"""A model member of a replay: what a client library does between the facts of its schedule.
+
+It joins, syncs, takes its share, joins again when it is told to; under a cooperative strategy once more when it lost
+partitions. Which partitions it had, and of which generation, it says as real clients do.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.coordinator.groups.interface import Client, Command, JoinCommand
+from muster.coordinator.groups.states import COMPLETING, PREPARING
+from muster.pipeline.whatif.history import FAR, Generation
+from muster.pipeline.whatif.leader import Said, is_cooperative, keeps
+from muster.pipeline.whatif.processes import SILENT, SLOW
+from muster.pipeline.whatif.schedule import Part
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+if TYPE_CHECKING:
+    from muster.pipeline.whatif.replay import Replay
+
+PROTOCOL_TYPE: Final = "what-if"
+"""Not "consumer": metadata are numbers here, and the core would try to read them."""
+FOLLOW_MS: Final = 100
+"""From an assignment that takes partitions away until the member joins again, where nothing is known of it."""
+_FOLLOWS_WITHIN_MS: Final = 10_000
+_LONG_MS: Final = 1_000
+"""A member that syncs later than this is heard of in between."""
+
+
+class Actor:
+    """One process of a schedule as a member."""
+
+    __slots__ = ("_answer", "_generation", "_joined_in", "_protocols", "_replay", "_said", "_share", "_spell", "bump",
+                 "client", "is_away", "member_id", "name", "part", "process", "silent_since_ms")  # fmt: skip
+
+    def __init__(self, replay: Replay, part: Part) -> None:
+        self._replay = replay
+        self.part = part
+        self.process = part.process
+        self.client = Client(part.process.spells[0].client_id, part.process.spells[0].host)
+        self.member_id = ""
+        self.name = part.process.slot if part.instance_id is not None else ""
+        """Of the owner, for the costs: a static member is the same one when it is back."""
+        self.bump = 0
+        self.is_away = False
+        self.silent_since_ms: int | None = None
+        self._answer: Any = None
+        self._joined_in = -1
+        """The rebalance (Replay.turn) for which it has joined."""
+        self._share = 0
+        self._generation = -1
+        self._spell = 0
+        self._said: tuple[Said, ...] = ()
+        self._protocols: list[JoinGroupRequestProtocol] = []
+
+    # ---- coming and going
+
+    def ask(self) -> None:
+        """It asks for an id, which holds up a rebalance until it uses it."""
+        if self._replay.group() is not None:
+            self._join("", known=True)
+
+    def start(self) -> None:
+        """It starts, knowing nothing of an earlier life."""
+        if self.member_id:
+            self._join(self.member_id)
+        else:
+            self._join_anew()
+
+    def go(self) -> str:
+        """It stops; the id under which it is to leave, if it has one."""
+        member_id, self.member_id = self.member_id, ""
+        self.is_away = True
+        return member_id
+
+    def vanish(self) -> None:
+        """Nothing is heard of it from now on."""
+        self.is_away = True
+        self.silent_since_ms = self._replay.ms
+
+    def come_back(self) -> None:
+        """It goes on, with what it knew."""
+        replay, since_ms = self._replay, self.silent_since_ms
+        self.is_away, self.silent_since_ms = False, None
+        group = replay.group()
+        member = None if group is None else group.members.get(self.member_id)
+        if group is None or member is None:
+            self._join_anew()
+            return
+        if since_ms is not None:
+            replay.costs.silent(self.name, since_ms, replay.ms, removed=False)
+        self.be_heard()
+        if group.state == PREPARING and member.join_token is None:
+            self.join()
+        elif group.state == COMPLETING and member.sync_token is None and self.member_id in group.pending_sync:
+            replay.later(replay.ms, self._sync, replay.turn, self._answer)
+
+    def fenced(self) -> None:
+        """Another process has its instance id."""
+        self.member_id = ""
+        self.is_away = True
+        self.silent_since_ms = None
+
+    def be_heard(self) -> None:
+        """Tell the core until when this member will be heard of."""
+        replay, until_ms = self._replay, FAR
+        for absence in self.part.absences:
+            if absence.kind == SILENT and absence.from_ms >= replay.ms:
+                until_ms = absence.from_ms
+                break
+        group = replay.group()
+        if until_ms > replay.ms and group is not None and not self.is_away:
+            request = HeartbeatRequest(replay.group_id, group.generation, self.member_id, None)
+            replay.core.heartbeat(request, until_ms)
+
+    def when_not_slow(self, ms: int) -> int:
+        """That time, or when it is there again if it is slow then."""
+        for absence in self.part.absences:
+            if absence.kind == SLOW and absence.from_ms <= ms < absence.until_ms:
+                return absence.until_ms
+        return ms
+
+    def goes_between(self, from_ms: int, until_ms: int) -> bool:
+        """Does it stop, or fall silent, in that time?"""
+        return any(from_ms <= one.from_ms <= until_ms for one in self.part.absences)
+
+    # ---- joining
+
+    def join(self) -> None:
+        """JoinGroup, as a member."""
+        self._join(self.member_id)
+
+    def rejoin(self, turn: int) -> None:
+        """It has noticed that its group rebalances."""
+        replay = self._replay
+        if turn == replay.turn != self._joined_in and not self.is_away and self.member_id:
+            self._join(self.member_id)
+
+    def _join_anew(self) -> None:
+        self._generation = -1
+        if is_cooperative(self._strategy()):
+            self._share = 0  # what it had is lost to it
+        self._join("")
+
+    def _strategy(self) -> str:
+        offers = self.part.offers(self._replay.ms, self._replay.assignor)
+        return offers[0].name if offers else ""
+
+    def _join(self, member_id: str, *, known: bool = False) -> None:
+        replay, part = self._replay, self.part
+        request = JoinGroupRequest(
+            replay.group_id,
+            part.session_timeout_ms,
+            part.rebalance_timeout_ms,
+            member_id,
+            part.instance_id,
+            PROTOCOL_TYPE,
+            self.offers(),
+        )
+        client, drawn = self.client, ""
+        if not member_id:
+            first, drawn = self._new_id(take=not known)
+            if part.instance_id is None:
+                client = Client(first, client.host)
+            else:
+                first = part.instance_id
+            member_id = f"{first}-{drawn}"
+            if not known:
+                self.member_id = member_id
+        if not known:
+            replay.by_member[member_id] = self
+            if part.instance_id is None:
+                self.name = member_id
+        if not known:
+            self._joined_in = replay.turn  # what begins only with this answers at once
+        replay.send(JoinCommand(request, self._joined, client, drawn, known, True))
+
+    def _new_id(self, *, take: bool) -> tuple[str, str]:
+        """Both parts of the id that it really had, where it did; another one where it joins more often."""
+        spells, number = self.process.spells, self._spell
+        if take:
+            self._spell += 1
+        if number < len(spells):
+            spell = spells[number]
+            known = spell.client_id if spell.instance_id is None else spell.instance_id
+            if spell.member_id.startswith(f"{known}-"):
+                return known, spell.member_id[len(known) + 1 :]
+            first, dash, drawn = spell.member_id.rpartition("-")
+            if dash:
+                return first, drawn
+        return spells[0].client_id, f"{self.process.index}.{number}"
+
+    def offers(self) -> list[JoinGroupRequestProtocol]:
+        """What it offers, and what it says of itself."""
+        replay = self._replay
+        offers = self.part.offers(replay.ms, replay.assignor)
+        if offers and is_cooperative(offers[0].name):
+            self._give_up(offers[0].topics)
+        share, generation, bump = self._share, self._generation, self.bump
+        said = tuple(
+            Said(topics, share, generation, bump) if keeps(name) else Said(topics, 0, -1, bump)
+            for name, topics in offers
+        )
+        if said != self._said or len(offers) != len(self._protocols):
+            self._said = said
+            self._protocols = [
+                JoinGroupRequestProtocol(one.name, replay.book.say(what))
+                for one, what in zip(offers, said, strict=True)
+            ]
+        return self._protocols
+
+    def _give_up(self, topics: Sequence[str]) -> None:
+        """Before it joins it gives up what it is not subscribed to any more, as Java's consumer does."""
+        book = self._replay.book
+        had = book.shares[self._share]
+        if self._share and any(topic not in topics for topic in had):
+            self._share = book.number({topic: rows for topic, rows in had.items() if topic in topics})
+
+    def _joined(self, response: Any) -> None:
+        replay, error = self._replay, response.error_code
+        if error == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+        elif error == ErrorCode.UNKNOWN_MEMBER_ID:
+            if not self.is_away and self.member_id not in replay.by_member:
+                self._join_anew()
+        elif error == ErrorCode.FENCED_INSTANCE_ID:
+            self.fenced()
+        elif not error:
+            self._answer, self._generation = response, response.generation_id
+            ms = self._sync_ms()
+            if ms > replay.ms + _LONG_MS:
+                self.be_heard()
+            replay.later(ms, self._sync, replay.turn, response)
+
+    def _sync_ms(self) -> int:
+        """When it sends SyncGroup: when it really did, or as late as usual."""
+        replay, met = self._replay, self._replay.met
+        usual_ms = replay.ms + replay.cast.sync_ms
+        if met is not None:
+            synced_ms = met.syncs.get(self.process.index)
+            ended_ms = met.round.joined_ms
+            if synced_ms is not None and synced_ms >= replay.ms and replay.is_as_quick:
+                return synced_ms
+            if synced_ms is not None and ended_ms is not None and synced_ms >= ended_ms:
+                return replay.ms + synced_ms - ended_ms
+            if synced_ms is None and met.round.ended_ms >= replay.ms:
+                # it had not when the assignment came, or when this failed
+                usual_ms = max(usual_ms, met.round.ended_ms + 1)
+        return self.when_not_slow(usual_ms)
+
+    def _sync(self, turn: int, joined: Any) -> None:
+        replay = self._replay
+        if self.is_away or (turn != replay.turn and not joined.skip_assignment):
+            return
+        rows = []
+        if joined.members and not joined.skip_assignment:
+            members = [(one.member_id, one.group_instance_id, one.metadata) for one in joined.members]
+            slots = {one.member_id: replay.by_member[one.member_id].process.slot for one in joined.members}
+            shares = replay.book.assign(joined.protocol_name, members, replay.counts, replay.counts_id, slots)
+            rows = [SyncGroupRequestAssignment(member_id, share) for member_id, share in shares]
+        request = SyncGroupRequest(
+            replay.group_id, self._generation, self.member_id, self.part.instance_id, None, None, rows
+        )
+        replay.send(Command(request, self._synced, self.client))
+
+    def _synced(self, response: Any) -> None:
+        error = response.error_code
+        if error == ErrorCode.UNKNOWN_MEMBER_ID and not self.is_away and self.member_id not in self._replay.by_member:
+            self._join_anew()
+        if error or self.is_away:
+            return  # another rebalance is on, and it has been told when to join
+        book, before = self._replay.book, self._share
+        self._share = int(response.assignment) if response.assignment else 1
+        self.be_heard()
+        if before > 1 and before != self._share and is_cooperative(response.protocol_name):
+            had, has = book.shares[before], book.shares[self._share]
+            if any(set(partitions) - set(has.get(topic, ())) for topic, partitions in had.items()):
+                self._replay.later(self._follow_ms(), self._follow, self._generation)
+
+    def _follow_ms(self) -> int:
+        """When it joins again because it had to give up partitions."""
+        ms = self._replay.ms
+        joins = self.process.joins_ms
+        at = bisect_left(joins, ms)
+        return joins[at] if at < len(joins) and joins[at] <= ms + _FOLLOWS_WITHIN_MS else ms + FOLLOW_MS
+
+    def _follow(self, generation: int) -> None:
+        group = self._replay.group()
+        if group is not None and not self.is_away and group.generation == generation and group.state != PREPARING:
+            self.join()
+
+    # ---- a member from before the history began
+
+    def is_there(self, member_id: str, share: int, generation: int) -> None:
+        """It is a member already."""
+        self.member_id = member_id
+        self._share, self._generation, self._spell = share, generation, 1
+        self._replay.by_member[member_id] = self
+        if self.part.instance_id is None:
+            self.name = member_id
+
+
+def initial_record(replay: Replay, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
+    """The record of the generation with which a history begins, with what the members would offer; that of an empty
+    group when there is none.
+    """
+    history = replay.cast.history
+    key = GroupMetadataKey(replay.group_id)
+    if given is None:
+        return key, GroupMetadataValue(PROTOCOL_TYPE, history.first_generation, None, None, history.start_ms, [])
+    members = []
+    for member_id, share in given.shares.items():
+        actor = replay.actors[replay.cast.by_member[member_id].index]
+        number = replay.book.number(share)
+        actor.is_there(member_id, number, given.number)
+        part = actor.part
+        members.append(
+            MemberMetadata(
+                member_id,
+                part.instance_id,
+                part.process.spells[0].client_id,
+                part.process.spells[0].host,
+                part.rebalance_timeout_ms,
+                part.session_timeout_ms,
+                actor.offers()[0].metadata,
+                b"%d" % number,
+            )
+        )
+    protocol = replay.assignor or given.protocol
+    return key, GroupMetadataValue(PROTOCOL_TYPE, given.number, protocol, given.leader, history.start_ms, members)

@@ -1,0 +1,269 @@
+"""The processes behind the member ids of a history: who came back as the same one, who was a new one in its place.
+
+A spell (one member id) that ended without goodbye is followed by another spell of the same client id and host. When a
+request of that client was refused in between, because it was no member any more, or when it still knows what it had
+(as members tell under the sticky strategy), the process had been alive all the time and had only been silent: a pause.
+Otherwise it is taken for dead, and what came back for a new process. One that left because its application did not poll
+goes on when it joins again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from muster.pipeline.whatif.history import (
+    AFTER,
+    BEFORE,
+    COMPLETED,
+    EVENTS,
+    EXPIRED,
+    FAR,
+    JOIN_TIMEOUT,
+    LEFT,
+    REPLACED,
+    SYNC_TIMEOUT,
+    History,
+    Offers,
+    Round,
+    Spell,
+)
+
+LEAVES: Final = "leaves"
+SILENT: Final = "silent"
+SLOW: Final = "slow"
+"""Kinds of absences: it says goodbye; nothing is heard of it; it is heard of, but neither joins nor syncs."""
+POLLED_TOO_LATE: Final = "consumer poll timeout has expired"
+"""Java's words, with which a member leaves whose application does not poll."""
+_REFUSED_WITHIN_MS: Final = 1_000
+"""Refusals are counted by the second."""
+_SLOW_MS: Final = 10_000
+"""A member that takes longer to join again is slow: whenever it was asked in that time."""
+_CLOCKS_DIFFER_MS: Final = 10
+_NEAR_MS: Final = 1_000
+"""A rebalance of a replay that begins so near to a real one is that one."""
+
+
+class Absence(NamedTuple):
+    """A time in which a process is not what a member should be; `until_ms` is FAR when it never comes back."""
+
+    kind: str
+    from_ms: int
+    until_ms: int
+    rank: int
+
+
+@dataclass(slots=True)
+class Process:
+    """One process, perhaps under several member ids one after the other."""
+
+    index: int
+    slot: str
+    """What a group.instance.id made of client id and host would be; a process in its place has the same."""
+    start_ms: int | None
+    """None: it was a member when the history began."""
+    spells: list[Spell] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    replaces: Process | None = None
+    """The process in whose place it came."""
+    joins_ms: list[int] = field(default_factory=list)
+    """When it joined in real rebalances."""
+    reactions: list[tuple[int, int]] = field(default_factory=list)
+    """When a rebalance began, and how long it took to join again, in the order of time."""
+
+    @property
+    def end_ms(self) -> int:
+        """When it went for good; FAR: it did not."""
+        return self.absences[-1].from_ms if self.absences and self.absences[-1].until_ms == FAR else FAR
+
+    def offers(self, ms: int) -> Offers:
+        """What it offers at a time."""
+        spell = self.spells[0]
+        for later in self.spells[1:]:
+            if later.joined_ms is not None and later.joined_ms <= ms:
+                spell = later
+        return spell.offered(ms)
+
+
+class Met(NamedTuple):
+    """A real rebalance, with processes for member ids."""
+
+    round: Round
+    joins: dict[int, int]
+    syncs: dict[int, int]
+
+
+class Cast:
+    """All processes of a history, and what they did in its rebalances."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.processes: list[Process] = []
+        self.by_member: dict[str, Process] = {}
+        self.reactions: list[tuple[int, int]] = []
+        """Of all processes."""
+        self._last_sign_ms: dict[str, int] = {}
+        for one in history.rounds:
+            for name, ms in (*one.joins.items(), *one.syncs.items()):
+                self._last_sign_ms[name] = max(ms, self._last_sign_ms.get(name, 0))
+        self._slots: dict[tuple[str, str], list[Process]] = {}
+        self._instances: dict[str, Process] = {}
+        for spell in sorted(history.spells, key=lambda one: -1 if one.joined_ms is None else one.joined_ms):
+            self._place(spell)
+        self._met = [self._meet(one) for one in history.rounds]
+        self._began = [one.began_ms for one in history.rounds]
+        self._react()
+        for spell in history.spells:
+            self._end(spell)
+        for process in self.processes:
+            process.absences.sort(key=lambda one: one.from_ms)
+        self.sync_ms = self._usual_sync_ms()
+
+    def near(self, ms: int) -> Met | None:
+        """The real rebalance that began then; None when there was none."""
+        began = self._began
+        # the last that began so far, and the first after that; of several in one ms all but the last are over
+        at = bisect_right(began, ms)
+        before_ms = ms - began[at - 1] if at else FAR
+        after_ms = began[at] - ms if at < len(began) else FAR
+        if min(before_ms, after_ms) > _NEAR_MS:
+            return None
+        return self._met[at - 1 if before_ms <= after_ms else bisect_right(began, began[at]) - 1]
+
+    def reaction(self, process: Process, ms: int, turn: int) -> int | None:
+        """How long this process usually takes to join again: as long as in the real rebalance next to that time; as
+        long as others do when nothing is known of it; None when nothing is known of anybody.
+        """
+        known = process.reactions
+        if not known:
+            if not self.reactions:
+                return None
+            return self.reactions[(process.index * 7 + turn) % len(self.reactions)][1]
+        at = bisect_right(known, (ms, FAR))
+        if at and (at == len(known) or ms - known[at - 1][0] <= known[at][0] - ms):
+            at -= 1
+        return known[at][1]
+
+    # ---- who is who
+
+    def _place(self, spell: Spell) -> None:
+        before = self._paused(spell)
+        if before is None:
+            before = self._new(spell)
+        elif spell.joined_ms is not None:
+            last = before.absences.pop()
+            before.absences.append(last._replace(until_ms=max(spell.joined_ms, last.from_ms)))
+        before.spells.append(spell)
+        self.by_member[spell.member_id] = before
+        # provisional, so that who comes next sees that this one is gone; _end knows more
+        if spell.end is not None and spell.end_ms is not None:
+            kind, since_ms, rank = _KINDS.get(spell.end, SILENT), spell.end_ms, spell.end_rank
+            if spell.end == EXPIRED and spell.heard_ms is not None:
+                since_ms, rank = min(self._vanished_ms(spell, spell.heard_ms), spell.end_ms), AFTER
+            before.absences.append(Absence(kind, since_ms, FAR, rank))
+
+    def _vanished_ms(self, spell: Spell, heard_ms: int) -> int:
+        """Since when nothing was heard of a member. What it did after the last sign of life was either none (a late
+        SyncGroup), or the clocks for deadlines and for the log differ; where that was only concluded, it is believed.
+        """
+        last_ms = self._last_sign_ms.get(spell.member_id, 0)
+        if self.history.source == EVENTS and last_ms - heard_ms > _CLOCKS_DIFFER_MS:
+            return heard_ms
+        return max(heard_ms, last_ms)
+
+    def _paused(self, spell: Spell) -> Process | None:
+        """The process that goes on with this spell; None: it is a new one."""
+        if spell.joined_ms is None:
+            return None
+        if spell.instance_id is None:
+            places = self._slots.get((spell.client_id, spell.host), [])
+        else:
+            places = [one for one in (self._instances.get(spell.instance_id),) if one is not None]
+        for process in reversed(places):
+            last = process.spells[-1]
+            if last.end_ms is None or last.end_ms > spell.joined_ms or process.end_ms == FAR:
+                continue
+            if spell.remembers or (last.end == LEFT and (last.reason or "").startswith(POLLED_TOO_LATE)):
+                return process
+            if last.end in (EXPIRED, JOIN_TIMEOUT, SYNC_TIMEOUT) and self._was_refused(last, spell.joined_ms):
+                return process
+            return None
+        return None
+
+    def _was_refused(self, last: Spell, until_ms: int) -> bool:
+        since_ms = (last.end_ms or 0) - _REFUSED_WITHIN_MS
+        return any(
+            one.client_id == last.client_id and one.host == last.host and since_ms <= one.ms <= until_ms
+            for one in self.history.refusals
+        )
+
+    def _new(self, spell: Spell) -> Process:
+        start_ms = spell.joined_ms
+        if spell.instance_id is not None:
+            replaces = self._instances.get(spell.instance_id)
+            process = Process(len(self.processes), spell.instance_id, start_ms, replaces=replaces)
+            self._instances[spell.instance_id] = process
+        else:
+            places = self._slots.setdefault((spell.client_id, spell.host), [])
+            place = next(
+                (at for at, one in enumerate(places) if one.end_ms <= (start_ms or 0) and start_ms is not None),
+                len(places),
+            )
+            slot = f"{spell.client_id}@{spell.host.lstrip('/')}"
+            replaces = places[place] if place < len(places) else None
+            process = Process(len(self.processes), f"{slot}#{place}" if place else slot, start_ms, replaces=replaces)
+            places[place : place + 1] = [process]
+        self.processes.append(process)
+        return process
+
+    # ---- what they did
+
+    def _meet(self, one: Round) -> Met:
+        of = self.by_member
+        joins = {of[name].index: ms for name, ms in one.joins.items() if name in of}
+        syncs = {of[name].index: ms for name, ms in one.syncs.items() if name in of}
+        return Met(one, joins, syncs)
+
+    def _react(self) -> None:
+        for met in self._met:
+            for index, ms in met.joins.items():
+                process = self.processes[index]
+                process.joins_ms.append(ms)
+                began_ms = met.round.began_ms
+                is_new = any(spell.joined_ms is not None and spell.joined_ms == ms for spell in process.spells)
+                if not is_new and self.by_member.get(met.round.trigger or "") is not process:
+                    process.reactions.append((began_ms, ms - began_ms))
+                    self.reactions.append((began_ms, ms - began_ms))
+                    if ms - began_ms > _SLOW_MS:
+                        process.absences.append(Absence(SLOW, began_ms, ms, BEFORE))
+
+    def _end(self, spell: Spell) -> None:
+        """A member that was removed in a rebalance had been slow since that began."""
+        if spell.end not in (JOIN_TIMEOUT, SYNC_TIMEOUT) or spell.end_ms is None:
+            return
+        process = self.by_member[spell.member_id]
+        at = bisect_right(self._began, spell.end_ms) - 1
+        while at > 0 and self._began[at] == spell.end_ms:  # what its removal began
+            at -= 1
+        for number, absence in enumerate(process.absences):
+            if absence.kind == SLOW and absence.from_ms == spell.end_ms and at >= 0:
+                process.absences[number] = absence._replace(from_ms=self._began[at])
+
+    def _usual_sync_ms(self) -> int:
+        """How long after the join phase the assignment usually is there."""
+        took = sorted(
+            one.ended_ms - one.joined_ms
+            for one in self.history.rounds
+            if one.outcome == COMPLETED and one.joined_ms is not None
+        )
+        return took[len(took) // 2] if took else 5
+
+
+_KINDS: Final = {
+    LEFT: LEAVES,
+    EXPIRED: SILENT,
+    REPLACED: SILENT,
+    JOIN_TIMEOUT: SLOW,
+    SYNC_TIMEOUT: SLOW,
+}

@@ -1,0 +1,335 @@
+"""A group's schedule played on a fresh core in virtual time, with model members that do what real clients do.
+
+Members join, sync, and join again when the group rebalances; the leader assigns. Nobody heartbeats in between: a member
+tells once until when it will be heard of, which is the time at which it falls silent. Where a rebalance begins when a
+real one did, everybody takes as long as it really did; elsewhere as long as it usually does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from muster.assignors.assignor import Topic
+from muster.coordinator.groups import events
+from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.image import NO_TOPICS
+from muster.coordinator.groups.interface import Client, Command, Event, Now, Output
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.states import COMPLETING, PREPARING, STABLE
+from muster.pipeline.whatif.costs import Costs, Figures
+from muster.pipeline.whatif.history import FAILED, FAR, Owned
+from muster.pipeline.whatif.leader import Book, is_cooperative
+from muster.pipeline.whatif.member import Actor, initial_record
+from muster.pipeline.whatif.processes import Met
+from muster.pipeline.whatif.schedule import (
+    ASK,
+    BACK,
+    COUNTS,
+    DELETE,
+    LEAD,
+    LEAVE,
+    REJOIN,
+    START,
+    VANISH,
+    Fact,
+    Schedule,
+)
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+
+AT_ONCE_MS: Final = 5
+"""What a member takes that waits for an answer, and is answered."""
+HEARTBEAT_MS: Final = 3_000
+"""heartbeat.interval.ms of all clients, unless said otherwise: nobody tells the server."""
+STEPS: Final = 10_000
+STEPS_FOR_EACH: Final = 100
+"""Steps of a replay before it is given up: so many, and for each fact and each member in a real rebalance so many."""
+_DURING: Final = 1
+"""The rank of what members do of themselves."""
+_NEVER_LOOK_MS: Final = 2**53
+
+
+class NoRest(Exception):
+    """A group that rebalances again and again in no time. The text says so."""
+
+
+class Made(NamedTuple):
+    """A generation that a replay made."""
+
+    number: int
+    start_ms: int
+    shares: Mapping[str, Owned]
+
+
+class Outcome(NamedTuple):
+    """What came of a replay."""
+
+    generations: list[Made]
+    figures: Figures
+
+
+class Replay:
+    """One schedule, played once."""
+
+    def __init__(self, schedule: Schedule, book: Book) -> None:
+        history = schedule.cast.history
+        self.schedule, self.cast, self.book = schedule, schedule.cast, book
+        self.group_id = history.group
+        self.assignor = schedule.setting.assignor
+        self.ms = history.start_ms
+        self.now = Now(self.ms, self.ms)
+        self.costs = Costs()
+        self.generations: list[Made] = []
+        self.turn = 0
+        """Counts the rebalances: what was meant for an earlier one is too late."""
+        self.met: Met | None = None
+        """The real rebalance that is being replayed."""
+        self.cooperative = False
+        self.counts: dict[str, Topic] = {}
+        self.counts_id: tuple[tuple[str, int], ...] = ()
+        self.actors = [Actor(self, part) for part in schedule.parts]
+        self.by_member: dict[str, Actor] = {}
+        settings = GroupSettings(
+            group_min_session_timeout_ms=1,
+            group_max_session_timeout_ms=2**31 - 1,
+            group_initial_rebalance_delay_ms=schedule.initial_delay_ms,
+            group_max_size=history.max_size,
+            offsets_retention_check_interval_ms=_NEVER_LOOK_MS,
+        )
+        self.core = GroupCore(settings, NO_TOPICS)
+        self._queue: list[tuple[int, int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._order = 0
+        self._begin()
+
+    def run(self) -> Outcome:
+        """Play it, from the first fact to the end of the history. Raises NoAssignment."""
+        end_ms = self.cast.history.end_ms
+        facts, queue, at, next_deadline = self.schedule.facts, self._queue, 0, self.core.next_deadline_ms
+        left = STEPS + STEPS_FOR_EACH * (len(facts) + len(self.cast.history.rounds) * len(self.actors))
+        while True:
+            left -= 1
+            if not left:
+                raise NoRest("under these settings the group does not come to rest")
+            fact = facts[at] if at < len(facts) else None
+            ms, rank = (FAR, 0) if fact is None else fact[:2]
+            queued = bool(queue) and (queue[0][0], queue[0][1]) < (ms, rank)
+            if queued:
+                ms = queue[0][0]
+            due_ms = next_deadline()
+            if due_ms is not None and due_ms <= ms:
+                if due_ms > end_ms:
+                    break
+                self._move_to(due_ms)
+                self._settle(self.core.advance(self.now))
+                continue
+            if ms > end_ms:
+                break
+            self._move_to(ms)
+            if queued:
+                _, _, _, act, what = heapq.heappop(queue)
+                act(*what)
+            elif fact is not None:
+                at += 1
+                _ACTS[fact.kind](self, fact)
+        return Outcome(self.generations, self.costs.figures(end_ms, cooperative=self.cooperative))
+
+    def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
+        """Let `act(*what)` happen at a time."""
+        self._order += 1
+        heapq.heappush(self._queue, (max(ms, self.ms), _DURING, self._order, act, what))
+
+    def group(self) -> ClassicGroup | None:
+        """The group, if there is one."""
+        return self.core.state.classic(self.group_id)
+
+    def send(self, command: Command) -> None:
+        """A request to the core, and all that comes of it."""
+        self._settle(self.core.handle(command, self.now))
+
+    def _move_to(self, ms: int) -> None:
+        if ms > self.ms:
+            self.ms = ms
+            self.now = Now(ms, ms)
+
+    def _begin(self) -> None:
+        history = self.cast.history
+        given = history.given
+        if history.counts:
+            self._take_counts(history.counts[0][1])
+        if given is None and not history.first_generation:
+            return
+        key, value = initial_record(self, given)
+        self.core.replay(key, value, self.now)
+        if given is not None:
+            self.cooperative = is_cooperative(given.protocol)
+            self.core.loaded(self.now)
+            self.costs.given({self.by_member[name].name: share for name, share in given.shares.items()})
+            for actor in self.by_member.values():
+                actor.be_heard()
+
+    # ---- what the core says
+
+    def _settle(self, output: Output) -> None:
+        for event in output.events:
+            tell = _TOLD.get(event.kind)
+            if tell is not None:
+                tell(self, event)
+        for token, response in output.replies:
+            token(response)  # type: ignore[operator]  # every request here has what takes its answer as its token
+
+    def _rebalance_began(self, event: Event) -> None:
+        ms = self.ms
+        self.turn += 1
+        self.costs.began(ms)
+        self.met = self.cast.near(ms)
+        group = self.group()
+        if group is None or group.state != PREPARING:
+            return  # it was enough that one joined
+        waits = event.facts["state"] == COMPLETING
+        for member in group.members.values():
+            if member.join_token is None:
+                actor = self.by_member[member.member_id]
+                self.later(self.rejoin_ms(actor, waits), actor.rejoin, self.turn)
+
+    @property
+    def is_as_quick(self) -> bool:
+        """Members notice things as soon as they really did."""
+        return self.schedule.setting.heartbeat_interval_ms is None
+
+    def rejoin_ms(self, actor: Actor, waits: bool) -> int:
+        """When a member joins again; `waits`: it waits for an answer that tells it to."""
+        ms, met = self.ms, self.met
+        usual_ms = ms + (AT_ONCE_MS if waits else self._usual_ms(actor))
+        if met is not None:
+            joined_ms = met.joins.get(actor.process.index)
+            if joined_ms is not None:
+                usual_ms = ms + self._stretched(joined_ms - met.round.began_ms)
+            elif self.is_as_quick and (
+                met.round.outcome == FAILED or actor.goes_between(met.round.began_ms, met.round.ended_ms)
+            ):
+                # it had not come back when this ended
+                usual_ms = max(usual_ms, met.round.ended_ms + 1)
+        return max(actor.when_not_slow(usual_ms), ms)
+
+    def _usual_ms(self, actor: Actor) -> int:
+        """From the beginning of a rebalance until a member joins again."""
+        took_ms = self.cast.reaction(actor.process, self.ms, self.turn)
+        if took_ms is None:  # nobody ever did: anywhere between two heartbeats
+            took_ms = (actor.process.index * 7_919 + self.turn * 104_729) % HEARTBEAT_MS
+        return self._stretched(took_ms)
+
+    def _stretched(self, took_ms: int) -> int:
+        """What a member takes to join again, of which it notices the rebalance in the time of one heartbeat."""
+        interval_ms = self.schedule.setting.heartbeat_interval_ms
+        if interval_ms is None:
+            return took_ms
+        noticed_ms = min(took_ms, HEARTBEAT_MS)
+        return noticed_ms * interval_ms // HEARTBEAT_MS + took_ms - noticed_ms
+
+    def _rebalance_completed(self, event: Event) -> None:
+        facts: dict[str, Any] = event.facts
+        read = self.book.read
+        shares = {one.member: read(one.assignment) for one in facts["members"]}
+        self.cooperative = is_cooperative(facts["protocol"])
+        names = {self.by_member[member_id].name: share for member_id, share in shares.items()}
+        self.costs.completed(self.ms, names, cooperative=self.cooperative)
+        self.generations.append(Made(facts["generation"], self.ms, shares))
+
+    def _emptied(self, _: Event) -> None:
+        self.costs.emptied()
+
+    def _gone(self, event: Event) -> None:
+        facts: dict[str, Any] = event.facts
+        actor = self.by_member.pop(facts["member"].member, None)
+        if actor is not None:
+            if actor.silent_since_ms is not None and event.kind != events.MEMBER_LEFT:
+                self.costs.silent(actor.name, actor.silent_since_ms, self.ms, removed=True)
+                actor.silent_since_ms = None
+            self.costs.gone(actor.name, self.ms)
+
+    def _replaced(self, event: Event) -> None:
+        facts: dict[str, Any] = event.facts
+        old = self.by_member.pop(facts["replaced"], None)
+        if old is not None:
+            if old.silent_since_ms is not None:
+                self.costs.silent(old.name, old.silent_since_ms, self.ms, removed=False)
+            old.fenced()
+
+    # ---- what comes from outside
+
+    def _ask(self, fact: Fact) -> None:
+        self.actors[fact.who].ask()
+
+    def _start(self, fact: Fact) -> None:
+        self.actors[fact.who].start()
+
+    def _leave(self, fact: Fact) -> None:
+        actor = self.actors[fact.who]
+        member_id = actor.go()
+        if member_id:
+            request = LeaveGroupRequest(self.group_id, "", [MemberIdentity(member_id, None, None)])
+            self.send(Command(request, _ignore, actor.client))
+
+    def _vanish(self, fact: Fact) -> None:
+        self.actors[fact.who].vanish()
+
+    def _back(self, fact: Fact) -> None:
+        self.actors[fact.who].come_back()
+
+    def _rejoin(self, fact: Fact) -> None:
+        self._again(self.actors[fact.who], changed=True)
+
+    def _lead(self, _: Fact) -> None:
+        group = self.group()
+        if group is not None and group.state == STABLE and group.leader_id in self.by_member:
+            self._again(self.by_member[group.leader_id], changed=False)
+
+    def _again(self, actor: Actor, *, changed: bool) -> None:
+        """A member joins again of its own accord; while it is awaited it will anyway."""
+        group = self.group()
+        if group is None or actor.is_away or actor.member_id not in group.members:
+            return
+        actor.bump += changed
+        if group.state != PREPARING or (changed and group.members[actor.member_id].join_token is not None):
+            actor.join()
+
+    def _counts(self, fact: Fact) -> None:
+        if fact.value is not None:
+            self._take_counts(fact.value)
+
+    def _take_counts(self, counts: Mapping[str, int]) -> None:
+        self.counts = {topic: Topic(count) for topic, count in counts.items()}
+        self.counts_id = tuple(sorted(counts.items()))
+
+    def _delete(self, _: Fact) -> None:
+        self.send(Command(DeleteGroupsRequest([self.group_id]), _ignore, _NOBODY))
+
+
+def _ignore(_: object) -> None:
+    """Nobody waits for this answer."""
+
+
+_NOBODY: Final = Client("", "")
+_TOLD: Final[Mapping[str, Callable[[Replay, Event], None]]] = {
+    events.REBALANCE_STARTED: Replay._rebalance_began,
+    events.REBALANCE_COMPLETED: Replay._rebalance_completed,
+    events.GROUP_EMPTIED: Replay._emptied,
+    events.MEMBER_LEFT: Replay._gone,
+    events.MEMBER_EXPIRED: Replay._gone,
+    events.MEMBER_REMOVED: Replay._gone,
+    events.MEMBER_REPLACED: Replay._replaced,
+}
+_ACTS: Final[Mapping[str, Callable[[Replay, Fact], None]]] = {
+    ASK: Replay._ask,
+    START: Replay._start,
+    LEAVE: Replay._leave,
+    VANISH: Replay._vanish,
+    BACK: Replay._back,
+    REJOIN: Replay._rejoin,
+    LEAD: Replay._lead,
+    COUNTS: Replay._counts,
+    DELETE: Replay._delete,
+}

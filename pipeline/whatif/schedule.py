@@ -1,0 +1,150 @@
+"""What comes to a group from outside, under one setting: who starts, stops, falls silent and comes back when, who joins
+again of its own accord, which topics grow. Decides what a setting makes of a history; plays nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from muster.pipeline.whatif.deploys import shifted
+from muster.pipeline.whatif.history import AFTER, BEFORE, FAR, Offer, Offers
+from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Cast, Process
+from muster.pipeline.whatif.settings import Setting
+
+ASK: Final = "ask"
+START: Final = "start"
+LEAVE: Final = "leave"
+VANISH: Final = "vanish"
+BACK: Final = "back"
+REJOIN: Final = "rejoin"
+LEAD: Final = "lead"
+COUNTS: Final = "counts"
+DELETE: Final = "delete"
+"""Kinds of facts: a process asks for an id, starts, leaves, falls silent, is back, joins again; the leader joins again;
+topics have other partition counts; the group is deleted.
+"""
+
+
+class Fact(NamedTuple):
+    """One thing that happens. `who`: the index of a process; `value`: of COUNTS the partition counts."""
+
+    ms: int
+    rank: int
+    order: int
+    kind: str
+    who: int = -1
+    value: dict[str, int] | None = None
+
+
+@dataclass(slots=True)
+class Part:
+    """One process under one setting."""
+
+    process: Process
+    instance_id: str | None
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    start_ms: int | None
+    absences: list[Absence]
+
+    def offers(self, ms: int, assignor: str | None) -> Offers:
+        """What it offers at a time."""
+        offers = self.process.offers(ms)
+        if assignor is None or not offers:
+            return offers
+        return (Offer(assignor, offers[0].topics),)
+
+
+@dataclass(slots=True)
+class Schedule:
+    """All of it, `facts` in their order."""
+
+    cast: Cast
+    setting: Setting
+    parts: list[Part]
+    facts: list[Fact]
+    initial_delay_ms: int
+
+    def key(self) -> tuple[object, ...]:
+        """Two schedules of one history with equal keys are played alike."""
+        parts = self.parts
+        # sessions matter to those of which nothing is heard for a while, and where somebody waits for them
+        sessions = tuple(
+            part.session_timeout_ms if any(one.kind != LEAVES for one in part.absences) else 0 for part in parts
+        )
+        starts_empty = self.cast.history.given is None or bool(self.cast.history.emptied)
+        shrinks = any(one.until_ms == FAR for part in parts for one in part.absences)
+        setting = self.setting
+        return (
+            setting.assignor,
+            setting.heartbeat_interval_ms,
+            sessions,
+            setting.rebalance_timeout_ms,
+            self.initial_delay_ms if starts_empty or shrinks else 0,
+            tuple(part.instance_id for part in parts),
+            tuple((fact.ms, fact.rank, fact.kind, fact.who) for fact in self.facts),
+        )
+
+
+def plan(cast: Cast, setting: Setting) -> Schedule:
+    """The schedule of a history under a setting."""
+    history = cast.history
+    starts, stops = shifted(cast, setting.deploy) if setting.deploy is not None else ({}, {})
+    parts = []
+    for process in cast.processes:
+        spell = process.spells[-1]
+        index = process.index
+        absences = process.absences
+        if index in stops:
+            moved_ms = stops[index]
+            absences = [*absences[:-1], absences[-1]._replace(from_ms=moved_ms)]
+        if setting.static and spell.instance_id is None:
+            # a static member does not say goodbye: it is to be back
+            absences = [one._replace(kind=SILENT) if one.kind == LEAVES else one for one in absences]
+        parts.append(
+            Part(
+                process,
+                process.slot if setting.static and spell.instance_id is None else spell.instance_id,
+                setting.session_timeout_ms or spell.session_timeout_ms,
+                setting.rebalance_timeout_ms or spell.rebalance_timeout_ms,
+                starts.get(index, process.start_ms),
+                absences,
+            )
+        )
+    delay_ms = history.initial_delay_ms if setting.initial_delay_ms is None else setting.initial_delay_ms
+    return Schedule(cast, setting, parts, _facts(cast, parts), delay_ms)
+
+
+def _facts(cast: Cast, parts: list[Part]) -> list[Fact]:
+    history = cast.history
+    facts: list[Fact] = []
+
+    def tell(ms: int, rank: int, kind: str, who: int = -1, value: dict[str, int] | None = None) -> None:
+        facts.append(Fact(ms, rank, len(facts), kind, who, value))
+
+    for since_ms, counts in history.counts:
+        tell(since_ms, -1, COUNTS, value=counts)
+    for deleted_ms in history.deleted:
+        tell(deleted_ms, AFTER, DELETE)
+    for part in parts:
+        process, who = part.process, part.process.index
+        spell = process.spells[0]
+        if part.start_ms is not None:
+            if spell.asked_ms is not None and part.start_ms == process.start_ms:
+                tell(spell.asked_ms, BEFORE, ASK, who)
+            tell(part.start_ms, spell.joined_rank, START, who)
+        for absence in part.absences:
+            if absence.kind != SLOW:
+                tell(absence.from_ms, absence.rank, LEAVE if absence.kind == LEAVES else VANISH, who)
+            back = next((one for one in process.spells if one.joined_ms == absence.until_ms), None)
+            # one that was only slow joins again by itself then
+            if absence.until_ms != FAR and (absence.kind != SLOW or back is not None):
+                tell(absence.until_ms, BEFORE if back is None else back.joined_rank, BACK, who)
+    for ms, member_id, rank in history.rejoins:
+        if member_id is None:
+            tell(ms, rank, LEAD)
+        elif member_id in cast.by_member:
+            tell(ms, rank, REJOIN, cast.by_member[member_id].index)
+    facts.sort()
+    return facts

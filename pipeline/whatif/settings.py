@@ -1,0 +1,223 @@
+"""Settings of a what-if, by name: what is to be other than it was. Reads text and JSON; plays nothing.
+
+A setting is written as on a command line, `static,session.timeout.ms=45000`, or as a JSON object,
+`{"name": "patient", "static": true, "session.timeout.ms": 45000}`. Where a value is a list, the object stands for all
+combinations. Keys are Kafka's own names where Kafka has one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import product
+from typing import Any, Final
+
+from muster.assignors.builtin import CLIENT_ASSIGNORS
+
+AS_IT_WAS: Final = "as it was"
+"""The name of the setting that changes nothing."""
+ALL_AT_ONCE: Final = 0
+"""`Setting.deploy`: everybody is restarted at once."""
+_MOST: Final = 200
+"""Settings in one grid."""
+_LONGEST_MS: Final = 2**31 - 1
+
+
+class BadSetting(ValueError):
+    """A setting that cannot be read. The text names the value, what was expected and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting; None (False) is as it was."""
+
+    name: str = AS_IT_WAS
+    assignor: str | None = None
+    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky."""
+    static: bool = False
+    """Everybody has a group.instance.id, made of client id and host, and does not leave when it stops (KIP-345)."""
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    """Java's max.poll.interval.ms."""
+    initial_delay_ms: int | None = None
+    """group.initial.rebalance.delay.ms of the server."""
+    heartbeat_interval_ms: int | None = None
+    """What a member takes to notice that its group rebalances is stretched to this, from 3 s."""
+    deploy: int | None = None
+    """Restarts that came together are done so many members at a time; ALL_AT_ONCE: all of them."""
+
+    def to_json(self) -> str:
+        """What is other than it was, as JSON."""
+        told: dict[str, object] = {}
+        for key, field in _FIELDS.items():
+            value = getattr(self, field)
+            if value is not None and value is not False:
+                told[key] = _deploy_text(value) if key == "deploy" else value
+        return json.dumps(told, separators=(",", ":"))
+
+
+_FIELDS: Final[Mapping[str, str]] = {
+    "assignor": "assignor",
+    "static": "static",
+    "session.timeout.ms": "session_timeout_ms",
+    "max.poll.interval.ms": "rebalance_timeout_ms",
+    "group.initial.rebalance.delay.ms": "initial_delay_ms",
+    "heartbeat.interval.ms": "heartbeat_interval_ms",
+    "deploy": "deploy",
+}
+"""The keys of a setting and the fields they fill."""
+_LEAST_MS: Final = {"group.initial.rebalance.delay.ms": 0}
+
+assert set(_FIELDS.values()) | {"name"} == {field.name for field in fields(Setting)}
+
+
+def parse(text: str) -> list[Setting]:
+    """The settings that a text means: JSON when it begins as that, else `key=value` with commas between, perhaps after
+    a name and a colon. Raises BadSetting.
+    """
+    text = text.strip()
+    if text[:1] in ("{", "["):
+        try:
+            return from_json(json.loads(text))
+        except json.JSONDecodeError as error:
+            raise BadSetting(
+                f"{text[:80]!r} is no JSON ({error}); an object or a list of objects was expected"
+            ) from None
+    name, colon, rest = text.partition(":")
+    if not colon or "=" in name or "," in name or name == "deploy":
+        name, rest = "", text
+    told: dict[str, Any] = {"name": name.strip()} if name.strip() else {}
+    for part in rest.split(","):
+        key, equals, value = part.strip().partition("=")
+        if not key:
+            raise BadSetting(
+                f"{text!r} has an empty part; key=value with commas between was expected, as in {_EXAMPLE}"
+            )
+        told[key] = value.strip() if equals else True
+    return from_json(told)
+
+
+def from_json(value: Any) -> list[Setting]:
+    """The settings of a JSON object or a list of them, each once. Raises BadSetting."""
+    objects = value if isinstance(value, list) else [value]
+    found: list[Setting] = []
+    for one in objects:
+        if not isinstance(one, dict):
+            raise BadSetting(f'{one!r} is no setting; an object was expected, as {{"session.timeout.ms": 45000}}')
+        found += _combinations(one)
+        if len(found) > _MOST:
+            raise BadSetting(f"more than {_MOST} settings; ask for fewer at a time")
+    return distinct(found)
+
+
+def distinct(settings: Iterable[Setting]) -> list[Setting]:
+    """Each setting once, in their order. Raises BadSetting when two different ones have one name."""
+    by_name: dict[str, Setting] = {}
+    for setting in settings:
+        known = by_name.setdefault(setting.name, setting)
+        if known != setting:
+            raise BadSetting(f"two settings are named {setting.name!r}; give them names that differ")
+    return list(by_name.values())
+
+
+def _combinations(told: Mapping[str, Any]) -> list[Setting]:
+    unknown = [key for key in told if key not in _FIELDS and key != "name"]
+    if unknown:
+        raise BadSetting(f"{unknown[0]!r} is no setting of a what-if; it is one of {', '.join(_FIELDS)}")
+    keys = [key for key in told if key != "name"]
+    rows = [told[key] if isinstance(told[key], list) else [told[key]] for key in keys]
+    given = told.get("name")
+    if given is not None and (not isinstance(given, str) or not given):
+        raise BadSetting(f"the name {given!r} is no text; give the setting a name of at least one letter, or none")
+    found = []
+    for values in product(*rows):
+        filled = {_FIELDS[key]: _value(key, value) for key, value in zip(keys, values, strict=True)}
+        name = _name(filled)
+        if given is not None:
+            several = [key for key, row in zip(keys, rows, strict=True) if len(row) > 1]
+            name = f"{given}, {_name({_FIELDS[key]: filled[_FIELDS[key]] for key in several})}" if several else given
+        found.append(Setting(name, **filled))
+    return found
+
+
+def _value(key: str, value: Any) -> Any:
+    if key == "assignor":
+        if value not in CLIENT_ASSIGNORS:
+            raise BadSetting(f"assignor {value!r} is not known; it is one of {', '.join(CLIENT_ASSIGNORS)}")
+        return value
+    if key == "static":
+        known = {True: True, False: False, "true": True, "false": False}
+        if not isinstance(value, bool | str) or value not in known:
+            raise BadSetting(f"static {value!r} is neither true nor false")
+        return known[value]
+    if key == "deploy":
+        return _deploy(value)
+    least_ms = _LEAST_MS.get(key, 1)
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    if isinstance(number, bool) or not isinstance(number, int) or not least_ms <= number <= _LONGEST_MS:
+        raise BadSetting(f"{key} {value!r} is no whole number of ms from {least_ms} to {_LONGEST_MS}")
+    return number
+
+
+def _deploy(value: Any) -> int:
+    if value == "all":
+        return ALL_AT_ONCE
+    if isinstance(value, str):
+        kind, colon, count = value.partition(":")
+        if kind == "rolling" and not colon:
+            return 1
+        if kind == "rolling" and count.isascii() and count.isdigit() and 0 < int(count) <= _LONGEST_MS:
+            return int(count)
+    raise BadSetting(f"deploy {value!r} is not known; it is all, rolling or rolling:N (N members at a time)")
+
+
+def _deploy_text(at_a_time: int) -> str:
+    return "all" if at_a_time == ALL_AT_ONCE else f"rolling:{at_a_time}"
+
+
+def _name(filled: Mapping[str, Any]) -> str:
+    """What a person would call it."""
+    parts: list[str] = []
+    if filled.get("assignor"):
+        parts.append(filled["assignor"])
+    if filled.get("static"):
+        parts.append("static")
+    for field, word in _WORDS.items():
+        if filled.get(field) is not None:
+            parts.append(f"{word} {_time_text(filled[field])}")
+    if filled.get("deploy") is not None:
+        at_a_time = filled["deploy"]
+        parts.append("deploy all at once" if at_a_time == ALL_AT_ONCE else f"deploy {at_a_time} at a time")
+    return ", ".join(parts) or AS_IT_WAS
+
+
+_WORDS: Final = {
+    "session_timeout_ms": "session",
+    "rebalance_timeout_ms": "max poll",
+    "initial_delay_ms": "delay",
+    "heartbeat_interval_ms": "heartbeat",
+}
+_EXAMPLE: Final = "static,session.timeout.ms=45000"
+
+
+def _time_text(ms: int) -> str:
+    return f"{ms} ms" if ms % 1000 else f"{ms // 1000} s"
+
+
+DEFAULT_GRID: Final[Sequence[Setting]] = tuple(
+    from_json(
+        [
+            {},
+            {"assignor": ["range", "roundrobin", "sticky", "cooperative-sticky"]},
+            {"static": True},
+            {"static": True, "session.timeout.ms": [60_000, 300_000]},
+            {"static": True, "assignor": "cooperative-sticky"},
+            {"session.timeout.ms": [6_000, 10_000, 30_000, 45_000, 120_000]},
+            {"group.initial.rebalance.delay.ms": [0, 10_000, 30_000]},
+            {"heartbeat.interval.ms": 1_000},
+            {"deploy": ["rolling:1", "all"]},
+        ]
+    )
+)
+"""What is asked when nobody says what to ask."""

@@ -1,0 +1,310 @@
+"""Histories with known answers, one for each thing that can be set otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.pipeline.whatif import from_events, from_log
+from muster.pipeline.whatif.compare import FOREIGN, Comparison, compare
+from muster.pipeline.whatif.costs import Figures
+from muster.pipeline.whatif.settings import parse
+from tests.pipeline.whatif.reality import GROUP, Consumer, Reality
+
+PARTITIONS = 9
+
+
+def running(*names: str, strategy: str = "range", instances: bool = False) -> tuple[Reality, dict[str, Consumer]]:
+    """A group that has come to rest."""
+    world = Reality(partitions=PARTITIONS)
+    members = {name: Consumer(world, name, strategy, instance=f"i-{name}" if instances else None) for name in names}
+    for member in members.values():
+        member.start()
+        world.run(100)
+    world.run(60_000)
+    return world, members
+
+
+def near(ms: int) -> Any:
+    """So long, and what requests take."""
+    return pytest.approx(ms, abs=200)
+
+
+def restart(world: Reality, member: Consumer, away_ms: int) -> None:
+    member.stop()
+    world.run(away_ms)
+    member.start()
+    world.run(60_000)
+
+
+def asked(world: Reality, *settings: str) -> tuple[Figures, list[Figures]]:
+    """What happened, and what would have; the replay of what really held gives just what happened."""
+    found = played(world, *settings)
+    assert found.whatif[0].figures == found.actual
+    return found.actual, figures(found)
+
+
+def played(world: Reality, *settings: str) -> Comparison:
+    texts = ("static=false", *settings)
+    found = compare(
+        from_events.history_of(GROUP, world.events, world.ms), [one for text in texts for one in parse(text)]
+    )
+    assert not found.fidelity.withheld, found.fidelity
+    assert found.fidelity.share == 1.0
+    return found
+
+
+def figures(found: Comparison) -> list[Figures]:
+    rows = [one.figures for one in found.whatif[1:]]
+    return [one for one in rows if one is not None]
+
+
+def test_static_membership_spares_the_rebalances_of_a_restart() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 5_000)
+    actual, (static,) = asked(world, "static")
+    assert (actual.rebalances, actual.silent_partition_ms) == (3, 0)
+    # nobody else has its three partitions meanwhile
+    assert static == Figures(1, 0, 0, near(3 * 5_000), None)
+
+
+def test_a_static_member_that_is_away_for_too_long_is_removed() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 20_000)
+    actual, (static, patient) = asked(world, "static", "static,session.timeout.ms=60000")
+    assert (actual.rebalances, static.rebalances, static.detect_ms) == (3, 3, 10_000)
+    assert (patient.rebalances, patient.detect_ms, patient.silent_partition_ms) == (1, None, near(3 * 20_000))
+
+
+def test_a_death_is_seen_when_the_session_is_over() -> None:
+    world, members = running("a", "b", "c")
+    members["b"].crash()
+    world.run(120_000)
+    actual, (quick, slow) = asked(world, "session.timeout.ms=6000", "session.timeout.ms=45000")
+    assert [one.detect_ms for one in (actual, quick, slow)] == [10_000, 6_000, 45_000]
+    assert [one.silent_partition_ms for one in (actual, quick, slow)] == [30_000, 18_000, 135_000]
+    assert [one.rebalances for one in (actual, quick, slow)] == [2, 2, 2]
+
+
+def test_a_pause_is_no_death_under_a_longer_session() -> None:
+    world, members = running("a", "b")
+    members["b"].pause()
+    world.at(20_000, members["b"].wake)
+    world.run(120_000)
+    actual, (longer,) = asked(world, "session.timeout.ms=45000")
+    assert actual.rebalances == 3
+    assert (longer.rebalances, longer.moved_partitions, longer.detect_ms) == (1, 0, None)
+
+
+def test_a_restart_within_a_longer_session_waits_for_the_dead() -> None:
+    """The new process is there at once, the group waits for the old one until its session is over."""
+    world, members = running("a", "b", "c")
+    members["b"].crash()
+    world.run(2_000)
+    members["b"].start()
+    world.run(120_000)
+    actual, (longer,) = asked(world, "session.timeout.ms=45000")
+    assert longer.paused_partition_ms - actual.paused_partition_ms == PARTITIONS * 35_000
+
+
+def test_a_cooperative_strategy_pauses_only_what_moves() -> None:
+    world, _ = running("a", "b")
+    Consumer(world, "c").start()
+    world.run(60_000)
+    actual, (cooperative,) = asked(world, "assignor=cooperative-sticky")
+    # a had 0-4 and b 5-8; range gives 0-2, 3-5 and 6-8
+    assert (actual.rebalances, actual.moved_partitions) == (2, 2 + 3)
+    # a gives two of five away and b one of four, for which everybody joins twice
+    assert (cooperative.rebalances, cooperative.moved_partitions) == (3, 2 + 1)
+    assert 0 < cooperative.paused_partition_ms < actual.paused_partition_ms / 2
+
+
+def test_another_strategy_moves_less() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["a"], 30_000)
+    actual, (range_too, sticky) = asked(world, "assignor=range", "assignor=sticky")
+    assert range_too == actual
+    assert sticky.rebalances == actual.rebalances
+    assert sticky.moved_partitions == 3 + 3 < actual.moved_partitions
+
+
+def test_a_longer_delay_lets_members_join_together() -> None:
+    world = Reality(partitions=PARTITIONS)
+    for name in ("a", "b", "c"):
+        Consumer(world, name).start()
+        world.run(8_000)
+    world.run(60_000)
+    actual, found = asked(world, *(f"group.initial.rebalance.delay.ms={ms}" for ms in (0, 3_000, 10_000)))
+    assert actual.rebalances == 3
+    assert [one.rebalances for one in found] == [3, 3, 1]
+
+
+def test_members_that_heartbeat_more_often_notice_sooner() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 30_000)
+    actual, (often,) = asked(world, "heartbeat.interval.ms=300")
+    assert often.rebalances == actual.rebalances
+    assert often.paused_partition_ms < actual.paused_partition_ms / 5
+
+
+def test_a_deploy_in_other_steps() -> None:
+    world, members = running("a", "b", "c", "d")
+    for member in members.values():
+        restart(world, member, 10_000)
+    actual, (two, everybody) = asked(world, "deploy=rolling:2", "deploy=all")
+    assert actual.rebalances == 1 + 8
+    # two leave together and come back together: one rebalance each way
+    assert two.rebalances == 1 + 4
+    # nobody is left, and those that come back find each other in the delay
+    assert everybody.rebalances == 1 + 1
+
+
+def test_a_deploy_of_static_members_all_at_once() -> None:
+    world, members = running("a", "b", "c")
+    for member in members.values():
+        restart(world, member, 2_000)
+    _, (found,) = asked(world, "static,deploy=all")
+    assert (found.rebalances, found.silent_partition_ms) == (1, near(PARTITIONS * 2_000))
+
+
+def test_a_topic_grows_under_every_strategy() -> None:
+    world, members = running("a", "b", "c")
+    world.grow("t", 12)
+    members["a"].rejoin()
+    world.run(30_000)
+    actual, found = asked(world, "assignor=sticky", "assignor=cooperative-sticky", "static")
+    assert [one.rebalances for one in found] == [actual.rebalances] * 3 == [2] * 3
+
+
+def test_real_static_members_stay_what_they_were() -> None:
+    world, members = running("a", "b", "c", instances=True)
+    restart(world, members["b"], 5_000)
+    members["c"].crash()
+    world.run(60_000)
+    actual, (static,) = asked(world, "static")
+    assert static == actual
+    assert (actual.rebalances, actual.detect_ms) == (2, 10_000)
+
+
+# ---- strategies that are not Kafka's
+
+
+def renamed(world: Reality, name: str) -> Reality:
+    """As if the strategy had another name."""
+    world.events = json.loads(json.dumps(world.events).replace('"range"', f'"{name}"'))
+    return world
+
+
+def test_of_an_unknown_strategy_what_was_seen_is_taken() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 20_000)
+    found = played(renamed(world, "shop"), "session.timeout.ms=45000", "static", "assignor=sticky")
+    assert [one.why for one in found.whatif] == [None] * 4
+
+
+def test_members_that_never_met_make_an_unknown_strategy_unknowable() -> None:
+    world, members = running("a", "b", "c")
+    members["b"].stop()
+    world.run(200)
+    members["c"].stop()
+    world.run(30_000)
+    # so quick that a and c are a group for a moment
+    found = played(renamed(world, "shop"), "heartbeat.interval.ms=10")
+    assert found.whatif[1].figures is None
+    assert found.whatif[1].why == "strategy 'shop' is not known here, and nobody saw what it gives these members"
+
+
+def test_a_leader_that_assigns_in_its_own_way() -> None:
+    """It calls it range, and gives the shares out in another order."""
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 20_000)
+    for value in world.events:
+        if value["kind"] == "rebalance_completed":
+            shares = [one["assignment"] for one in value["members"]]
+            for one, share in zip(value["members"], shares[1:] + shares[:1], strict=True):
+                one["assignment"] = share
+    found = played(world, "session.timeout.ms=45000")
+    assert found.fidelity.why == FOREIGN
+
+
+# ---- what cannot be replayed
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+CHANGES: dict[str, tuple[str, Change]] = {
+    "it is no group of consumers but of type 'connect'": (
+        "member_joined",
+        lambda value: value.update(protocol_type="connect"),
+    ),
+    "the subscription of a member cannot be read": (
+        "member_joined",
+        lambda value: value["member"]["protocols"][0].update(metadata="AA=="),
+    ),
+    "an assignment of it cannot be read": (
+        "rebalance_completed",
+        lambda value: value["members"][0].update(assignment=None),
+    ),
+    "no generation of it is in the log": ("rebalance_completed", lambda value: value.update(kind="something_new")),
+}
+
+
+@pytest.mark.parametrize("why", CHANGES)
+def test_why_there_is_no_replay(why: str) -> None:
+    kind, change = CHANGES[why]
+    world, _ = running("a")
+    for value in world.events:
+        if value["kind"] == kind:
+            change(value)
+    found = compare(from_events.history_of(GROUP, world.events), parse("static"))
+    assert (found.fidelity.withheld, found.fidelity.why, found.whatif) == (True, why, [])
+
+
+def test_too_little_fidelity_withholds_the_what_if() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 20_000)
+    for value in world.events:
+        # as if somebody had been in every generation of whom nothing else is told
+        if value["kind"] == "rebalance_completed":
+            value["members"].append({**value["members"][0], "member": "a-stranger", "assignment": []})
+    found = compare(from_events.history_of(GROUP, world.events), parse("static"))
+    assert found.fidelity.withheld
+    assert found.fidelity.why is not None
+    assert "0 of 3 generations as they were, 99% are needed; mostly members differ" in found.fidelity.why
+
+
+def test_a_history_that_begins_in_the_middle() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 20_000)
+    first = next(at for at, value in enumerate(world.events) if value["kind"] == "rebalance_completed")
+    world.events = world.events[first:]
+    actual, (static,) = asked(world, "static,session.timeout.ms=60000")
+    assert (actual.rebalances, static.rebalances) == (2, 0)
+
+
+# ---- from the offsets log alone
+
+
+def test_the_offsets_log_alone_tells_the_same() -> None:
+    world, members = running("a", "b", "c")
+    restart(world, members["b"], 5_000)
+    members["c"].crash()
+    world.run(60_000)
+    ends = {value["member"]["member"]: "expired" for value in world.events if value["kind"] == "member_expired"}
+    found = compare(from_log.history_of(GROUP, world.records, ends, world.ms), parse("session.timeout.ms=45000"))
+    assert (found.fidelity.source, found.fidelity.share, found.actual.rebalances) == ("log", 1.0, 4)
+    (longer,) = [one.figures for one in found.whatif]
+    assert longer is not None
+    assert (found.actual.detect_ms, longer.detect_ms) == (10_000, 45_000)
+
+
+def test_without_commits_who_is_missing_has_left() -> None:
+    world, members = running("a", "b")
+    members["b"].crash()
+    world.run(60_000)
+    found = compare(from_log.history_of(GROUP, world.records, None, world.ms), parse("session.timeout.ms=45000"))
+    assert (found.fidelity.share, found.actual.detect_ms) == (1.0, None)

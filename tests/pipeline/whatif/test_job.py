@@ -1,0 +1,112 @@
+"""The job in Spark: two groups from events, one from the offsets log, all in one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.schema import EVENTS, TABLES
+from muster.pipeline.schema import DECODED
+from muster.pipeline.whatif.job import what_if
+from muster.pipeline.whatif.settings import parse
+from tests.pipeline.whatif.reality import Consumer, Reality
+
+
+def restarted() -> Reality:
+    """Three members, one of which restarts and one of which dies."""
+    world = Reality(partitions=9)
+    members = [Consumer(world, name) for name in ("a", "b", "c")]
+    for member in members:
+        member.start()
+    world.run(60_000)
+    members[1].stop()
+    world.run(5_000)
+    members[1].start()
+    world.run(60_000)
+    members[2].crash()
+    world.run(60_000)
+    return world
+
+
+def event_rows(world: Reality, group: str) -> list[dict[str, Any]]:
+    rows = []
+    for offset, value in enumerate(world.events):
+        told = {**value, "group": group}
+        rows.append({"group": group, "log_offset": offset, "kind": value["kind"], "time_ms": value["time"],
+                     "value": json.dumps(told)})  # fmt: skip
+    return rows
+
+
+def log_rows(world: Reality, group: str) -> list[dict[str, Any]]:
+    rows = []
+    for offset, record in enumerate(world.records):
+        members = [
+            {**one, "group_instance_id": one["instance_id"], "client_host": one["host"], "subscription": b""}
+            for one in record["members"]
+        ]
+        rows.append({**record, "members": members, "kind": "classic", "group": group, "log_offset": offset,
+                     "log_timestamp_ms": record["at_ms"]})  # fmt: skip
+    return rows
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
+    return spark.createDataFrame(pa.Table.from_pylist(rows, schema), from_arrow_schema(schema))
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
+    world = restarted()
+    log = log_rows(world, "one") + log_rows(world, "only-in-the-log")
+    log.append({"kind": "commit", "group": "one", "log_offset": 99, "log_timestamp_ms": world.ms + 60_000})
+    events = event_rows(world, "one") + event_rows(world, "two")
+    expired = [value["member"]["member"] for value in world.events if value["kind"] == "member_expired"]
+    ends = [{"group": "only-in-the-log", "member_id": one, "end_cause": "expired", "source": "log"} for one in expired]
+    inputs = Inputs(frame(spark, log, DECODED), frame(spark, events, EVENTS))
+    memberships = frame(spark, ends, TABLES["memberships"])
+    found = what_if(inputs, parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]'), memberships)
+    assert {name: rows.schema for name, rows in found.items()} == {
+        name: from_arrow_schema(TABLES[name]) for name in ("fidelity", "whatif")
+    }
+    return {
+        name: [row.asDict() for row in rows.orderBy("group", *(["setting"] if name == "whatif" else [])).collect()]
+        for name, rows in found.items()
+    }
+
+
+def test_fidelity_says_what_each_group_was_read_from(tables: dict[str, list[dict[str, Any]]]) -> None:
+    same = {"generations": 4, "reproduced": 4, "share": 1.0, "withheld": False, "why": None}
+    sources = {"one": "events", "only-in-the-log": "log", "two": "events"}
+    assert tables["fidelity"] == [{"group": group, "source": source, **same} for group, source in sources.items()]
+
+
+def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) -> None:
+    rows = tables["whatif"]
+    assert [(row["group"], row["setting"]) for row in rows] == [
+        (group, setting)
+        for group in ("one", "only-in-the-log", "two")
+        for setting in ("as it was", "session 45 s", "static")
+    ]
+    for row in rows:
+        assert (row["actual_rebalances"], row["actual_detect_ms"], row["why"]) == (4, 10_000, None)
+    by_setting = {row["setting"]: row for row in rows if row["group"] == "one"}
+    assert json.loads(by_setting["session 45 s"]["settings_json"]) == {"session.timeout.ms": 45_000}
+    assert [by_setting[name]["rebalances"] for name in ("as it was", "session 45 s", "static")] == [4, 4, 2]
+    assert by_setting["session 45 s"]["detect_ms"] == 45_000
+    assert by_setting["as it was"]["paused_partition_s"] == by_setting["as it was"]["actual_paused_partition_s"] > 0
+
+
+def test_the_newest_part_of_a_long_history_is_played(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = restarted()
+    events = frame(spark, event_rows(world, "one"), EVENTS)
+    size = events.agg(F.sum(F.length("value"))).collect()[0][0]
+    monkeypatch.setattr("muster.pipeline.whatif.job.LONGEST_HISTORY", size // 2)
+    found = what_if(Inputs(frame(spark, [], DECODED), events), parse("static"))
+    (row,) = found["fidelity"].collect()
+    assert row.generations == row.reproduced < 4

@@ -1,0 +1,65 @@
+"""Settings from text and JSON, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from muster.pipeline.whatif.settings import ALL_AT_ONCE, AS_IT_WAS, DEFAULT_GRID, BadSetting, Setting, parse
+
+
+def test_key_value_pairs() -> None:
+    (setting,) = parse("static,session.timeout.ms=45000,deploy=rolling:2")
+    assert setting == Setting("static, session 45 s, deploy 2 at a time", None, True, 45_000, deploy=2)
+
+
+def test_a_name_before_a_colon() -> None:
+    assert parse("patient: max.poll.interval.ms=1500") == [Setting("patient", rebalance_timeout_ms=1_500)]
+    assert parse("deploy=rolling:3")[0].deploy == 3
+
+
+def test_json_lists_are_all_combinations() -> None:
+    found = parse('{"assignor": ["range", "sticky"], "static": [false, true]}')
+    assert [one.name for one in found] == ["range", "range, static", "sticky", "sticky, static"]
+    named = parse('[{"name": "mine", "deploy": ["all", "rolling"]}, {}]')
+    assert [(one.name, one.deploy) for one in named] == [
+        ("mine, deploy all at once", ALL_AT_ONCE),
+        ("mine, deploy 1 at a time", 1),
+        (AS_IT_WAS, None),
+    ]
+
+
+def test_json_says_what_is_other_than_it_was() -> None:
+    (setting,) = parse("assignor=sticky,deploy=all,heartbeat.interval.ms=1000,group.initial.rebalance.delay.ms=0")
+    told = {"assignor": "sticky", "group.initial.rebalance.delay.ms": 0, "heartbeat.interval.ms": 1000, "deploy": "all"}
+    assert json.loads(setting.to_json()) == told
+    assert parse(setting.to_json()) == [setting]
+
+
+def test_the_default_grid_has_names_that_differ() -> None:
+    assert len({one.name for one in DEFAULT_GRID}) == len(DEFAULT_GRID) == 20
+    assert DEFAULT_GRID[0] == Setting()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sesion.timeout.ms=5", "'sesion.timeout.ms' is no setting of a what-if; it is one of assignor, static, "),
+        ("session.timeout.ms=soon", "session.timeout.ms 'soon' is no whole number of ms from 1 to 2147483647"),
+        ("session.timeout.ms=0", "session.timeout.ms '0' is no whole number of ms"),
+        ("assignor=best", "assignor 'best' is not known; it is one of range, roundrobin, sticky, cooperative-sticky"),
+        ("static=perhaps", "static 'perhaps' is neither true nor false"),
+        ("deploy=rolling:0", "deploy 'rolling:0' is not known; it is all, rolling or rolling:N"),
+        ("static,,", "'static,,' has an empty part; key=value with commas between was expected"),
+        ('{"static": true', "is no JSON"),
+        ("[1]", "1 is no setting; an object was expected"),
+        ('{"name": 7}', "the name 7 is no text"),
+        ('[{"name": "a"}, {"name": "a", "static": true}]', "two settings are named 'a'"),
+        (json.dumps({"session.timeout.ms": list(range(1, 250))}), "more than 200 settings"),
+    ],
+)
+def test_what_cannot_be_read_is_told(text: str, said: str) -> None:
+    with pytest.raises(BadSetting) as error:
+        parse(text)
+    assert said in str(error.value)
