@@ -30,6 +30,8 @@ PROTOCOL_TYPE: Final = "what-if"
 FOLLOW_MS: Final = 100
 """From an assignment that takes partitions away until the member joins again, where nothing is known of it."""
 _FOLLOWS_WITHIN_MS: Final = 10_000
+_AS_IT_WAS_MS: Final = 100
+"""A join phase that ends so near to when it really did is as it was."""
 _LONG_MS: Final = 1_000
 """A member that syncs later than this is heard of in between."""
 
@@ -242,15 +244,14 @@ class Actor:
     def _sync_ms(self) -> int:
         """When it sends SyncGroup: when it really did, or as late as usual."""
         replay, met = self._replay, self._replay.met
-        usual_ms = replay.ms + replay.cast.sync_ms
-        if met is not None:
-            synced_ms = met.syncs.get(self.process.index)
-            ended_ms = met.round.joined_ms
-            if synced_ms is not None and synced_ms >= replay.ms and replay.is_as_quick:
-                return synced_ms
-            if synced_ms is not None and ended_ms is not None and synced_ms >= ended_ms:
-                return replay.ms + synced_ms - ended_ms
-            if synced_ms is None and met.round.ended_ms >= replay.ms:
+        ms = replay.ms
+        usual_ms = ms + replay.cast.sync_ms
+        if met is not None and met.round.joined_ms is not None:
+            ended_ms, synced_ms = met.round.joined_ms, met.syncs.get(self.process.index)
+            is_as_it_was = abs(ms - ended_ms) <= _AS_IT_WAS_MS
+            if synced_ms is not None:
+                return max(synced_ms, ms) if is_as_it_was else ms + max(synced_ms - ended_ms, 0)
+            if is_as_it_was and met.round.ended_ms >= ms:
                 # it had not when the assignment came, or when this failed
                 usual_ms = max(usual_ms, met.round.ended_ms + 1)
         return self.when_not_slow(usual_ms)

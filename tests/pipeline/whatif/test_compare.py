@@ -142,6 +142,16 @@ def test_a_longer_delay_lets_members_join_together() -> None:
     assert [one.rebalances for one in found] == [3, 3, 1]
 
 
+def test_without_a_delay_the_first_member_is_alone() -> None:
+    world = Reality(partitions=PARTITIONS)
+    for name in ("a", "b"):
+        Consumer(world, name).start()
+        world.run(1_000)
+    world.run(60_000)
+    actual, (none,) = asked(world, "group.initial.rebalance.delay.ms=0")
+    assert (actual.rebalances, none.rebalances) == (1, 2)
+
+
 def test_members_that_heartbeat_more_often_notice_sooner() -> None:
     world, members = running("a", "b", "c")
     restart(world, members["b"], 30_000)
