@@ -1,5 +1,5 @@
 """An analysis from end to end: source, facts, what-if, tables, page. `run` is for programs, `main` for the command line
-and for spark-submit, which is given this file.
+and for spark-submit (which is given `submit.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
@@ -32,11 +32,11 @@ from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.stage import ALL, Source, Staged, Wanted, stage
 from muster.pipeline.tables import table
+from muster.pipeline.whatif.job import what_if
+from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 
 STAGE: Final = ".stage"
 PAGE: Final = "report.html"
-_WHAT_IF: Final = "muster.pipeline.whatif.job"
-_SETTINGS: Final = "muster.pipeline.whatif.settings"
 _REPORT: Final = "muster.pipeline.report"
 
 
@@ -57,7 +57,7 @@ def run(
     *,
     formats: Sequence[str] = (HTML, PARQUET),
     wanted: Wanted = ALL,
-    settings: Sequence[Any] | None = None,
+    settings: Sequence[Setting] | None = None,
     progress: Progress | None = None,
 ) -> Analysis:
     """Analyse a source, and leave tables and page in `out`, a folder for as long as the analysis is looked at.
@@ -88,7 +88,7 @@ class _Run:
         self._kept = f"{self._out}/tables" if PARQUET in formats else f"{self._stage}/tables"
         self._tables: dict[str, DataFrame] = {}
 
-    def run(self, wanted: Wanted, settings: Sequence[Any] | None) -> Analysis:
+    def run(self, wanted: Wanted, settings: Sequence[Setting] | None) -> Analysis:
         self._progress.steps = len(TABLES) + 3
         self._progress.begin(f"reading {self._source.name()}")
         staged = stage(self._spark, self._source, self._stage, wanted)
@@ -132,11 +132,11 @@ class _Run:
         write_table(kept, f"{self._out}/tables/{name}", texts, large=name in LARGE)
         self._tables[name] = kept
 
-    def _what_if(self, staged: Staged, settings: Sequence[Any] | None) -> tuple[str, ...]:
-        if (settings is not None and not settings) or find_spec(_WHAT_IF) is None:
+    def _what_if(self, staged: Staged, settings: Sequence[Setting] | None) -> tuple[str, ...]:
+        asked = DEFAULT_GRID if settings is None else settings
+        if not asked:
             return ()
-        asked = import_module(_SETTINGS).DEFAULT_GRID if settings is None else settings
-        for name, rows in import_module(_WHAT_IF).what_if(staged.inputs, list(asked)).items():
+        for name, rows in what_if(staged.inputs, asked, self._tables["memberships"]).items():
             self._keep(name, rows)
         return tuple(setting.name for setting in asked)
 
@@ -192,7 +192,7 @@ def analyze(options: argparse.Namespace, prog: str) -> int:
         return _fail(prog, f"Spark failed: {first.strip()}{hint}", 1, verbose=asked.verbose)
 
 
-def _analyze(asked: args.Arguments, settings: Sequence[Any] | None) -> int:
+def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     progress = Progress(1)
     progress.begin("starting Spark")
     try:
@@ -216,14 +216,13 @@ def _analyze(asked: args.Arguments, settings: Sequence[Any] | None) -> int:
         spark.stop()
 
 
-def _settings(text: str) -> Sequence[Any] | None:
+def _settings(text: str) -> Sequence[Setting] | None:
     """The settings of the what-if; None: the default ones. Raises BadSetting."""
     if text == args.DEFAULT:
         return None
     if text == args.NONE:
         return ()
-    found: Sequence[Any] = import_module(_SETTINGS).parse(text)
-    return found
+    return parse(text)
 
 
 def _fail(prog: str, what: object, status: int, *, verbose: bool = False) -> int:

@@ -21,16 +21,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import EVENTS, TABLES
-from muster.pipeline.schema import CLASSIC_GROUP, DECODED, OFFSETS_TOPIC, RAW
+from muster.pipeline.schema import CLASSIC_GROUP, DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.cluster import bounds
+from muster.pipeline.sources.ends import ENDS, ends_of_cluster, ends_of_path
 from muster.pipeline.sources.frame import decoded_rows, raw_rows
 from muster.pipeline.sources.places import NoSource, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
-_WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
-_KINDS_AT_ONCE: Final = "16"
+WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+KINDS_AT_ONCE: Final = "16"
 """With so many files open at once, rows need not be sorted by kind before they are written."""
 
 
@@ -77,13 +78,13 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
     source = _as_rows(spark, source)
     decoded, raw = _decoded(spark, source), _raw_events(spark, source)
-    kept = decoded.where(_is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
-    before = spark.conf.get(_WRITERS)
-    spark.conf.set(_WRITERS, _KINDS_AT_ONCE)
+    kept = decoded.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
+    before = spark.conf.get(WRITERS)
+    spark.conf.set(WRITERS, KINDS_AT_ONCE)
     try:
         kept.write.mode("overwrite").partitionBy("kind").parquet(f"{folder}/decoded")
     finally:
-        spark.conf.set(_WRITERS, before or "0")
+        spark.conf.set(WRITERS, before or "0")
     staged = _read(spark, f"{folder}/decoded", DECODED)
     rows = {row["kind"]: row["count"] for row in staged.groupBy("kind").count().collect()}
     staged_events = malformed = None
@@ -91,12 +92,16 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         # once from the source, then as often as need be
         raw.write.mode("overwrite").parquet(f"{folder}/raw_events")
         found = _read(spark, f"{folder}/raw_events", RAW)
-        events(found).where(_is_wanted(wanted, F.col("time_ms"))).write.mode("overwrite").parquet(f"{folder}/events")
-        bad = malformed_events(found).where(_is_wanted(wanted, F.col("log_timestamp_ms")))
+        events(found).where(is_wanted(wanted, F.col("time_ms"))).write.mode("overwrite").parquet(f"{folder}/events")
+        bad = malformed_events(found).where(is_wanted(wanted, F.col("log_timestamp_ms")))
         bad.write.mode("overwrite").parquet(f"{folder}/malformed_events")
         staged_events = _read(spark, f"{folder}/events", EVENTS)
         malformed = _read(spark, f"{folder}/malformed_events", TABLES["malformed"])
-    return Staged(Inputs(_with_last_before(staged, wanted), staged_events), malformed, rows)
+    ends = _ends(source, staged)
+    if ends is not None:
+        spark.createDataFrame(ends).write.mode("overwrite").parquet(f"{folder}/ends")
+    staged_ends = None if ends is None else _read(spark, f"{folder}/ends", ENDS)
+    return Staged(Inputs(with_last_before(staged, wanted), staged_events, staged_ends), malformed, rows)
 
 
 def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
@@ -161,6 +166,17 @@ def _raw_events(spark: SparkSession, source: Source) -> DataFrame | None:
     return _load(spark, source, {"topic": EVENTS_TOPIC})
 
 
+def _ends(source: Source, staged: DataFrame) -> pa.Table | None:
+    """How far the topics' own logs reach, where the source knows it."""
+    if source.path is not None:
+        return ends_of_path(source.path)
+    if source.kafka is None:
+        return None
+    commits = staged.where((F.col("kind") == OFFSET_COMMIT) & ~F.col("is_tombstone"))
+    places = commits.select("topic", "partition").distinct().collect()
+    return ends_of_cluster(source.kafka, sorted((row.topic, row.partition) for row in places))
+
+
 def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:
     first, last = bounds(kafka, Reading(topic, READ_COMMITTED, False))
     return any(last[partition] > first[partition] for partition in last)
@@ -179,7 +195,7 @@ def _load(spark: SparkSession, source: Source, options: Mapping[str, str]) -> Da
 # ---- which part of it
 
 
-def _is_wanted(wanted: Wanted, when: Column, always: Sequence[str] = ()) -> Column:
+def is_wanted(wanted: Wanted, when: Column, always: Sequence[str] = ()) -> Column:
     """Whether a row belongs to it; rows of the kinds `always` also when they are too old."""
     keep = F.lit(True)
     if wanted.until_ms is not None:
@@ -199,7 +215,7 @@ def pattern_of(groups: Sequence[str]) -> str:
     return f"^(?:{'|'.join(inner)})$"
 
 
-def _with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
+def with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
     """Of the records of a group from before the time that is wanted only the last, which tells who was in it then."""
     if wanted.since_ms is None:
         return staged

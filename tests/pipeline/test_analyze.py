@@ -11,6 +11,9 @@ from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
 
+# some forty jobs, each of which costs the same however small it is
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -45,6 +48,7 @@ def test_a_summary_for_the_terminal(analysed: tuple[Path, Analysis], log: str) -
     ("arguments", "sentence"),
     [
         ([], "analyze: a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; neither was given"),
+        (["d", "--what-if", "assignor=best"], "analyze: assignor 'best' is not known; it is one of range"),
         (["d", "--format", "pdf"], "analyze: --format pdf: 'pdf' is none of html, parquet, csv, json"),
     ],
 )
