@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -87,6 +87,9 @@ pipeline: $(VENV)/.spark ## tell from a group log what the groups did (SOURCE=mu
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
 	$(BIN)/python -m bench.run
 
+bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='--only reading')
+	$(BIN)/python -m bench.pipeline $(ARGS)
+
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors
 
@@ -112,6 +115,9 @@ conformance-streams: venv ## Kafka Streams with this as its only cluster; an ins
 
 conformance-pipeline: venv ## the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own
 	$(BIN)/python -m pytest -q tests/conformance/test_pipeline_*.py
+
+pyspark-env: venv ## pack Muster, its dependencies and a Python for spark-submit --archives, and muster.zip for --py-files (ARGS='--out DIR')
+	@$(BIN)/python -m tools.pyspark_env $(ARGS)
 
 lock: ## resolve the requirements anew (needs uv)
 	@for name in build run test spark; do \

@@ -72,6 +72,5 @@ def _of_a_new_one(*, local: bool) -> dict[str, str]:
     return {
         "spark.driver.extraJavaOptions": java,
         "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        _LEVEL: "ERROR",
         **(LOCAL if local else {}),
     }

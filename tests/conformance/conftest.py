@@ -23,7 +23,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if HERE not in item.path.parents]
         return
     for item in mine:
-        item.add_marker(pytest.mark.timeout(300))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
         if not kafka_available():
             item.add_marker(pytest.mark.skip(reason="needs Java 17+ and Maven"))
 

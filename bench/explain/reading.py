@@ -1,0 +1,129 @@
+"""From a log to decoded Parquet: over segment files, through Spark's own connector, from a live cluster; how memory and
+cost grow with the log.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from bench.explain.row import Row, at_least, at_most, plain
+from bench.explain.spark import CORES, Bench
+from muster.pipeline.sources.frame import CONNECTOR_SPEED
+from muster.pipeline.sources.segments import read_segments
+from tests.pipeline.connector import why_not
+from tests.support.servers import MusterServer
+
+KEEP_ALL: Final = {"offsets.retention.minutes": "2000000000", "log.cleaner.enable": "false"}
+
+
+def decoded(bench: Bench, **options: str) -> Any:
+    """What format("muster") makes of it."""
+    return bench.spark.read.format("muster").options(rows="decoded", numPartitions=str(CORES), **options).load()
+
+
+def rows_in(log: Path) -> int:
+    """How many rows a log has."""
+    return sum(batch.num_rows for batch in read_segments(str(log)))
+
+
+def segments(log: Path, folder: Path) -> list[Row]:
+    """A log of a million, beside Spark's connector on the same rows."""
+    bench, rows = Bench(folder), rows_in(log)
+    ours = bench.best(lambda: bench.parquet(decoded(bench, path=str(log))))
+    speed = rows / ours.cpu_s
+    found = [
+        at_least("segments to decoded Parquet, rows/s of CPU", speed, 300_000),
+        plain(f"  the same by the clock, {CORES} cores, rows/s", rows / ours.wall_s),
+        plain("  rows", rows),
+    ]
+    with serving(log, folder) as bootstrap:
+        live = bench.best(lambda: bench.parquet(decoded(bench, **{"bootstrap.servers": bootstrap})))
+        found.append(at_least("live cluster to decoded Parquet, rows/s of CPU", rows / live.cpu_s, 100_000))
+        if why_not():
+            return [*found, Row("Spark's connector, native expressions", why_not())]
+        theirs = bench.best(lambda: bench.parquet(by_expressions(through_connector(bench, bootstrap))), 2)
+    found.append(plain("Spark's connector, native expressions, to Parquet, rows/s of CPU", rows / theirs.cpu_s))
+    found.append(at_least("segments beside Spark's connector", theirs.cpu_s / ours.cpu_s, 3, " x"))
+    return found
+
+
+def growth(log: Path, folder: Path) -> list[Row]:
+    """The cost of one and of ten times as much, and the memory it takes."""
+    ten = folder / "ten"
+    copies(log, ten, 10)
+    bench, rows = Bench(folder), rows_in(log)
+    small = bench.best(lambda: bench.parquet(decoded(bench, path=str(log))), 3)
+    with bench.memory() as peaks:
+        large = bench.measure(lambda: bench.parquet(decoded(bench, path=str(ten))))
+        memory = peaks()
+    return [
+        plain(f"CPU s for each million of {rows / 1e6:,.1f} million rows", small.cpu_s / rows * 1e6),
+        plain(f"CPU s for each million of {rows / 1e5:,.1f} million rows", large.cpu_s / rows * 1e5),
+        at_most("  ten times the rows cost", large.cpu_s / small.cpu_s, 11, " x"),
+        at_most(f"driver and JVM, {rows / 1e5:,.1f} million rows, peak, MiB", memory.driver_and_jvm, 2_048),
+        at_most("  the largest worker, peak, MiB", memory.worker, 350),
+    ]
+
+
+def copies(log: Path, target: Path, count: int) -> None:
+    """The same segments again and again, as other partitions."""
+    folders = sorted(log.glob("__consumer_offsets-*"))
+    for index in range(count):
+        for folder in folders:
+            partition = int(folder.name.rpartition("-")[2]) + index * 1_000
+            (target / f"__consumer_offsets-{partition}").mkdir(parents=True)
+            for segment in folder.glob("*.log"):
+                (target / f"__consumer_offsets-{partition}" / segment.name).symlink_to(segment.resolve())
+
+
+@contextmanager
+def serving(log: Path, folder: Path) -> Iterator[str]:
+    """A Muster on a copy of the log."""
+    server = MusterServer(folder / "server", KEEP_ALL)
+    shutil.copytree(log, server.workdir / "data")
+    server.start()
+    try:
+        yield server.bootstrap
+    finally:
+        server.stop()
+
+
+def through_connector(bench: Bench, bootstrap: str) -> Any:
+    """By the recipe of docs/pipeline.md."""
+    how = {"kafka.bootstrap.servers": bootstrap, "subscribe": "__consumer_offsets", **CONNECTOR_SPEED}
+    return bench.spark.read.format("kafka").options(**how).option("minPartitions", str(CORES)).load()
+
+
+def by_expressions(rows: Any) -> Any:
+    """Offset commits of versions 3 and 4 decoded by Spark's own expressions; of the other records only the place."""
+    key, value = F.col("key"), F.col("value")
+    is_commit = _number(key, F.lit(1), 2) <= 1
+    group_size = _number(key, F.lit(3), 2)
+    topic_size = _number(key, group_size + 5, 2)
+    version = _number(value, F.lit(1), 2)
+    is_compact = version == 4
+    size = F.when(is_compact, _number(value, F.lit(15), 1) - 1).otherwise(_number(value, F.lit(15), 2))
+    metadata = F.when(is_compact, F.lit(16)).otherwise(F.lit(17))
+    columns = {
+        "group": F.decode(F.substring(key, F.lit(5), group_size), "UTF-8"),
+        "topic": F.decode(F.substring(key, group_size + 7, topic_size), "UTF-8"),
+        "topic_partition": _number(key, group_size + topic_size + 7, 4),
+        "version": version,
+        "committed_offset": _number(value, F.lit(3), 8),
+        "leader_epoch": _number(value, F.lit(11), 4),
+        "metadata": F.decode(F.substring(value, metadata, size), "UTF-8"),
+        "commit_timestamp_ms": _number(value, metadata + size, 8),
+    }
+    named = (F.when(is_commit, column).alias(name) for name, column in columns.items())
+    return rows.select("partition", "offset", "timestamp", *named)
+
+
+def _number(data: Column, start: Column, size: int) -> Column:
+    return F.conv(F.hex(F.substring(data, start, F.lit(size))), 16, 10).cast("long")

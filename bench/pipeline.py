@@ -1,0 +1,128 @@
+"""What the pipeline costs: `python -m bench.pipeline`; writes bench/pipeline.md.
+
+Each measure runs in a process, and so in a JVM, of its own. CPU time is that of the JVM and its Python workers; the
+least of several runs, as others use the machine too. The log is the sample's (`muster log sample`), of a million
+commits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from bench.explain.row import Row
+
+RESULT: Final = Path(__file__).with_name("pipeline.md")
+MEASURES: Final = {
+    "reading": "bench.explain.reading:segments",
+    "growth": "bench.explain.reading:growth",
+}
+"""Each a function of the log and of a folder for what it writes; returns rows."""
+RECORDS: Final = "1M"
+
+HEAD: Final = """# What the pipeline costs
+
+Written by `make bench-pipeline`: CPython {python}, Spark {spark}, {cores} cores, load average {load:.1f} at the end.
+CPU time is that of the JVM and its Python workers, user and system, the least of several runs after one that is
+not counted; what the clock says on a shared machine is no more than a hint. The log is the sample's
+with {records} commits (`muster log sample --records {records}`).
+"""
+SECTION: Final = """
+## {name}
+
+| figure | measured | to reach | |
+|---|---:|---:|---|
+"""
+
+
+def make_log(folder: Path) -> Path:
+    """The sample."""
+    target = folder / "sample"
+    print(f"making a log of {RECORDS} commits", file=sys.stderr)
+    command: list[str | Path] = [Path(sys.executable).parent / "muster", "log", "sample", target, "--records", RECORDS]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return target
+
+
+def run(name: str, log: Path, folder: Path) -> list[Row]:
+    """One measure in a process of its own."""
+    print(f"measuring {name}", file=sys.stderr)
+    own = folder / name
+    own.mkdir()
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "bench.pipeline",
+        "--measure",
+        name,
+        "--log",
+        str(log),
+        "--folder",
+        str(own),
+    ]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [Row(*row) for row in json.loads(done.stdout.splitlines()[-1])]
+
+
+def measure(name: str, log: Path, folder: Path) -> list[Row]:
+    """One measure in this process."""
+    module, function = MEASURES[name].split(":")
+    rows: list[Row] = getattr(import_module(module), function)(log, folder)
+    return rows
+
+
+def as_line(row: Row) -> str:
+    """A line of the table."""
+    met = "" if row.is_met is None else "yes" if row.is_met else "**no**"
+    return f"| {row.figure} | {row.measured} | {row.goal} | {met} |"
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """The sections of a result of earlier, by name."""
+    parts = re.split(r"^## (\w+)$", text, flags=re.M)
+    return {name: f"\n## {name}{body.rstrip()}\n" for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def main() -> int:
+    """Command line; the exit status."""
+    parser = argparse.ArgumentParser(prog="bench.pipeline", description=__doc__)
+    parser.add_argument(
+        "--only", action="append", choices=MEASURES, help="only this one; the other lines stay; repeatable"
+    )
+    parser.add_argument("--log", type=Path, help="a data directory, instead of a sample made anew")
+    parser.add_argument("--measure", choices=MEASURES, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.log, options.folder)))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        log = options.log or make_log(Path(name))
+        found = {one: run(one, log, Path(name)) for one in options.only or MEASURES}
+    sections = sections_of(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
+    for one, rows in found.items():
+        sections[one] = SECTION.format(name=one) + "".join(f"{as_line(row)}\n" for row in rows)
+    head = HEAD.format(
+        python=platform.python_version(),
+        spark=pyspark.__version__,
+        cores=os.cpu_count(),
+        load=os.getloadavg()[0],
+        records=RECORDS,
+    )
+    RESULT.write_text(head + "".join(sections[one] for one in MEASURES if one in sections), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
