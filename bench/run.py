@@ -16,7 +16,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from bench import measure, report
+from bench import measure, remember, report
 from bench.load.frameload import FrameLoad
 from bench.scenarios import SCENARIOS, Target, commits, fetch_large, fetch_small, heartbeats, large_group, produce
 from tests.support import wire
@@ -136,10 +136,16 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     frameload, muster = FrameLoad(workdir), executable()
     codec = codec_figures(samples)
     start_up(workdir, muster, samples)
+    with_kafka = kafka_available() and not args.without_kafka
+    remember.figures(samples)
+    remember.load_figures(workdir, samples, muster, with_kafka=with_kafka)
+    telling, silent = (MusterServer(workdir / name, SETTINGS, executable=muster) for name in ("telling", "silent"))
+    silent.properties["muster.group.events.enable"] = "false"
+    remember.events_figure(Target(telling, frameload, args.seconds), Target(silent, frameload, args.seconds), samples)
     servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS, executable=muster)]
     page_cache = MusterServer(workdir / "page-cache", {**SETTINGS, **PAGE_CACHE}, executable=muster)
     notes = []
-    if kafka_available() and not args.without_kafka:
+    if with_kafka:
         servers.append(KafkaServer(workdir / "kafka", SETTINGS))
     else:
         notes.append("No Kafka was measured (Java and Maven are needed).")

@@ -1,0 +1,254 @@
+"""What it costs to remember: memory of offsets and members, how quickly a log is loaded and compacted (beside Kafka's
+own load of the same files), and what events add to a rebalance. `python -m bench.remember` prints the first three.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from bench import log as log_bench
+from bench import measure
+from bench.scenarios import Target, large_group
+from muster.coordinator.cli.groups.cluster import Cluster
+from muster.coordinator.cli.groups.events import Events
+from muster.coordinator.config.listeners import Address
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.image import NO_TOPICS
+from muster.coordinator.groups.interface import Now
+from muster.coordinator.groups.records import group_tombstone
+from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.log import FileStorage, LogManager, LogSettings, batches
+from muster.coordinator.offsets_log import OffsetsLogCodec
+from muster.protocol.consumer import encode_assignment, encode_subscription
+from muster.protocol.message import Message
+from muster.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.records import OFFSETS
+from tests.support.servers import REPOSITORY, KafkaServer, MusterServer
+
+ALL_MEMBERS, MEMBERS_EACH, CLIENTS = 100_000, 100, 500
+ALL_OFFSETS, OFFSETS_EACH = 1_000_000, 100
+RECORDS = 1_000_000
+BEGIN = Now(1_000, 1_700_000_000_000)
+PER_BATCH = {1: "one by one", 10: "10 in a batch"}
+LOAD = "load of 1,000,000 commits by the server, ms"
+EVENTS = "what events add to a rebalance, % of its CPU"
+PER_READ = 100
+SETTLES = 12
+"""Groups of a thousand members: the system counts CPU in steps of 10 ms."""
+LOADED = re.compile(r"Finished loading of metadata from __consumer_offsets-0 .* in (\d+)ms")
+
+Samples = defaultdict[str, defaultdict[str, list[float]]]
+
+
+def figures(samples: Samples) -> None:
+    """Those of one process each, run beside nothing else."""
+    for what in ("memory", "log"):
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.remember", what], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        )
+        for name, value in json.loads(done.stdout).items():
+            samples[name]["muster"].append(value)
+
+
+# -- memory
+
+
+def group_records() -> Iterable[tuple[Message, Message]]:
+    """Groups of consumers as they stand in the log, each member with an id, a client and partitions of its own."""
+    subscription = encode_subscription(ConsumerProtocolSubscription(["orders"]), 3)
+    for group in range(ALL_MEMBERS // MEMBERS_EACH):
+        members = []
+        for number in range(MEMBERS_EACH):
+            owned = list(range(number * 10, number * 10 + 10))
+            topics = [ConsumerProtocolAssignmentTopicPartition("orders", owned)]
+            assignment = encode_assignment(ConsumerProtocolAssignment(topics), 3)
+            client = f"client-{(group + number) % CLIENTS}"
+            member_id = f"{client}-{group:08x}-0000-4000-8000-{number:012x}"
+            host = f"/10.0.{number}.{group % 50}"
+            members.append(MemberMetadata(member_id, None, client, host, 300_000, 45_000, subscription, assignment))
+        value = GroupMetadataValue("consumer", 7, "range", members[0].member_id, BEGIN.wall_ms, members)
+        yield GroupMetadataKey(f"group-{group}"), value
+
+
+def offset_records() -> Iterable[tuple[Message, Message]]:
+    """What those groups have committed."""
+    topic_id = bytes(range(16))
+    for group in range(ALL_OFFSETS // OFFSETS_EACH):
+        for partition in range(OFFSETS_EACH):
+            value = OffsetCommitValue(group * 1000 + partition, 3, "", BEGIN.wall_ms + partition, -1, topic_id)
+            yield OffsetCommitKey(f"group-{group}", "orders", partition), value
+
+
+def replay(core: GroupCore, records: Iterable[tuple[Message, Message]], version: int) -> None:
+    """By way of bytes, as a load does."""
+    codec, rows = OffsetsLogCodec(0), []
+    for key, value in records:
+        rows.append((OFFSETS.encode_key(key), OFFSETS.encode_value(value, version)))
+        if len(rows) == PER_READ:
+            for decoded in codec.read(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms))):
+                core.replay(*decoded, BEGIN)
+            rows = []
+    # what was kept for the load only is given back when something is written
+    codec.build(codec.encode([group_tombstone("g")])[0], BEGIN)
+
+
+def resident_bytes() -> float:
+    """Of this process, without what was freed."""
+    gc.collect()
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+    return measure.resident_mb(os.getpid()) * 1024 * 1024
+
+
+def memory_figures() -> dict[str, float]:
+    """Bytes of memory for each member and each committed offset, their groups included, by what the process grows."""
+    members, offsets = (GroupCore(GroupSettings(), NO_TOPICS) for _ in range(2))
+    replay(GroupCore(GroupSettings(), NO_TOPICS), [next(iter(group_records()))] * 100, 3)  # what is made once
+    empty = resident_bytes()
+    replay(members, group_records(), 3)
+    members.loaded(BEGIN)
+    with_members = resident_bytes()
+    replay(offsets, offset_records(), 4)
+    offsets.loaded(BEGIN)
+    return {
+        "memory of a member, one of 100,000, bytes": (with_members - empty) / ALL_MEMBERS,
+        "memory of a committed offset, one of 1,000,000, bytes": (resident_bytes() - with_members) / ALL_OFFSETS,
+    }
+
+
+# -- the log
+
+
+def log_figures() -> dict[str, float]:
+    """What one core loads and compacts."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.disable()
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        manager = LogManager(FileStorage(directory), LogSettings())
+        manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
+        for partition, (per_batch, words) in enumerate(PER_BATCH.items()):
+            log = log_bench.open_log(manager, partition)
+            log_bench.fill(log, RECORDS, 1_000, per_batch)
+            found[f"load of commits, {words}, records/s of one core"] = max(log_bench.replay(log) for _ in range(3))
+            speeds = [log_bench.compact(log, manager) for _ in range(3)]
+            found[f"compaction of commits, {words}, MB/s of one core"] = max(speeds)
+        manager.close(clean=False)
+    return found
+
+
+# -- servers
+
+
+def load_figures(workdir: Path, samples: Samples, muster: Path, *, with_kafka: bool) -> None:
+    """How long each server takes for the same partition: as it says itself."""
+    source = _written(workdir / "written")
+    server = MusterServer(workdir / "load-muster", {"offsets.topic.num.partitions": "1"}, executable=muster)
+    shutil.copytree(source, server.workdir / "data" / source.name)
+    server.start()
+    try:
+        samples[LOAD]["muster"].append(_muster_load_ms(server))
+    finally:
+        server.stop()
+    if with_kafka:
+        samples[LOAD]["kafka"].append(_kafka_load_ms(workdir / "load-kafka", source))
+
+
+def _written(directory: Path) -> Path:
+    manager = LogManager(FileStorage(directory), LogSettings())
+    manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
+    log_bench.fill(log_bench.open_log(manager, 0), RECORDS, 1_000, 1)
+    manager.close()
+    return directory / "__consumer_offsets-0"
+
+
+def _muster_load_ms(server: MusterServer) -> float:
+    with Cluster(Address(*server.address)) as cluster:
+        events = Events(cluster)
+        for value in events.follow(dict.fromkeys(events.ends(), 0)):
+            if value["kind"] == "shard_loaded":
+                return float(value["took_ms"])
+    raise RuntimeError("the events ended")
+
+
+def _kafka_load_ms(workdir: Path, source: Path) -> float:
+    """Kafka goes by its own catalogue: the topic must be in it before its files are replaced."""
+    kafka = KafkaServer(workdir, {"offsets.topic.num.partitions": "1"})
+    kafka.start()
+    kafka.stop()
+    logs = workdir / "data" / "logs"
+    for path in (logs / source.name).iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    for path in source.iterdir():
+        if path.name != "partition.metadata":
+            shutil.copy(path, logs / source.name)
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"):
+        (logs / name).unlink(missing_ok=True)
+    before = os.environ.get("LOG_LEVEL")
+    os.environ["LOG_LEVEL"] = "INFO"
+    try:
+        kafka.start()
+        while (loaded := LOADED.search(kafka.log())) is None:
+            time.sleep(0.05)
+        kafka.stop()
+    finally:
+        if before is None:
+            del os.environ["LOG_LEVEL"]
+        else:
+            os.environ["LOG_LEVEL"] = before
+    return float(loaded[1])
+
+
+def events_figure(telling: Target, silent: Target, samples: Samples) -> None:
+    """Groups of a thousand members on a server that writes events and on one that does not, both fresh, in turns."""
+    targets = (telling, silent)
+    cpu_ms = [0.0, 0.0]
+    try:
+        for target in targets:
+            target.server.start()
+            large_group(target)  # the first one does not count
+        for _ in range(SETTLES):
+            for index, target in enumerate(targets):
+                cpu_ms[index] += large_group(target)["1,000 members settle, CPU ms"]
+    finally:
+        for target in targets:
+            if target.server.running:
+                target.server.stop()
+    samples[EVENTS]["muster"].append(100 * (cpu_ms[0] / cpu_ms[1] - 1))
+
+
+def main() -> None:
+    what = sys.argv[1:] or ["memory", "log"]
+    found: dict[str, float] = {}
+    if "memory" in what:
+        found |= memory_figures()
+    if "log" in what:
+        found |= log_figures()
+    print(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()
