@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.inputs import Inputs, holdings, states
-from muster.pipeline.facts.schema import conform
+from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.schema import CONSUMER_GROUP, OFFSET_COMMIT, STREAMS_GROUP
 from muster.pipeline.tables import table
 
@@ -24,34 +24,44 @@ _EPOCH_KEYS: Final = (3, 17)
 _NO_MEMBERS: Final = 0
 
 
+PLACE: Final = ("group", "log_partition", "topic", "partition")
+"""What makes up a partition of a group; its commits are in the order of log_offset."""
+
+
+def in_order(commits: DataFrame) -> DataFrame:
+    """The same rows, those of a partition together and in the order of the log. What is kept of this (`persist`) need
+    not be shuffled or sorted again for the tables that are made of it.
+    """
+    return commits.repartition(*PLACE).sortWithinPartitions(*PLACE, "log_offset")
+
+
 def commits(inputs: Inputs) -> DataFrame:
     """Rows of the table `commits`."""
+    return conform(placed(inputs), "commits")
+
+
+def placed(inputs: Inputs) -> DataFrame:
+    """The columns of the table `commits`, and `state`: in which state (`inputs.states`) its group was; null: none."""
     found = table(inputs.decoded, OFFSET_COMMIT).withColumn("mark", F.lit(None).cast(f"struct<{_MARK}>"))
     marks = _classic_marks(inputs).unionByName(_epoch_marks(inputs.decoded))
     rows = found.unionByName(marks, allowMissingColumns=True)
-    in_order = Window.partitionBy("group", "log_partition").orderBy("log_offset")
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
-    all_of_it = in_order.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    by_offset = Window.partitionBy("group", "log_partition").orderBy("log_offset")
+    so_far = by_offset.rowsBetween(Window.unboundedPreceding, 0)
+    all_of_it = by_offset.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.select(
         *found.columns,
         F.last("mark", ignorenulls=True).over(so_far).alias("at"),
         F.count("mark").over(all_of_it).alias("marks"),
     ).where(F.col("mark").isNull())
-    owners = holdings(inputs).select(
-        "group", F.col("state").alias("held_in"), "topic", "partition", "member_id", "instance_id", "client_id"
-    )
-    rows = rows.withColumn("held_in", F.col("at.state"))
-    rows = rows.join(owners, ["group", "held_in", "topic", "partition"], "left")
-    return conform(
-        rows.select(
-            "*",
-            F.coalesce("commit_timestamp_ms", "log_timestamp_ms").alias("time_ms"),
-            F.col("is_tombstone").alias("is_deleted"),
-            F.col("at.generation").alias("generation"),
-            F.when(F.col("marks") == 0, F.lit(_NO_MEMBERS)).otherwise(F.col("at.members")).alias("members"),
-        ),
-        "commits",
-    )
+    owners = holdings(inputs).select("group", "state", "topic", "partition", "member_id", "instance_id", "client_id")
+    rows = rows.withColumn("state", F.col("at.state")).join(owners, ["group", "state", "topic", "partition"], "left")
+    known = {
+        "time_ms": F.coalesce("commit_timestamp_ms", "log_timestamp_ms"),
+        "is_deleted": F.col("is_tombstone"),
+        "generation": F.col("at.generation"),
+        "members": F.when(F.col("marks") == 0, F.lit(_NO_MEMBERS)).otherwise(F.col("at.members")),
+    }
+    return rows.select(*(known.get(name, F.col(name)).alias(name) for name in TABLES["commits"].names), "state")
 
 
 def _classic_marks(inputs: Inputs) -> DataFrame:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.commits import PLACE
 from muster.pipeline.facts.log_ends import behind, with_ends
 from muster.pipeline.facts.schema import conform
 
 
 def lag(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     """Rows of the table `lag` out of those of `commits` and what is known of the ends of the logs."""
-    of_partition = commits.groupBy("group", "log_partition", "topic", "partition")
+    of_partition = commits.groupBy(*PLACE)
     last = F.struct("log_offset", "is_deleted", "committed_offset", "time_ms", "client_id")
     rows = of_partition.agg(F.max(last).alias("last")).where(~F.col("last.is_deleted"))
     rows = with_ends(

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.commits import PLACE
 from muster.pipeline.facts.schema import conform
 
 RESET: Final = "reset"
@@ -22,8 +23,6 @@ _AHEAD: Final = 5
 
 _RECENT: Final = 5
 """A former owner's late commit is not lower than so many of its last ones."""
-
-_PLACE: Final = ("group", "log_partition", "topic", "partition")
 
 
 def regressions(commits: DataFrame) -> DataFrame:
@@ -60,11 +59,11 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
     and the `least` of the last ones.
     """
     rows = commits.select(
-        *_PLACE,
+        *PLACE,
         *("log_offset", "time_ms", "committed_offset", "is_deleted", "generation", "members", "member_id", "client_id"),
         F.coalesce("instance_id", "member_id").alias("owner"),
     )
-    in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
+    in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
     until_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     live = ~F.col("is_deleted")
     position = F.when(live, F.struct(F.col("committed_offset").alias("offset"), "time_ms"))

@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.commits import PLACE
 from muster.pipeline.facts.log_ends import behind, with_ends
 from muster.pipeline.facts.schema import conform
 
@@ -28,7 +29,7 @@ SETTLE_MS: Final = 100_000
 """A consumer that had read everything has so long to commit what came after."""
 DAY_MS: Final = 86_400_000
 
-_PLACE: Final = ("group", "log_partition", "topic", "partition", "life")
+_LIFE: Final = (*PLACE, "life")
 
 
 def stalls(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
@@ -54,10 +55,10 @@ def _thinned(commits: DataFrame) -> DataFrame:
     """The commits that are looked at: `life` counts the deletions of the partition's offset before it, `gone_ms` is
     when it was deleted, in the last one of a life that ended so.
     """
-    in_order = Window.partitionBy("group", "log_partition", "topic", "partition").orderBy("log_offset")
+    in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
     rows = commits.select(
-        *("group", "log_partition", "topic", "partition", "log_offset", "time_ms", "committed_offset", "is_deleted"),
-        *("member_id", "client_id"),
+        *PLACE,
+        *("log_offset", "time_ms", "committed_offset", "is_deleted", "member_id", "client_id"),
     )
     rows = rows.select(
         "*",
@@ -76,7 +77,7 @@ def _windowed(rows: DataFrame) -> DataFrame:
     and the least of them, `shrinks` (steps with which the lag got smaller), `next_ms` (null: nothing came after)
     and `next_end` (how far the log reached then).
     """
-    in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
+    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
     window = in_order.rowsBetween(1 - WINDOW, 0)
     rows = rows.withColumn("lag_then", behind(F.col("end_then")))
     rows = rows.select(
@@ -130,7 +131,7 @@ def _lag_never_shrank() -> Column:
 
 def _intervals(rows: DataFrame) -> DataFrame:
     """Commits of one status after each other as one row; a STOP is one of its own, it ends with the next commit."""
-    in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
+    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
     before = F.lag(F.struct("status", "stop_ms")).over(in_order)
     begins = before.isNull() | (F.col("status") != before["status"]) | before["stop_ms"].isNotNull()
     rows = rows.withColumn("begins", begins)
