@@ -8,8 +8,6 @@ import argparse
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
@@ -25,19 +23,22 @@ from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.java import NoJava
 from muster.pipeline.output import HTML, LARGE, PARQUET, remove, write_table, write_text
 from muster.pipeline.progress import Progress, quiet
+from muster.pipeline.report.chosen import Chosen
+from muster.pipeline.report.page import render
+from muster.pipeline.report.select import select
+from muster.pipeline.report.summary import text
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.session import open_session
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.places import NoSource
-from muster.pipeline.stage import ALL, Source, Staged, Wanted, stage
+from muster.pipeline.stage import ALL, Source, Staged, Wanted, check, stage
 from muster.pipeline.tables import table
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 
 STAGE: Final = ".stage"
 PAGE: Final = "report.html"
-_REPORT: Final = "muster.pipeline.report"
 
 
 class Analysis(NamedTuple):
@@ -46,6 +47,8 @@ class Analysis(NamedTuple):
     about: About
     tables: Mapping[str, DataFrame]
     """The tables by name, as they lie in `out`."""
+    chosen: Chosen
+    """What of them fits on a page."""
     page: str | None
     """Where the page lies; None when it was not asked for."""
 
@@ -105,11 +108,13 @@ class _Run:
             wanted.groups,
             names,
         )
-        page = self._page(about) if HTML in self._formats else None
+        self._progress.begin("page")
+        chosen = select(self._tables, about)
+        page = write_text(self._spark, f"{self._out}/{PAGE}", render(chosen)) if HTML in self._formats else None
         self._spark.catalog.clearCache()
         if PARQUET in self._formats:
             remove(self._spark, self._stage)
-        return Analysis(about, self._tables, page)
+        return Analysis(about, self._tables, chosen, page)
 
     def _facts(self, staged: Staged) -> dict[str, DataFrame]:
         facts = build(staged.inputs)
@@ -140,26 +145,10 @@ class _Run:
             self._keep(name, rows)
         return tuple(setting.name for setting in asked)
 
-    def _page(self, about: About) -> str | None:
-        if find_spec(_REPORT) is None:
-            return None
-        self._progress.begin("page")
-        page = import_module(f"{_REPORT}.page").page(self._tables, about)
-        return write_text(self._spark, f"{self._out}/{PAGE}", page)
-
 
 def summary(analysis: Analysis) -> str:
     """What a terminal shows of it."""
-    if find_spec(_REPORT) is not None:
-        told: str = import_module(f"{_REPORT}.summary").summary(analysis.tables, analysis.about)
-        return told
-    about = analysis.about
-    lines = [f"{about.source}: " + ", ".join(f"{count:,} {kind}" for kind, count in sorted(about.rows.items()))]
-    rebalances = analysis.tables.get("rebalances")
-    if rebalances is not None:
-        causes = rebalances.groupBy("cause").count().orderBy(F.desc("count"), "cause").limit(10).collect()
-        lines += [f"  {row['count']:>6,} rebalances: {row['cause']}" for row in causes]
-    return "\n".join(lines)
+    return text(analysis.chosen)
 
 
 # ---- the command line
@@ -187,12 +176,13 @@ def analyze(options: argparse.Namespace, prog: str) -> int:
     except (NoJava, ClusterError, OSError) as error:
         return _fail(prog, error, 1, verbose=asked.verbose)
     except (PySparkException, Py4JError) as error:
-        first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
         hint = "" if asked.verbose else " (--verbose says more)"
-        return _fail(prog, f"Spark failed: {first.strip()}{hint}", 1, verbose=asked.verbose)
+        return _fail(prog, f"Spark failed: {reason(error)}{hint}", 1, verbose=asked.verbose)
 
 
 def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
+    source = Source(path=asked.path, kafka=asked.kafka or None)
+    check(source)
     progress = Progress(1)
     progress.begin("starting Spark")
     try:
@@ -201,12 +191,13 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     finally:
         progress.end()
     try:
-        source = Source(path=asked.path, kafka=asked.kafka or None)
         wanted = Wanted(asked.since_ms, asked.until_ms, asked.groups)
         analysis = run(
             spark, source, asked.out, formats=asked.formats, wanted=wanted, settings=settings, progress=progress
         )
         print(summary(analysis))
+        # where no Parquet was asked for the tables lay there until now
+        remove(spark, f"{asked.out.rstrip('/')}/{STAGE}")
         if analysis.page is not None:
             print(f"page: {analysis.page}")
         if set(asked.formats) - {HTML}:
@@ -214,6 +205,14 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
         return 0
     finally:
         spark.stop()
+
+
+def reason(error: Exception) -> str:
+    """What Spark has to say, without where in Java it says it."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        return lines[1]
+    return lines[0] if lines else type(error).__name__
 
 
 def _settings(text: str) -> Sequence[Setting] | None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
+from muster.pipeline.facts.commits import commits
+from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.generations import generations
 from muster.pipeline.facts.inferred import inferred
 from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.lag import lag
 from muster.pipeline.facts.memberships import memberships
 from muster.pipeline.facts.moves import changes, moves
 from muster.pipeline.facts.ownership import holders, ownership
 from muster.pipeline.facts.rebalances import rebalances
+from muster.pipeline.facts.regressions import regressions
+from muster.pipeline.facts.stalls import stalls
+from muster.pipeline.facts.static_candidates import static_candidates
 
 
 def build(inputs: Inputs) -> dict[str, DataFrame]:
@@ -22,10 +28,19 @@ def build(inputs: Inputs) -> dict[str, DataFrame]:
     held_by = holders(known).persist(StorageLevel.MEMORY_AND_DISK)
     changed = changes(held_by)
     happened = rebalances(concluded, changed, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
+    who_stayed = memberships(known, concluded, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
+    # as long as the log, but four tables start from it, and to order them again costs more than to keep them
+    committed = commits(inputs).persist(StorageLevel.MEMORY_AND_DISK)
     return {
+        "commits": committed,
         "generations": known,
-        "memberships": memberships(known, concluded, inputs.events),
+        "memberships": who_stayed,
         "ownership": ownership(held_by),
         "rebalances": happened,
         "moves": moves(changed, happened),
+        "regressions": regressions(committed),
+        "stalls": stalls(committed, inputs.ends),
+        "lag": lag(committed, inputs.ends),
+        "flapping": flapping(happened, known, committed),
+        "static_candidates": static_candidates(who_stayed, happened, known),
     }

@@ -1,0 +1,74 @@
+"""What a page is made of: plain values, so many that they fit on it. Holds no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.pipeline.about import About
+
+Row = Mapping[str, Any]
+"""A row of a table, or of a selection that `select` names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """The first rows of many."""
+
+    rows: Sequence[Row] = ()
+    total: int = 0
+
+    @property
+    def left(self) -> int:
+        """How many are not shown."""
+        return max(0, self.total - len(self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One group, for its picture."""
+
+    group: str
+    shares: Sequence[Row]
+    """Its members by generation: generation, start_ms, end_ms, member_id, instance_id, client_id, host, partitions
+    (how many), assigned."""
+    rebalances: Some
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """All of it."""
+
+    about: About
+    first_ms: int | None
+    last_ms: int | None
+    commits: int
+    commit_groups: int
+    groups: Some
+    """The worst first: group, members (most at once), rebalances, paused_partition_ms, moved, longest_ms, top_cause,
+    score, lag."""
+    causes: Sequence[Row]
+    """cause, rebalances, took_ms (mean), paused_partition_ms, confidence (mean)."""
+    bucket_ms: int
+    buckets: Sequence[Row]
+    """bucket_ms (its start), cause, rebalances."""
+    stories: Sequence[Story]
+    regressions: Some
+    stalls: Some
+    lag: Some
+    static_candidates: Some
+    grid: Sequence[Row]
+    """Of each setting: setting, settings_json, groups, rebalances, moved_partitions, paused_partition_s, detect_ms, and
+    the same with `actual_` before it, over the groups that could be replayed."""
+    better: Some
+    """group, setting, settings_json, rebalances, actual_rebalances, paused_partition_s, actual_paused_partition_s: what
+    helps most, of the groups for which something helps."""
+    fidelity: Sequence[Row] = ()
+    """source, groups, generations, reproduced, withheld."""
+    withheld: Some = field(default_factory=Some)
+    """group, share, why."""
+    odd_rows: Mapping[str, int] = field(default_factory=dict)
+    """How many rows of the log were malformed or unknown."""
+    odd_reasons: Sequence[Row] = ()
+    """kind, reason, rows."""

@@ -1,0 +1,236 @@
+"""Takes from the tables as much as fits on a page. Every query ends in a bounded number of rows, however long the log.
+
+The tables are as facts.schema.TABLES says, those of the what-if may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.about import About
+from muster.pipeline.report.chosen import Chosen, Row, Some, Story
+from muster.pipeline.report.words import DAY, HOUR, MINUTE
+from muster.pipeline.schema import MALFORMED, UNKNOWN
+
+GROUPS: Final = 200
+"""Groups in the table of groups."""
+STORIES: Final = 20
+"""Groups with a picture."""
+LANES: Final = 60
+"""Members of one generation in it."""
+SHARES: Final = 2_000
+"""Shares of members in one picture: of a long history the newest part is drawn."""
+REBALANCES: Final = 200
+"""Rebalances of one group."""
+LINES: Final = 40
+"""Rows of any other table."""
+BUCKETS: Final = 60
+"""Columns of the picture of rebalances over time, at most."""
+_BUCKET_SIZES: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY)
+_TOPICS_SHOWN: Final = 6
+_NUMBERS_SHOWN: Final = 40
+
+Tables = Mapping[str, DataFrame]
+
+
+def select(tables: Tables, about: About) -> Chosen:
+    """See the module."""
+    facts = _row(
+        tables["commits"].agg(
+            F.min("time_ms").alias("first_ms"),
+            F.max("time_ms").alias("last_ms"),
+            F.count("*").alias("commits"),
+            F.countDistinct("group").alias("groups"),
+        )
+    )
+    known = _row(
+        tables["generations"].agg(
+            F.min("start_ms").alias("first_ms"), F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms")
+        )
+    )
+    first_ms = _either(min, facts["first_ms"], known["first_ms"])
+    last_ms = _either(max, facts["last_ms"], known["last_ms"])
+    bucket_ms = bucket_size((last_ms or 0) - (first_ms or 0))
+    groups = _groups(tables)
+    return Chosen(
+        about,
+        first_ms,
+        last_ms,
+        facts["commits"],
+        facts["groups"],
+        groups,
+        _causes(tables["rebalances"]),
+        bucket_ms,
+        _buckets(tables["rebalances"], bucket_ms),
+        _stories(tables, [row["group"] for row in groups.rows[:STORIES] if row["members"]]),
+        _some(tables["regressions"], F.desc("back"), F.asc("time_ms")),
+        _some(_not_ok(tables["stalls"]), F.asc_nulls_first("end_ms"), F.desc("start_ms")),
+        _some(tables["lag"].where("lag > 0"), F.desc("lag")),
+        _some(tables["static_candidates"], F.desc("rebalances_spared"), F.desc("returns")),
+        *_what_if(tables),
+        odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
+        odd_reasons=_reasons(tables),
+    )
+
+
+def bucket_size(span_ms: int) -> int:
+    """The width of a column of the picture over so long a time."""
+    fitting = (size for size in _BUCKET_SIZES if span_ms <= size * BUCKETS)
+    return next(fitting, -(-span_ms // BUCKETS // DAY) * DAY)
+
+
+# ---- groups
+
+
+def _groups(tables: Tables) -> Some:
+    rebalances = tables["rebalances"]
+    members = tables["generations"].groupBy("group").agg(F.max("member_count").alias("members"))
+    counted = rebalances.groupBy("group").agg(
+        F.count("*").alias("rebalances"),
+        F.sum("paused_partition_ms").alias("paused_partition_ms"),
+        F.sum("moved").alias("moved"),
+        F.max("took_ms").alias("longest_ms"),
+        F.mode("cause").alias("top_cause"),
+    )
+    scores = tables["flapping"].select("group", "score", "top_trigger_client_id", "top_trigger_share")
+    lags = tables["lag"].groupBy("group").agg(F.sum("lag").alias("lag"))
+    rows = members.join(counted, "group", "full").join(scores, "group", "left").join(lags, "group", "full")
+    return _some(
+        rows.withColumn("rebalances", F.coalesce("rebalances", F.lit(0))),
+        F.desc_nulls_last("paused_partition_ms"),
+        F.desc("rebalances"),
+        F.desc_nulls_last("lag"),
+        F.asc("group"),
+        limit=GROUPS,
+    )
+
+
+def _causes(rebalances: DataFrame) -> list[Row]:
+    rows = rebalances.groupBy("cause").agg(
+        F.count("*").alias("rebalances"),
+        F.avg("took_ms").alias("took_ms"),
+        F.sum("paused_partition_ms").alias("paused_partition_ms"),
+        F.avg("confidence").alias("confidence"),
+    )
+    return _rows(rows.orderBy(F.desc("rebalances"), "cause").limit(LINES))
+
+
+def _buckets(rebalances: DataFrame, bucket_ms: int) -> list[Row]:
+    start = (F.floor(F.col("start_ms") / bucket_ms) * bucket_ms).cast("long").alias("bucket_ms")
+    rows = rebalances.where("start_ms is not null").groupBy(start, "cause").agg(F.count("*").alias("rebalances"))
+    return _rows(rows.orderBy("bucket_ms", "cause").limit((BUCKETS + 2) * LINES))
+
+
+def _stories(tables: Tables, groups: list[str]) -> list[Story]:
+    if not groups:
+        return []
+    newest = Window.partitionBy("group").orderBy(F.desc("log_offset"))
+    drawn = (
+        tables["generations"]
+        .where(F.col("group").isin(groups) & (F.col("member_count") > 0))
+        .withColumn("so_far", F.sum(F.least("member_count", F.lit(LANES))).over(newest))
+        .where(F.col("so_far") <= SHARES)
+        .select("group", "generation", "start_ms", "end_ms", F.explode(F.slice("members", 1, LANES)).alias("one"))
+    )
+    shares = drawn.select(
+        *("group", "generation", "start_ms", "end_ms"),
+        *(F.col(f"one.{name}").alias(name) for name in ("member_id", "instance_id", "client_id", "host")),
+        F.aggregate(
+            F.coalesce("one.assigned", F.array()), F.lit(0), lambda total, topic: total + F.size(topic["partitions"])
+        ).alias("partitions"),
+        F.transform(F.slice("one.assigned", 1, _TOPICS_SHOWN), _shortened).alias("assigned"),
+    )
+    by_group: dict[str, list[Row]] = {group: [] for group in groups}
+    for row in _rows(shares):
+        by_group[row["group"]].append(row)
+    happened = _rebalances_of(tables["rebalances"], groups)
+    return [Story(group, by_group[group], happened.get(group, Some())) for group in groups]
+
+
+def _shortened(topic: Column) -> Column:
+    return F.struct(topic["topic"].alias("topic"), F.slice(topic["partitions"], 1, _NUMBERS_SHOWN).alias("partitions"))
+
+
+def _rebalances_of(rebalances: DataFrame, groups: list[str]) -> dict[str, Some]:
+    rows = rebalances.where(F.col("group").isin(groups))
+    newest = Window.partitionBy("group").orderBy(F.desc("generation"), F.desc("start_ms"))
+    counted = rows.withColumn("place", F.row_number().over(newest)).withColumn(
+        "total", F.count("*").over(Window.partitionBy("group"))
+    )
+    found: dict[str, list[Row]] = {}
+    for row in _rows(counted.where(F.col("place") <= REBALANCES).orderBy("group", "place")):
+        found.setdefault(row["group"], []).append(row)
+    return {group: Some(some, some[0]["total"]) for group, some in found.items()}
+
+
+# ---- offsets
+
+
+def _not_ok(stalls: DataFrame) -> DataFrame:
+    return stalls.where("status <> 'OK'")
+
+
+# ---- what-if
+
+
+_FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s")
+
+
+def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
+    if "whatif" not in tables:
+        return [], Some(), [], Some()
+    # a setting counts with the groups for which all settings could be played: sums of different groups say nothing
+    rows = tables["whatif"]
+    whole = rows.groupBy("group").agg(F.count("*").alias("n"), F.count("rebalances").alias("played"))
+    rows = rows.join(whole.where("n = played").select("group"), "group")
+    sums = [F.sum(prefix + name).alias(prefix + name) for prefix in ("", "actual_") for name in _FIGURES]
+    detects = [F.avg(prefix + "detect_ms").alias(prefix + "detect_ms") for prefix in ("", "actual_")]
+    by_setting = rows.groupBy("setting", "settings_json").agg(F.count("*").alias("groups"), *sums, *detects)
+    grid = _rows(by_setting.orderBy("paused_partition_s", "rebalances", "setting").limit(GROUPS))
+    helps = rows.where("paused_partition_s < actual_paused_partition_s or rebalances < actual_rebalances")
+    best = Window.partitionBy("group").orderBy("paused_partition_s", "rebalances", "moved_partitions", "setting")
+    better = helps.withColumn("place", F.row_number().over(best)).where("place = 1")
+    saved = F.desc(F.col("actual_paused_partition_s") - F.col("paused_partition_s"))
+    fidelity = tables["fidelity"]
+    judged = fidelity.groupBy("source").agg(
+        F.count("*").alias("groups"),
+        F.sum("generations").alias("generations"),
+        F.sum("reproduced").alias("reproduced"),
+        F.sum(F.col("withheld").cast("long")).alias("withheld"),
+    )
+    withheld = _some(fidelity.where("withheld"), F.desc_nulls_last("generations"), F.asc("group"))
+    return grid, _some(better, saved, F.asc("group")), _rows(judged.orderBy("source")), withheld
+
+
+def _reasons(tables: Tables) -> list[Row]:
+    rows = None
+    for kind in (MALFORMED, UNKNOWN):
+        if kind in tables:
+            counted = tables[kind].groupBy("reason").agg(F.count("*").alias("rows")).withColumn("kind", F.lit(kind))
+            rows = counted if rows is None else rows.unionByName(counted)
+    return [] if rows is None else _rows(rows.orderBy(F.desc("rows"), "reason").limit(LINES))
+
+
+# ---- rows
+
+
+def _some(rows: DataFrame, *order: Column, limit: int = LINES) -> Some:
+    first = _rows(rows.orderBy(*order).limit(limit))
+    return Some(first, len(first) if len(first) < limit else rows.count())
+
+
+def _rows(rows: DataFrame) -> list[Row]:
+    return [row.asDict(recursive=True) for row in rows.collect()]
+
+
+def _row(rows: DataFrame) -> Row:
+    return _rows(rows)[0]
+
+
+def _either(choose: Any, one: int | None, other: int | None) -> int | None:
+    there = [value for value in (one, other) if value is not None]
+    return choose(there) if there else None

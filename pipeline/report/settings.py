@@ -1,0 +1,89 @@
+"""The part of the page about other settings: what they would have changed. Pure."""
+
+from __future__ import annotations
+
+from muster.pipeline.report.chosen import Chosen
+from muster.pipeline.report.markup import Column, Html, join, section, table, tag
+from muster.pipeline.report.pictures import compared
+from muster.pipeline.report.words import duration, number, percent, plural, setting_words
+
+
+def sections(chosen: Chosen) -> Html | None:
+    """Nothing when no what-if was asked for."""
+    if not chosen.grid and not chosen.fidelity:
+        return None
+    return section("What if", _all(chosen), _best(chosen), _withheld(chosen), id_="what-if")
+
+
+def _all(chosen: Chosen) -> Html:
+    if not chosen.grid:
+        return tag("p", "No group's history could be replayed faithfully enough.", class_="warn")
+    first = chosen.grid[0]
+    columns = [Column("setting"), Column("rebalances", True), Column("partitions moved", True), Column("paused", True)]
+    columns += [Column("a death is noticed after", True)]
+    actual = (
+        tag("b", "what happened"),
+        tag("b", number(first["actual_rebalances"])),
+        tag("b", number(first["actual_moved_partitions"])),
+        tag("b", _seconds(first["actual_paused_partition_s"])),
+        tag("b", duration(first["actual_detect_ms"])),
+    )
+    rows = (
+        (
+            join([tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]),
+            compared(row, "rebalances", number(row["rebalances"])),
+            compared(row, "moved_partitions", number(row["moved_partitions"])),
+            compared(row, "paused_partition_s", _seconds(row["paused_partition_s"])),
+            compared(row, "detect_ms", duration(row["detect_ms"])),
+        )
+        for row in chosen.grid
+    )
+    about = (
+        f"The histories of {plural(first['groups'], 'group')} were played again by the coordinator's own code under "
+        "each setting. Bars: half full is as much as it was. Paused: the time in which partitions had nobody to read "
+        "them, added up."
+    )
+    return join([tag("p", about, class_="dim"), table(columns, [actual, *rows])])
+
+
+def _seconds(value: float | None) -> str:
+    return duration(None if value is None else value * 1000)
+
+
+def _best(chosen: Chosen) -> Html | None:
+    if not chosen.better.rows:
+        return None
+    columns = [Column("group"), Column("setting"), Column("rebalances", True), Column("paused", True)]
+    rows = (
+        (
+            row["group"],
+            join([tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]),
+            join([f"{number(row['rebalances'])} instead of {number(row['actual_rebalances'])}"]),
+            f"{_seconds(row['paused_partition_s'])} instead of {_seconds(row['actual_paused_partition_s'])}",
+        )
+        for row in chosen.better.rows
+    )
+    return join([tag("h3", "What would have helped most"), table(columns, rows, chosen.better.left)])
+
+
+def _withheld(chosen: Chosen) -> Html:
+    lines = [
+        tag(
+            "p",
+            f"{plural(row['groups'], 'group')} from {_SOURCES.get(row['source'], row['source'])}: "
+            f"{number(row['reproduced'])} of {plural(row['generations'] or 0, 'generation')} came out as they were; "
+            f"{plural(row['withheld'] or 0, 'group')} withheld.",
+            class_="dim",
+        )
+        for row in chosen.fidelity
+    ]
+    found = None
+    if chosen.withheld.rows:
+        columns = [Column("group"), Column("faithful", True), Column("why it is withheld")]
+        rows = ((row["group"], percent(row["share"]), row["why"] or "") for row in chosen.withheld.rows)
+        listed = table(columns, rows, chosen.withheld.left)
+        found = tag("details", tag("summary", plural(chosen.withheld.total, "group") + " withheld"), listed)
+    return join([tag("h3", "How far to trust this"), *lines, found])
+
+
+_SOURCES = {"events": "the server's events", "log": "the offsets log alone"}

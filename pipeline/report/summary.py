@@ -1,0 +1,82 @@
+"""The summary for a terminal: what the page begins with, in some twenty lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.pipeline.report.chosen import Chosen, Row
+from muster.pipeline.report.words import cause_words, duration, moment, number, plural
+
+_LINES = 8
+_NAME = 32
+
+
+def text(chosen: Chosen) -> str:
+    """The summary of what was chosen."""
+    if chosen.first_ms is None or chosen.last_ms is None:
+        return f"{chosen.about.source}: the log tells of no group"
+    rebalances = sum(row["rebalances"] for row in chosen.causes)
+    told = "" if chosen.about.has_events else " (inferred: there are no events)"
+    lines = [
+        f"{chosen.about.source}: {plural(chosen.groups.total, 'group')}, {plural(chosen.commits, 'commit')}, "
+        f"{plural(rebalances, 'rebalance')}{told}",
+        f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC ({duration(chosen.last_ms - chosen.first_ms)})",
+    ]
+    lines += _block("why groups rebalanced", [_cause(row) for row in chosen.causes])
+    worst = [row for row in chosen.groups.rows if row["rebalances"]]
+    lines += _block("worst groups", [_group(row) for row in worst])
+    lines += _block(
+        f"commits that went backwards: {number(chosen.regressions.total)}",
+        [
+            f"{moment(row['time_ms'])}  {row['group']} {row['topic']}-{row['partition']}: "
+            f"{number(row['from_offset'])} → {number(row['to_offset'])} ({row['cause']})"
+            for row in chosen.regressions.rows
+        ],
+    )
+    lines += _block(
+        f"partitions that stood still: {number(chosen.stalls.total)}",
+        [
+            f"{moment(row['start_ms'])}  {row['group']} {row['topic']}-{row['partition']}: {row['status']} "
+            + ("to the end" if row["end_ms"] is None else f"for {duration(row['end_ms'] - row['start_ms'])}")
+            for row in chosen.stalls.rows
+        ],
+    )
+    if chosen.static_candidates.total:
+        spared = sum(row["rebalances_spared"] or 0 for row in chosen.static_candidates.rows)
+        members = plural(chosen.static_candidates.total, "member")
+        lines += ["", f"static membership of {members} would have spared {plural(spared, 'rebalance')}"]
+    lines += _block("what if", [_setting(row) for row in chosen.grid])
+    odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
+    if odd:
+        lines += ["", f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"]
+    return "\n".join(lines)
+
+
+def _block(title: str, lines: Sequence[str]) -> list[str]:
+    if not lines:
+        return []
+    left = len(lines) - _LINES
+    return ["", title, *(f"  {line}" for line in lines[:_LINES]), *([f"  … {left:,} more"] if left > 0 else [])]
+
+
+def _cause(row: Row) -> str:
+    title = cause_words(row["cause"]).title
+    return f"{row['rebalances']:>7,}  {title:<24} {duration(row['took_ms'])} in the mean"
+
+
+def _group(row: Row) -> str:
+    name = row["group"] if len(row["group"]) <= _NAME else row["group"][: _NAME - 1] + "…"
+    paused = duration(row["paused_partition_ms"])
+    mostly = cause_words(row["top_cause"]).title
+    return f"{name:<{_NAME}} {plural(row['rebalances'], 'rebalance')}, paused {paused}, mostly: {mostly}"
+
+
+def _setting(row: Row) -> str:
+    paused, was = (
+        None if row[key] is None else row[key] * 1000 for key in ("paused_partition_s", "actual_paused_partition_s")
+    )
+    rebalances = plural(row["rebalances"] or 0, "rebalance")
+    return (
+        f"{row['setting']:<{_NAME}} {rebalances} (was {number(row['actual_rebalances'])}), "
+        f"paused {duration(paused)} (was {duration(was)})"
+    )

@@ -1,0 +1,140 @@
+"""How times, numbers and causes are written, on the page and in the terminal. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+SECOND: Final = 1_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+NOT_KNOWN: Final = "–"
+
+
+class CauseWords(NamedTuple):
+    """One cause of rebalances, as people say it."""
+
+    mark: str
+    """A letter that marks it in a picture: colours alone do not tell everybody everything."""
+    title: str
+    sentence: str
+    """With {who} for the trigger."""
+
+
+CAUSES: Final[Mapping[str, CauseWords]] = {
+    "member_joined": CauseWords("J", "member joined", "{who} joined"),
+    "member_left": CauseWords("L", "member left", "{who} left"),
+    "session_expired": CauseWords("X", "session expired", "{who} sent no heartbeat for its session timeout"),
+    "subscription_changed": CauseWords("S", "subscription changed", "{who} subscribed to other topics"),
+    "metadata_changed": CauseWords("M", "metadata changed", "{who} joined again with other metadata"),
+    "partitions_changed": CauseWords("P", "partitions changed", "a topic has other partitions; {who} joined again"),
+    "leader_rejoined": CauseWords("R", "leader rejoined", "the leader, {who}, joined again"),
+    "static_member_returned": CauseWords("I", "static member returned", "{who} came back under its instance id"),
+    "join_timeout": CauseWords("T", "join timeout", "{who} did not join again within the rebalance timeout"),
+    "sync_timeout": CauseWords("T", "sync timeout", "{who} did not sync within the rebalance timeout"),
+    "group_full": CauseWords("F", "group full", "there was no room for {who}"),
+    "group_over_capacity": CauseWords("F", "group over capacity", "the group had more members than are allowed"),
+}
+UNKNOWN_CAUSE: Final = CauseWords("?", "not known", "nobody knows why")
+
+
+def cause_words(cause: str | None) -> CauseWords:
+    """How to call a cause; one that is new goes by its own name."""
+    if cause is None:
+        return UNKNOWN_CAUSE
+    plain = cause.replace("_", " ")
+    return CAUSES.get(cause) or CauseWords("?", plain, plain)
+
+
+def duration(ms: float | None) -> str:
+    """`350 ms`, `3.2 s`, `12 min`, `5 h 20 min`, `3 d 4 h`."""
+    if ms is None:
+        return NOT_KNOWN
+    if ms < 0:
+        return "-" + duration(-ms)
+    if ms < SECOND:
+        return f"{ms:.0f} ms"
+    if ms < MINUTE:
+        return f"{ms / SECOND:.1f} s".replace(".0 s", " s")
+    if ms < HOUR:
+        return _two(ms, MINUTE, "min", SECOND, "s") if ms < 10 * MINUTE else f"{ms / MINUTE:.0f} min"
+    return _two(ms, HOUR, "h", MINUTE, "min") if ms < DAY else _two(ms, DAY, "d", HOUR, "h")
+
+
+def _two(ms: float, large: int, large_name: str, small: int, small_name: str) -> str:
+    wholes, rest = divmod(round(ms / small), large // small)
+    return f"{wholes} {large_name} {rest} {small_name}" if rest else f"{wholes} {large_name}"
+
+
+def number(value: float | None) -> str:
+    """With thousands apart; of one below ten the first decimal counts."""
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, float) and not value.is_integer() and abs(value) < 10:
+        return f"{value:.1f}"
+    return f"{value:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """A share of 1."""
+    if share is None:
+        return NOT_KNOWN
+    text = f"{share * 100:.1f}".removesuffix(".0")
+    return f"{text} %"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 group`, `2 groups`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def moment(ms: int | None, *, day: bool = True, seconds: bool = True) -> str:
+    """A time of the wall clock, UTC."""
+    if ms is None:
+        return NOT_KNOWN
+    try:
+        then = datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{ms} ms"
+    pattern = ("%Y-%m-%d " if day else "") + ("%H:%M:%S" if seconds else "%H:%M")
+    return then.strftime(pattern)
+
+
+def who(client_id: str | None, host: str | None, instance_id: str | None, member_id: str | None) -> str:
+    """A member by what its owner knows it by."""
+    name = instance_id or client_id or member_id
+    if not name:
+        return "a member"
+    return f"{name} ({host.removeprefix('/')})" if host else name
+
+
+def why(rebalance: Mapping[str, Any]) -> str:
+    """The cause of a row of `rebalances` in a sentence."""
+    words = cause_words(rebalance["cause"])
+    trigger = who(
+        rebalance["trigger_client_id"],
+        rebalance["trigger_host"],
+        rebalance["trigger_instance_id"],
+        rebalance["trigger_member_id"],
+    )
+    told = words.sentence.format(who=trigger)
+    reason = rebalance["reason"]
+    return f"{told}: “{reason}”" if reason else told
+
+
+def setting_words(settings_json: str | None) -> str:
+    """What a setting of the what-if changes."""
+    given = json.loads(settings_json or "{}")
+    told = []
+    for name, value in given.items():
+        if isinstance(value, bool):
+            told.append(name if value else f"not {name}")
+        elif name.endswith(".ms") and isinstance(value, int):
+            told.append(f"{name.removesuffix('.ms')} {duration(value)}")
+        else:
+            told.append(f"{name} {value}")
+    return ", ".join(told) or "nothing changed"

@@ -1,0 +1,170 @@
+"""The page, from what was chosen."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from muster.pipeline.about import About
+from muster.pipeline.report.chosen import Chosen, Some
+from muster.pipeline.report.markup import Column, Html, join, table, tag
+from muster.pipeline.report.page import cost, render
+from muster.pipeline.report.select import bucket_size
+from muster.pipeline.report.words import CAUSES, DAY, HOUR, MINUTE
+from tests.pipeline.report.made import EVIL, chosen, rebalance, setting
+
+_VOID = {"meta", "br"}
+
+
+class Reader(HTMLParser):
+    """Checks that elements end in their order; collects text, anchors and links."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, name: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.ids.update([given["id"] or ""] if "id" in given else [])
+        self.links.extend(given[key] or "" for key in ("href", "src") if key in given)
+        assert name != "script"
+        if name not in _VOID:
+            self.open.append(name)
+
+    def handle_endtag(self, name: str) -> None:
+        if name not in _VOID:
+            assert self.open.pop() == name
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join(" ".join(self.text).split())
+
+
+def test_the_page_is_whole_and_needs_nothing_else() -> None:
+    page = render(chosen())
+    read = Reader(page)
+    assert all(link.startswith("#") and link[1:] in read.ids for link in read.links)
+    assert read.links
+    assert "url(" not in page
+    assert "@import" not in page
+    assert "http" not in page
+
+
+def test_what_a_log_says_is_text_and_nothing_else() -> None:
+    page = render(chosen())
+    assert EVIL not in page
+    assert EVIL in Reader(page).words
+
+
+def test_what_is_told() -> None:
+    words = Reader(render(chosen())).words
+    for told in (
+        "3 rebalances",
+        "payments-2 (10.0.0.2) sent no heartbeat for its session timeout",
+        "joined : “back again”".replace(" :", ":"),
+        "60 % sure",
+        "zombie: a member that had lost the partition",
+        "STOP: commits no more",
+        "session.timeout 45 s",
+        "1 instead of 3",
+        "1 of 2 generations came out",
+        "2 malformed rows could not be used",
+        "200 more: see the tables.",
+        "moved, 11 kept",
+    ):
+        assert told in words
+
+
+def test_a_page_without_events_ends_and_what_if_says_so() -> None:
+    about = About("log", {}, False, False, since_ms=1_750_000_000_000, groups=("pay*",))
+    words = Reader(render(chosen(about=about, grid=[], better=Some(), fidelity=[], withheld=Some()))).words
+    assert "rebalances are inferred" in words
+    assert "Not known: the source has no ends of topics." in words
+    assert "Only groups that match pay*." in words
+    assert "Only what was logged from 2025-06-15 15:06:40 to the end." in words
+    assert "What if" not in words
+
+
+def test_an_empty_log_makes_a_page_too() -> None:
+    nothing = Chosen(
+        About("log", {}, False, True),
+        None,
+        None,
+        0,
+        0,
+        Some(),
+        [],
+        HOUR,
+        [],
+        [],
+        Some(),
+        Some(),
+        Some(),
+        Some(),
+        [],
+        Some(),
+    )
+    words = Reader(render(nothing)).words
+    assert "The log tells of no group." in words
+    assert "No group rebalanced." in words
+
+
+def test_nobody_could_be_replayed() -> None:
+    assert "No group's history could be replayed" in Reader(render(chosen(grid=[], better=Some()))).words
+
+
+def test_bars_beside_what_was() -> None:
+    page = render(chosen(grid=[setting("half", 0, 76.8), setting("more", 30, 1_000.0)]))
+    assert 'class="meter" title="50 % of what it was"' in page
+    assert re.search(r'class="meter up" title="651 % of what it was"[^>]*><i style="width:100.0%"', page)
+
+
+def test_every_cause_has_its_colour() -> None:
+    page = render(chosen())
+    for cause in [*CAUSES, "other"]:
+        assert re.search(rf"\.c-{cause}\{{--c:#[0-9a-f]{{6}}\}}", page)
+
+
+def test_what_a_rebalance_cost() -> None:
+    assert cost(rebalance(2, 8, "member_left")) == (
+        "3.2 s (join 3 s, sync 200 ms); partitions: 5 moved, 11 kept; paused 51.2 s in all; members 2 → 1"
+    )
+    bare = dict.fromkeys(rebalance(2, 8, None)) | {"failed_attempts": 2}
+    assert cost(bare) == "2 failed attempts"
+
+
+@pytest.mark.parametrize(
+    ("span", "size"),
+    [
+        (0, MINUTE),
+        (HOUR, MINUTE),
+        (DAY, 30 * MINUTE),
+        (30 * DAY, 12 * HOUR),
+        (420 * DAY, 7 * DAY),
+        (600 * DAY, 10 * DAY),
+    ],
+)
+def test_columns_are_as_wide_as_they_must(span: int, size: int) -> None:
+    assert bucket_size(span) == size
+
+
+def test_markup() -> None:
+    assert (
+        tag("p", "a<b", None, ["c", Html("<br>")], class_="x", data_l='"')
+        == '<p class="x" data-l="&quot;">a&lt;bc<br></p>'
+    )
+    assert join(["&", Html("&amp;")]) == "&amp;&amp;"
+    with pytest.raises(ValueError, match="zip"):
+        table([Column("one")], [("a", "b")])

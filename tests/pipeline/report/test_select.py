@@ -1,0 +1,191 @@
+"""What is taken from the tables, with Spark."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from muster.pipeline.about import About
+from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.report import select as module
+from muster.pipeline.report.chosen import Chosen
+from muster.pipeline.report.page import render
+from muster.pipeline.report.select import select
+from muster.pipeline.report.summary import text
+
+START = 1_750_000_000_000
+ABOUT = About("a log", {"commit": 3, "malformed": 1}, True, True)
+
+
+def tables(spark: SparkSession, **rows: list[dict[str, Any]]) -> dict[str, DataFrame]:
+    """Every table, with these rows; a column that is not given is null."""
+    made = {}
+    for name, schema in TABLES.items():
+        whole = [dict.fromkeys(schema.names) | row for row in rows.get(name, [])]
+        made[name] = spark.createDataFrame(pa.Table.from_pylist(whole, schema))
+    return made
+
+
+def member(name: str, partitions: list[int]) -> dict[str, Any]:
+    return {
+        "member_id": f"{name}-id",
+        "client_id": name,
+        "host": "/10.0.0.1",
+        "assigned": [{"topic": "t", "partitions": partitions}],
+    }
+
+
+def generation(group: str, number: int, start: int, end: int | None, *members: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "group": group,
+        "generation": number,
+        "start_ms": START + start,
+        "end_ms": None if end is None else START + end,
+        "member_count": len(members),
+        "members": list(members),
+        "log_offset": number,
+    }
+
+
+def rebalance(group: str, number: int, cause: str, paused_ms: int) -> dict[str, Any]:
+    return {
+        "group": group,
+        "generation": number,
+        "start_ms": START + number * 1_000,
+        "end_ms": START + number * 1_000 + 100,
+        "cause": cause,
+        "moved": 2,
+        "took_ms": 100,
+        "paused_partition_ms": paused_ms,
+        "confidence": 1.0,
+    }
+
+
+def whatif(group: str, setting: str, rebalances: int | None, paused_s: float | None) -> dict[str, Any]:
+    actual = {"actual_rebalances": 4, "actual_moved_partitions": 8, "actual_paused_partition_s": 9.0}
+    return {
+        "group": group,
+        "setting": setting,
+        "settings_json": "{}",
+        "rebalances": rebalances,
+        "moved_partitions": rebalances,
+        "paused_partition_s": paused_s,
+        **actual,
+    }
+
+
+@pytest.fixture(scope="module")
+def chosen(spark: SparkSession) -> Chosen:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "REBALANCES", 2)
+        patch.setattr(module, "SHARES", 3)
+        patch.setattr(module, "STORIES", 2)
+        return select(
+            tables(
+                spark,
+                commits=[{"group": "calm", "time_ms": START + at} for at in (0, 5, 90_000)],
+                generations=[
+                    generation("calm", 1, 0, None, member("c", [0])),
+                    generation("wild", 1, 0, 1_000, member("a", [0, 1, 2])),
+                    generation("wild", 2, 1_000, 2_000, member("a", [0]), member("b", [1, 2])),
+                    generation("wild", 3, 2_000, None, member("b", [0, 1, 2])),
+                    generation("quiet", 1, 0, None, member("q", [0])),
+                ],
+                rebalances=[
+                    *(rebalance("wild", number, "member_joined", 300) for number in (1, 2)),
+                    rebalance("wild", 3, "member_left", 300),
+                    rebalance("calm", 1, "member_joined", 0),
+                ],
+                regressions=[
+                    {"group": "wild", "topic": "t", "partition": 0, "back": back, "cause": "rewind"} for back in (1, 7)
+                ],
+                stalls=[
+                    {"group": "wild", "topic": "t", "partition": 0, "status": status, "start_ms": START}
+                    for status in ("OK", "STOP")
+                ],
+                lag=[{"group": "calm", "topic": "t", "partition": 0, "lag": lag} for lag in (0, 3)],
+                flapping=[{"group": "wild", "score": 50.0, "top_trigger_client_id": "a", "top_trigger_share": 0.5}],
+                whatif=[
+                    whatif("wild", "static", 1, 2.0),
+                    whatif("wild", "patient", 4, 8.0),
+                    whatif("half", "static", 1, 2.0),
+                    whatif("half", "patient", None, None),
+                ],
+                fidelity=[
+                    {"group": "wild", "source": "events", "generations": 4, "reproduced": 4, "withheld": False},
+                    {"group": "odd", "source": "events", "generations": 2, "reproduced": 1, "withheld": True},
+                ],
+                malformed=[{"reason": "no key"}],
+            ),
+            ABOUT,
+        )
+
+
+def test_when_it_was(chosen: Chosen) -> None:
+    assert (chosen.first_ms, chosen.last_ms) == (START, START + 90_000)
+    assert (chosen.commits, chosen.commit_groups, chosen.bucket_ms) == (3, 1, 60_000)
+
+
+def test_the_worst_groups_come_first(chosen: Chosen) -> None:
+    assert [row["group"] for row in chosen.groups.rows] == ["wild", "calm", "quiet"]
+    wild, calm, quiet = chosen.groups.rows
+    told = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")
+    assert [wild[name] for name in told] == [2, 3, 900, 6, "member_joined", 50.0, None]
+    assert [calm[name] for name in told] == [1, 1, 0, 2, "member_joined", None, 3]
+    assert [quiet[name] for name in told] == [1, 0, None, None, None, None, None]
+
+
+def test_causes(chosen: Chosen) -> None:
+    assert [(row["cause"], row["rebalances"]) for row in chosen.causes] == [("member_joined", 3), ("member_left", 1)]
+    assert sum(row["rebalances"] for row in chosen.buckets) == 4
+
+
+def test_a_long_history_is_drawn_from_its_end(chosen: Chosen) -> None:
+    wild, calm = chosen.stories
+    assert (wild.group, calm.group) == ("wild", "calm")
+    assert sorted((row["generation"], row["client_id"], row["partitions"]) for row in wild.shares) == [
+        (2, "a", 1),
+        (2, "b", 2),
+        (3, "b", 3),
+    ]
+    assert [row["generation"] for row in wild.rebalances.rows] == [3, 2]
+    assert (wild.rebalances.total, wild.rebalances.left) == (3, 1)
+
+
+def test_offsets(chosen: Chosen) -> None:
+    assert [row["back"] for row in chosen.regressions.rows] == [7, 1]
+    assert [row["status"] for row in chosen.stalls.rows] == ["STOP"]
+    assert [row["lag"] for row in chosen.lag.rows] == [3]
+
+
+def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:
+    assert [(row["setting"], row["groups"], row["rebalances"]) for row in chosen.grid] == [
+        ("static", 1, 1),
+        ("patient", 1, 4),
+    ]
+    assert [(row["group"], row["setting"]) for row in chosen.better.rows] == [("wild", "static")]
+    assert [(row["groups"], row["generations"], row["reproduced"], row["withheld"]) for row in chosen.fidelity] == [
+        (2, 6, 5, 1)
+    ]
+    assert [row["group"] for row in chosen.withheld.rows] == ["odd"]
+
+
+def test_odd_rows(chosen: Chosen) -> None:
+    assert chosen.odd_rows == {"malformed": 1, "unknown": 0}
+    assert [(row["kind"], row["reason"], row["rows"]) for row in chosen.odd_reasons] == [("malformed", "no key", 1)]
+
+
+def test_it_can_be_shown(chosen: Chosen) -> None:
+    assert "wild" in render(chosen)
+    assert "wild" in text(chosen)
+
+
+def test_an_empty_log(spark: SparkSession) -> None:
+    made = tables(spark)
+    del made["whatif"], made["fidelity"]
+    empty = select(made, ABOUT)
+    assert (empty.first_ms, empty.groups.total, empty.stories, empty.grid) == (None, 0, [], [])
+    assert "tells of no group" in render(empty)

@@ -1,0 +1,40 @@
+"""The summary for a terminal."""
+
+from __future__ import annotations
+
+from muster.pipeline.about import About
+from muster.pipeline.report.chosen import Some
+from muster.pipeline.report.summary import text
+from tests.pipeline.report.made import chosen, group
+
+
+def test_the_summary() -> None:
+    lines = text(chosen()).splitlines()
+    assert lines[:2] == [
+        "/data/muster: 203 groups, 1,000 commits, 3 rebalances",
+        "2025-06-15 15:06:40 to 2025-06-16 15:06:40 UTC (1 d)",
+    ]
+    assert "        2  session expired          3.2 s in the mean" in lines
+    assert "  payments                         3 rebalances, paused 2 min 34 s, mostly: session expired" in lines
+    assert "  2025-06-15 15:06:40  payments orders-3: 1,200 → 900 (zombie)" in lines
+    assert "  2025-06-15 15:06:40  payments orders-3: STOP to the end" in lines
+    assert "static membership of 1 member would have spared 8 rebalances" in lines
+    assert "  static                           1 rebalance (was 3), paused 20 s (was 2 min 34 s)" in lines
+    assert lines[-1] == "rows that could not be used: 2 malformed (tables malformed, unknown)"
+    assert max(map(len, lines)) <= 120
+
+
+def test_long_lists_and_names_are_cut() -> None:
+    many = [group(f"group-{'x' * 60}-{number}") for number in range(12)]
+    lines = text(chosen(groups=Some(many, 12))).splitlines()
+    assert "  … 4 more" in lines
+    assert sum(line.startswith("  group-xxxx") for line in lines) == 8
+    assert max(map(len, lines)) <= 120
+
+
+def test_what_was_inferred_is_called_so() -> None:
+    assert "3 rebalances (inferred: there are no events)" in text(chosen(about=About("log", {}, False, False)))
+
+
+def test_an_empty_log() -> None:
+    assert text(chosen(first_ms=None)) == "/data/muster: the log tells of no group"
