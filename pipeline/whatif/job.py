@@ -23,6 +23,7 @@ from muster.pipeline.tables import table
 from muster.pipeline.whatif import from_events, from_log
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.costs import Figures
+from muster.pipeline.whatif.fidelity import withheld
 from muster.pipeline.whatif.history import EVENTS, EXPIRED, LOG, History
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
 
@@ -86,22 +87,31 @@ def what_if(
 def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
     """The rows of one group: `rows` has its history (group, source, log_offset, value, end_ms)."""
     rows = rows.sort_by("log_offset")
-    group, source = rows.column("group")[0].as_py(), rows.column("source")
-    is_log = LOG in source.to_pylist()
+    group, kinds = rows.column("group")[0].as_py(), rows.column("source")
+    source = EVENTS if EVENTS in kinds.to_pylist() else LOG
+    try:
+        history = _read(group, source, rows)
+        found = compare(history, settings)
+    except Exception as error:  # noqa: BLE001 - what is odd about one group costs no other its what-if
+        history = History(group, source)
+        what = f"its history cannot be replayed: {type(error).__name__}: {error}"
+        found = Comparison(withheld(history, what), Figures())
+    yield from rows_of(history, found)
+
+
+def _read(group: str, source: str, rows: pa.Table) -> History:
     values, end_ms = rows.column("value"), rows.column("end_ms")[0].as_py() or 0
-    if is_log:
-        ends: dict[str, str] = {}
-        records: list[dict[str, Any]] = []
-        for kind, value in zip(source, values, strict=True):
-            parsed = json.loads(value.as_py())
-            if kind.as_py() == _ENDS:
-                ends[parsed["member_id"]] = EXPIRED
-            else:
-                records.append(parsed)
-        history = from_log.history_of(group, records, ends, end_ms)
-    else:
-        history = from_events.history_of(group, (json.loads(value.as_py()) for value in values), end_ms)
-    yield from rows_of(history, compare(history, settings))
+    if source == EVENTS:
+        return from_events.history_of(group, (json.loads(value.as_py()) for value in values), end_ms)
+    ends: dict[str, str] = {}
+    records: list[dict[str, Any]] = []
+    for kind, value in zip(rows.column("source"), values, strict=True):
+        parsed = json.loads(value.as_py())
+        if kind.as_py() == _ENDS:
+            ends[parsed["member_id"]] = EXPIRED
+        else:
+            records.append(parsed)
+    return from_log.history_of(group, records, ends, end_ms)
 
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:

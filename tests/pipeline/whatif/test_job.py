@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import EVENTS, TABLES
 from muster.pipeline.schema import DECODED
-from muster.pipeline.whatif.job import what_if
+from muster.pipeline.whatif.job import played, what_if
 from muster.pipeline.whatif.settings import parse
 from tests.pipeline.whatif.reality import Consumer, Reality
 
@@ -100,6 +100,18 @@ def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) 
     assert [by_setting[name]["rebalances"] for name in ("as it was", "session 45 s", "static")] == [4, 4, 2]
     assert by_setting["session 45 s"]["detect_ms"] == 45_000
     assert by_setting["as it was"]["paused_partition_s"] == by_setting["as it was"]["actual_paused_partition_s"] > 0
+
+
+def test_an_odd_history_costs_no_other_group_its_what_if() -> None:
+    """A task's function by itself: events without what their kind should have."""
+    events = [{"kind": "group_created", "time": 1}, {"kind": "rebalance_completed", "time": 2}]
+    rows = [
+        {"group": "g", "source": "events", "log_offset": at, "value": json.dumps(value), "end_ms": 9}
+        for at, value in enumerate(events)
+    ]
+    (row,) = played(pa.Table.from_pylist(rows), parse("static"))
+    assert (row["is_whatif"], row["withheld"]) == (False, True)
+    assert row["why"] == "its history cannot be replayed: KeyError: 'protocol_type'"
 
 
 def test_the_newest_part_of_a_long_history_is_played(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
