@@ -74,8 +74,19 @@ class Staged(NamedTuple):
     """Rows of the offsets log by kind."""
 
 
+def check(source: Source) -> None:
+    """Whether there is something to read, asked before anything runs: so that what is wrong is told at once, and not
+    from the depths of Spark. Raises NoSource, ClusterError.
+    """
+    if source.path is not None and table_kind(source.path) is None:
+        find_segments(source.path, OFFSETS_TOPIC)
+    elif source.kafka is not None and not _has_rows(source.kafka, OFFSETS_TOPIC):
+        raise NoSource(f"{source.name()}: {OFFSETS_TOPIC} holds nothing that can be read")
+
+
 def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL) -> Staged:
     """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
+    check(source)
     source = _as_rows(spark, source)
     decoded, raw = _decoded(spark, source), _raw_events(spark, source)
     kept = decoded.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
@@ -144,11 +155,6 @@ def table_kind(path: str) -> str | None:
 def _decoded(spark: SparkSession, source: Source) -> DataFrame:
     if source.rows is not None:
         return decoded_rows(source.rows)
-    if source.path is not None:
-        # so that what is wrong is told in one sentence, and not from the depths of Spark
-        find_segments(source.path, OFFSETS_TOPIC)
-    elif source.kafka is not None and not _has_rows(source.kafka, OFFSETS_TOPIC):
-        raise NoSource(f"{source.name()}: {OFFSETS_TOPIC} holds nothing that can be read")
     return _load(spark, source, {"rows": "decoded"})
 
 
