@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.admin import NewTopic
 
 from muster.protocol.hashing import group_partition
-from tests.e2e.aio import administering
+from tests.e2e.aio import administering, consuming, producing
 from tests.e2e.conftest import SERVER, create_topic
 from tests.e2e.ledger import eventually
 from tests.support import wire
@@ -135,3 +136,36 @@ async def test_compaction_goes_on_while_clients_commit(start_server: Start, in_m
         assert muster(server, "check").returncode == 0
     for group in (*GROUPS[:8], GROUPS[39]):
         assert await committed(server, group) == last[group]
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+async def test_topics_that_are_compacted_keep_the_newest_record_of_each_key(start_server: Start, policy: str) -> None:
+    server = start_server({"log.cleaner.backoff.ms": "20", "log.cleaner.min.cleanable.ratio": "0.01"})
+    configs = {"cleanup.policy": policy, "segment.ms": "100", "delete.retention.ms": "0"}
+    async with administering(server.bootstrap) as admin:
+        await admin.create_topics([NewTopic("states", 1, 1, topic_configs=configs)])
+    async with producing(server.bootstrap, linger_ms=5) as producer:
+        number = 0
+
+        async def compacted() -> bool:
+            nonlocal number
+            for _ in range(200):  # for as long as it takes: segments roll and are compacted for their age
+                number += 1
+                await producer.send_and_wait("states", b"%d" % number, key=b"key-%d" % (number % 5))
+            return "compacted" in server.log()
+
+        while not await compacted():
+            pass
+        await producer.send_and_wait("states", None, key=b"key-0")
+        last = await producer.send_and_wait("states", b"end", key=b"end")
+    newest: dict[bytes, bytes | None] = {}
+    count = 0
+    async with consuming(server.bootstrap, "states") as consumer:
+        async for record in consumer:
+            count += 1
+            newest[record.key] = record.value
+            if record.offset == last.offset:
+                break
+    assert count < number
+    kept = {b"key-%d" % (at % 5): b"%d" % at for at in range(number - 4, number + 1)}
+    assert newest == {**kept, b"key-0": None, b"end": b"end"}

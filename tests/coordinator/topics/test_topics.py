@@ -10,7 +10,12 @@ from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from muster.coordinator.topics.names import (
+    GROUP_EVENTS_TOPIC,
+    GROUP_OFFSETS_TOPIC,
+    METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState
 from muster.coordinator.topics.topics import Topics
@@ -145,6 +150,13 @@ def test_the_offsets_topic_is_made_as_kafka_makes_it() -> None:
         "segment.bytes": "104857600",
     }
     assert topics.ensure_topic(GROUP_OFFSETS_TOPIC) is topic
+
+
+def test_what_of_the_coordinator_s_own_is_compacted() -> None:
+    topics = make_topics(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=2)
+    names = [GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, GROUP_EVENTS_TOPIC]
+    found = {name: [one.log.config.compacts for one in topics.ensure_topic(name).partitions if one] for name in names}
+    assert found == {GROUP_OFFSETS_TOPIC: [True], TRANSACTION_STATE_TOPIC: [True, True], GROUP_EVENTS_TOPIC: [False]}
 
 
 def test_producer_ids_are_never_given_twice() -> None:
