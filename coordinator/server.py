@@ -128,7 +128,7 @@ class Server:
                         directory=str(config.data_dir))  # fmt: skip
         if config.data_dir is not None and FilesystemSync.is_reliable():
             self._filesystem = FilesystemSync(config.data_dir)
-            sync.share(self._filesystem.sync)
+            sync.share(self._filesystem.sync, self.clock)
         self._identity = identity
 
     def _open_groups(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
 
+from muster.coordinator.clock import Clock
 from muster.coordinator.log.errors import LogOffline
 
 FEW: Final = 2
@@ -19,6 +20,10 @@ FEW: Final = 2
 
 Sync = tuple[Callable[[], object], Callable[["OSError | None"], object]]
 """What syncs some files, and who is told."""
+GATHER_MS: Final = 5
+"""The longest that a sync of many files waits for others to come along."""
+QUIET_TURNS: Final = 2
+"""So many turns of the event loop without another one that wants to be synced, and nobody else is on the way."""
 Waiter = Callable[[LogOffline | None], object]
 
 
@@ -77,31 +82,54 @@ class SharedSync:
         self._outcomes: deque[tuple[Callable[[OSError | None], object], OSError | None]] = deque()
         self._posted = False
         self._sync_all: Callable[[], object] | None = None
-        self._waiting: list[Sync] = []
+        self._clock: Clock | None = None
+        self.wanted = 0
+        """Grows with each wish for a sync, by whichever log."""
+        self._seen = self._quiet = self._until_ms = 0
+        self._waiting: list[Callable[[], Sync]] = []
         self._in_round = False
         self._closed = False
 
-    def share(self, sync_all: Callable[[], object]) -> None:
+    def share(self, sync_all: Callable[[], object], clock: Clock) -> None:
         """From now on `sync_all` syncs every file there is at once (`files.FilesystemSync`); it raises OSError."""
-        self._sync_all = sync_all
+        self._sync_all, self._clock = sync_all, clock
 
-    def sync(self, job: Callable[[], object], done: Callable[[OSError | None], object]) -> None:
-        """`run` for a job that syncs files: when many want that at the same time, one `sync_all` does it for them.
+    def sync(self, begin: Callable[[], Sync]) -> None:
+        """`run` for a job that syncs files, `begin` giving what `run` takes when its time has come: when many want that
+        at the same time, one `sync_all` does it for them.
 
-        Rounds follow each other: whoever comes during one shares the next.
+        Rounds follow each other: whoever comes during one shares the next. A round waits for those that are just coming
+        (clients that the last one has answered, above all): a few turns of the loop, for `GATHER_MS` at most.
         """
-        if self._sync_all is None:
-            self.run(job, done)
+        if self._clock is None:
+            self.run(*begin())
             return
-        self._waiting.append((job, done))
+        self.wanted += 1
+        self._waiting.append(begin)
         if not self._in_round:
             self._in_round = True
-            self._post(self._begin_round)  # not at once: others will come in the same turn of the loop
+            self._gather(self._clock)
+
+    def _gather(self, clock: Clock) -> None:
+        self._seen, self._quiet, self._until_ms = self.wanted, 0, clock.mono_ms() + GATHER_MS
+        clock.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Begin a round when nobody else comes."""
+        if self._clock is None or self._closed:
+            return
+        if self.wanted == self._seen:
+            self._quiet += 1
+        else:
+            self._seen, self._quiet = self.wanted, 0
+        if self._quiet < QUIET_TURNS and self._clock.mono_ms() < self._until_ms:
+            self._clock.call_soon(self._look)
+        else:
+            self._begin_round()
 
     def _begin_round(self) -> None:
-        if self._closed:
-            return
-        asked, self._waiting = self._waiting, []
+        asked = [begin() for begin in self._waiting]
+        self._waiting = []
         outcomes: list[OSError | None] = []
         self.run(lambda: outcomes.extend(self._sync_round(asked)), lambda _: self._end_round(asked, outcomes))
 
@@ -116,10 +144,10 @@ class SharedSync:
         failure = outcomes[0] if len(asked) > FEW else None
         if failure is not None:
             # it may have met bytes of those that came meanwhile, and the next round would not be told of them again
-            self._outcomes.extend((done, failure) for _, done in self._waiting)
+            self._outcomes.extend((begin()[1], failure) for begin in self._waiting)
             self._waiting = []
-        if self._waiting:
-            self._begin_round()
+        if self._waiting and self._clock is not None:
+            self._gather(self._clock)
         else:
             self._in_round = False
 

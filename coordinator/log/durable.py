@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.log.durability import SharedSync, Waiter, Waiters
+from muster.coordinator.log.durability import SharedSync, Sync, Waiter, Waiters
 from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.log.segment import Segment
 from muster.coordinator.log.segmented import Contents, SegmentedLog
@@ -75,7 +75,10 @@ class DurableLog(SegmentedLog):
             callback(self.failure)
         else:
             self._waiters.add(position, callback)
-            self._start_sync()
+            if self._syncing and self._sync is not None:
+                self._sync.wanted += 1
+            else:
+                self._start_sync()
 
     def _on_failure(self, failure: LogOffline) -> None:
         self._waiters.fail(failure)
@@ -127,11 +130,14 @@ class DurableLog(SegmentedLog):
 
     def _start_sync(self) -> None:
         """Sync what is written, in a thread; those that come to wait meanwhile share the next one."""
-        if self._sync is None or self._syncing or self.failure is not None:
-            return
+        if self._sync is not None and not self._syncing and self.failure is None:
+            self._syncing = True
+            self._sync.sync(self._begin_sync)
+
+    def _begin_sync(self) -> Sync:
+        """Now it begins: what was written until now is synced by it."""
         if self.waits_for_sync:
             self._reserve_room()
-        self._syncing = True
         self._unflushed = 0
         self._cut_at = MAX_INT64
         files, self._unsynced = [*self._unsynced, self._active.file], []
@@ -150,7 +156,7 @@ class DurableLog(SegmentedLog):
             if is_new:  # nor may the directory itself be lost
                 self._storage.sync_directory("")
 
-        self._sync.sync(job, lambda failure: self._synced(target, files[-1].path, failure))
+        return job, lambda failure: self._synced(target, files[-1].path, failure)
 
     def _synced(self, target: int, path: str, failure: OSError | None) -> None:
         self._syncing = False

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import os
 import re
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from muster.coordinator.log.lock import DirectoryLock
@@ -31,6 +32,15 @@ def sync_descriptor(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
+@functools.cache
+def _syncfs() -> Callable[[int], int]:
+    """The system's syncfs(descriptor): 0, or the number of the error."""
+    import ctypes  # late: most of what starts never gets here, and it costs a start 5 ms
+
+    call = ctypes.CDLL(None, use_errno=True).syncfs
+    return lambda descriptor: ctypes.get_errno() if call(descriptor) else 0
+
+
 class FilesystemSync:
     """Linux's syncfs: everything that was written to the file system of a directory is on the disk afterwards.
 
@@ -50,10 +60,8 @@ class FilesystemSync:
 
     def sync(self) -> None:
         """Wait until all is on the disk. From any thread. Raises OSError when something could not be written."""
-        import ctypes  # late: most of what starts never gets here, and it costs a start 5 ms
-
-        if ctypes.CDLL(None, use_errno=True).syncfs(self._descriptor) != 0:
-            number = ctypes.get_errno()
+        number = _syncfs()(self._descriptor)
+        if number:
             raise OSError(number, os.strerror(number))
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, Storage, batches
 from muster.coordinator.log.headers import iterate
 
@@ -55,6 +56,17 @@ class Later:
         self.jobs: list[Callable[[], object]] = []
         self.outcomes: list[Callable[[], object]] = []
         self.sync = SharedSync(self.outcomes.append, executor=self)  # type: ignore[arg-type]  # only submit is used
+
+    def share(self, sync_all: Callable[[], object]) -> None:
+        """Let `sync_all` sync everything from now on; `clock` tells how long others are waited for."""
+        self.clock = ManualClock()
+        self.clock.call_soon = self.outcomes.append  # type: ignore[method-assign]  # turns go with those of `deliver`
+        self.sync.share(sync_all, self.clock)
+
+    def begin(self) -> None:
+        """Let turns pass until jobs are given to the threads."""
+        while not self.jobs:
+            self.deliver()
 
     def submit(self, job: Callable[[], object]) -> None:
         self.jobs.append(job)

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogOffline, MemoryStorage, SharedSync
-from muster.coordinator.log.durability import Waiters
+from muster.coordinator.log.durability import GATHER_MS, Waiters
 from tests.coordinator.log.support import NOW, SMALL, Later, batch, everything, fill, manage
 
 
@@ -401,12 +401,13 @@ class TestManyAtOnce:
                 raise OSError(errno.EIO, name)
 
         for name in names:
-            later.sync.sync(partial(job, name), lambda failure, name=name: told.append((name, failure)))
+            asked = partial(job, name), lambda failure, name=name: told.append((name, failure))
+            later.sync.sync(lambda asked=asked: asked)
         return done
 
     def test_few_are_synced_one_by_one_and_fail_one_by_one(self) -> None:
         later, told, all_of_them = Later(), [], []
-        later.sync.share(lambda: all_of_them.append(1))
+        later.share(lambda: all_of_them.append(1))
         done = self.asked(later, told, "ab", bad="a")
         later.settle()
         assert (done, all_of_them) == (["a", "b"], [])
@@ -414,7 +415,7 @@ class TestManyAtOnce:
 
     def test_many_share_one(self) -> None:
         later, told, all_of_them = Later(), [], []
-        later.sync.share(lambda: all_of_them.append(1))
+        later.share(lambda: all_of_them.append(1))
         done = self.asked(later, told, "abcd")
         later.settle()
         assert (done, all_of_them) == ([], [1])
@@ -426,16 +427,16 @@ class TestManyAtOnce:
         def fail() -> None:
             raise OSError(errno.EIO, "Input/output error")
 
-        later.sync.share(fail)
+        later.share(fail)
         self.asked(later, told, "abc")
         later.settle()
         assert [(name, type(failure)) for name, failure in told] == [(name, OSError) for name in "abc"]
 
     def test_whoever_comes_during_a_round_is_in_the_next(self) -> None:
         later, told, all_of_them = Later(), [], []
-        later.sync.share(lambda: all_of_them.append(len(told)))
+        later.share(lambda: all_of_them.append(len(told)))
         self.asked(later, told, "abc")
-        later.deliver()  # the round begins
+        later.begin()
         self.asked(later, told, "defg")
         later.work()
         assert (all_of_them, told) == ([0], [])
@@ -457,9 +458,9 @@ class TestManyAtOnce:
             if outcome is not None:
                 raise outcome
 
-        later.sync.share(sync_all)
+        later.share(sync_all)
         self.asked(later, told, "abc")
-        later.deliver()  # the round begins
+        later.begin()
         self.asked(later, told, "def")
         later.settle()
         assert [(name, failure is not None) for name, failure in told] == [(name, True) for name in "abcdef"]
@@ -467,9 +468,53 @@ class TestManyAtOnce:
         later.settle()
         assert told[6:] == [(name, None) for name in "ghi"]
 
+    def test_a_round_waits_for_those_that_are_just_coming(self) -> None:
+        later, told, all_of_them = Later(), [], []
+        later.share(lambda: all_of_them.append(len(told)))
+        for names in ("ab", "c", "", "d", ""):
+            self.asked(later, told, names)
+            later.deliver()
+            assert later.jobs == []
+        later.deliver()
+        assert len(later.jobs) == 1
+        later.settle()
+        assert all_of_them == [0]
+        assert [name for name, _ in told] == list("abcd")
+
+    def test_but_not_for_long(self) -> None:
+        later, told, all_of_them = Later(), [], []
+        later.share(lambda: all_of_them.append(len(told)))
+        for turn in range(GATHER_MS):
+            self.asked(later, told, "abc" if turn == 0 else "d")
+            later.deliver()
+            assert later.jobs == []
+            later.clock.advance(1)
+        self.asked(later, told, "z")
+        later.deliver()
+        assert len(later.jobs) == 1
+
+    def test_what_is_written_until_it_begins_is_synced_with_it(self) -> None:
+        later, calls = Later(), Calls()
+        later.share(lambda: None)
+        log = synced_log(later)
+        list(fill(log, 1))
+        log.when_durable(1, calls.named("a"))
+        later.deliver()
+        list(fill(log, 1))
+        log.when_durable(2, calls.named("b"))
+        later.begin()
+        list(fill(log, 1))
+        log.when_durable(3, calls.named("c"))
+        later.work()
+        later.deliver()
+        later.deliver()
+        assert [name for name, _ in calls] == ["a", "b"]
+        later.settle()
+        assert [name for name, _ in calls] == ["a", "b", "c"]
+
     def test_nothing_begins_after_the_end(self) -> None:
         later, told = Later(), []
-        later.sync.share(lambda: None)
+        later.share(lambda: None)
         done = self.asked(later, told, "a")
         later.sync.close()
         later.settle()
