@@ -41,6 +41,9 @@ class Clock(Protocol):
     def mono_ms(self) -> int:
         """The monotonic half of `now`."""
 
+    def moment(self) -> Now:
+        """The present time, told once for all that comes in the same turn of the loop: never later than `now`."""
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call back once, when all is looked at that has come in this turn of the loop; in the order of the calls."""
 
@@ -78,11 +81,13 @@ class _LoopTimer:
 class LoopClock:
     """The machine's time, with timers of an asyncio event loop."""
 
-    __slots__ = ("_loop", "_soon")
+    __slots__ = ("_is_asked", "_loop", "_moment", "_soon")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._soon: list[Callable[[], object]] = []
+        self._is_asked = False
+        self._moment: Now | None = None
 
     def now(self) -> Now:
         """The present time."""
@@ -93,23 +98,40 @@ class LoopClock:
         """The monotonic half of `now`."""
         return time.monotonic_ns() // 1_000_000
 
+    def moment(self) -> Now:
+        """The time when this turn of the loop first asked for it."""
+        if self._moment is None:
+            self._moment = self.now()
+            self._ask()
+        return self._moment
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call back once, at the end of this turn of the loop."""
-        # the loop is asked once for all of a turn: both asyncio's and uvloop's look at every socket that is ready first
-        if not self._soon:
-            self._loop.call_soon(self._call_now)
+        if not self._is_asked:
+            self._ask()
         self._soon.append(callback)
+
+    def _ask(self) -> None:
+        # the loop is asked once for all of a turn: both asyncio's and uvloop's look at every socket that is ready first
+        if not self._is_asked:
+            self._is_asked = True
+            self._loop.call_soon(self._call_now)
 
     def _call_now(self) -> None:
         soon, self._soon = self._soon, []
-        for number, callback in enumerate(soon, 1):
-            try:
-                callback()
-            except BaseException:
-                # the loop logs it; the others are not to suffer for it
-                for other in soon[number:]:
-                    self.call_soon(other)
-                raise
+        self._is_asked = False
+        self._moment = self.now()
+        try:
+            for number, callback in enumerate(soon, 1):
+                try:
+                    callback()
+                except BaseException:
+                    # the loop logs it; the others are not to suffer for it
+                    for other in soon[number:]:
+                        self.call_soon(other)
+                    raise
+        finally:
+            self._moment = None
 
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
@@ -135,6 +157,10 @@ class ManualClock:
         self._order = itertools.count()
 
     def now(self) -> Now:
+        """The present time."""
+        return self._now
+
+    def moment(self) -> Now:
         """The present time."""
         return self._now
 

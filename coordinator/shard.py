@@ -22,7 +22,7 @@ from muster.coordinator.groups.interface import Client, Command, Now, Output
 from muster.coordinator.groups.telling import refusal
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError
 from muster.coordinator.refusals import append_error, refuse, spoil
-from muster.coordinator.shard_ledger import Ledger, Respond, respond
+from muster.coordinator.shard_ledger import BATCH_BYTES, Ledger, Respond, respond
 from muster.coordinator.shard_parts import Codec, Core, Observer, ShardLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -130,10 +130,15 @@ class Shard(Ledger):
         if self.state_error:
             return False
         core = self._core
-        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.now())
+        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.moment())
         if rows is None:
             return False
-        batch = self._batch_for(commit.size)
+        batches = self._batches
+        if batches and batches[-1].size + commit.size <= BATCH_BYTES:
+            batch = batches[-1]
+            batch.size += commit.size
+        else:
+            batch = self._batch_for(commit.size)
         batch.rows += rows
         batch.replies.append((respond, commit.response))
         if self._linger_ms == 0:

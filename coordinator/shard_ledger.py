@@ -95,7 +95,7 @@ class Ledger:
         """Append all that was gathered, batch by batch."""
         if not self._batches:
             return
-        now = self._clock.now()
+        now = self._clock.moment()
         while self._batches:
             batch = self._batches.pop(0)
             try:

@@ -52,12 +52,14 @@ class Exchange:
 
     __slots__ = ("_requests", "again", "correlation", "route")
 
-    route: Route
-    correlation: bytes
-    again: CommitAgain | None
-
-    def __init__(self, requests: ConnectionRequests) -> None:
+    def __init__(
+        self, requests: ConnectionRequests, route: Route, correlation: bytes, again: CommitAgain | None = None
+    ) -> None:
+        """`again`: what it was made ready as."""
         self._requests = requests
+        self.route = route
+        self.correlation = correlation
+        self.again = again
 
     def __call__(self, response: Message | None) -> None:
         """Answer. Only the first call counts, and none after the connection has ended."""
@@ -120,7 +122,6 @@ class ConnectionRequests:
         "_is_plain",
         "_node",
         "_routes",
-        "_spare",
         "_way",
         "_ways",
         "again",
@@ -147,7 +148,6 @@ class ConnectionRequests:
         self._routes = routes
         self._is_plain = intercept.request is None and intercept.response is None
         self._way: Way | None = None
-        self._spare: Exchange | None = None
         self._ways: dict[bytes, Way] = {}
         self.again: Again | None = None
 
@@ -184,10 +184,7 @@ class ConnectionRequests:
             body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
         if body > end:
             raise Refused("malformed request: RequestHeader: truncated", **route.facts())
-        exchange, self._spare = self._spare or Exchange(self), None
-        exchange.route, exchange.again = route, None
-        exchange.correlation = data[start + 4 : start + 8]
-        self.current = exchange
+        exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
         try:
             request = route.decode(data, body, end)
         except REFUSALS:
@@ -209,16 +206,12 @@ class ConnectionRequests:
         if self.before_encode is not None:
             exchange(response)
             return None
-        # nobody else knows the exchange: it serves the next request too
-        self._spare, self.current = exchange, None
+        self.current = None
         return exchange.frame(response)
 
     def open(self, route: Route, correlation: bytes, again: CommitAgain | None = None) -> Exchange:
         """A request is at hand, of this kind, that is answered later: by what is returned."""
-        exchange = self.current = Exchange(self)
-        exchange.route = route
-        exchange.correlation = correlation
-        exchange.again = again
+        exchange = self.current = Exchange(self, route, correlation, again)
         return exchange
 
     def closed(self) -> None:

@@ -21,7 +21,8 @@ _HEAD_REST = 21 - LENGTH_OVERHEAD
 _ONE_BYTE = 64
 """Below it a number is one byte as a zigzag varint."""
 _DELTAS = [uv(2 * n) for n in range(_ONE_BYTE)]
-_LEADS = [uv(2 * n) + b"\0\0" for n in range(len(UVARINTS) // 2)]
+_SHORT = len(UVARINTS) // 2
+_LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
 """Length, attributes and timestamp delta of a record of so many bytes."""
 
 
@@ -39,9 +40,15 @@ def build_packed(records: Sequence[bytes], *, timestamp_ms: int) -> bytearray:
     else:
         parts = [covered]
         for number, record in enumerate(records):
-            delta = _DELTAS[number] if number < _ONE_BYTE else uv(2 * number)
-            # attributes and timestamp delta take a byte each
-            parts += (_lead(len(record) + 2 + len(delta)), delta, record)
+            size = len(record) + 3
+            if number < _ONE_BYTE and size < _SHORT:
+                parts.append(_LEADS[size])
+                parts.append(_DELTAS[number])
+            else:
+                delta = uv(2 * number)
+                parts.append(_lead(len(record) + 2 + len(delta)))
+                parts.append(delta)
+            parts.append(record)
         covered = b"".join(parts)
     batch = bytearray(_pack_head(0, len(covered) + _HEAD_REST, NO_LEADER_EPOCH, MAGIC, crc32c(covered)))
     batch += covered
@@ -49,4 +56,4 @@ def build_packed(records: Sequence[bytes], *, timestamp_ms: int) -> bytearray:
 
 
 def _lead(size: int) -> bytes:
-    return _LEADS[size] if size < len(_LEADS) else uv(2 * size) + b"\0\0"
+    return _LEADS[size] if size < _SHORT else uv(2 * size) + b"\0\0"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.clock import LoopClock, ManualClock
+from muster.coordinator.groups.interface import Now
 
 
 class TestManualClock:
@@ -62,6 +63,18 @@ class TestManualClock:
 
 
 class TestLoopClock:
+    async def test_a_moment_lasts_as_long_as_the_turn(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = LoopClock(asyncio.get_running_loop())
+        times = iter(range(100))
+        monkeypatch.setattr(LoopClock, "now", lambda _: Now(next(times), 0))
+        seen = [clock.moment(), clock.moment()]
+        clock.call_soon(lambda: seen.extend((clock.moment(), clock.moment())))
+        await asyncio.sleep(0)
+        seen.append(clock.moment())
+        await asyncio.sleep(0)
+        seen.append(clock.moment())
+        assert [now.mono_ms for now in seen] == [0, 0, 1, 1, 2, 4], "the third turn asked at its end, for nobody"
+
     async def test_what_is_to_happen_soon_happens_in_order_after_the_turn(self) -> None:
         loop = asyncio.get_running_loop()
         clock = LoopClock(loop)

@@ -113,7 +113,7 @@ def test_layouts_are_shared_and_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) 
     again._packs.clear()
     room = Room()
     one, other = (
-        ready(room, request([(("t", b"T" * 16), 0, 1, 1, "")], group=group)).rows[0].pack for group in ("a", "b")
+        ready(room, request([(("t", b"T" * 16), 0, 1, 1, "")], group=group)).rows[0][2] for group in ("a", "b")
     )
     assert one is other
     for size in range(5):
