@@ -1,9 +1,11 @@
 /* Load from a file of request frames, for any Kafka-protocol server: each connection sends its frames in turn and keeps DEPTH in flight.
-   usage: frameload PORT CONNS SECONDS FRAMES [DEPTH [ERR [ANSWER [REQUESTS]]]]
+   usage: frameload PORT CONNS SECONDS FRAMES [DEPTH [ERR [ANSWER [REQUESTS [WARM]]]]]
    ERR is where the response's int16 error code lies, from the start of the frame (12: Heartbeat v3) or, if negative, from its end
    (-2: OffsetCommit v2-7 of one partition); 0: not looked at. Default depth 1, ERR 12.
    SERVER_PID in the environment: the CPU time (user and system, in ms) that process took meanwhile, connecting not counted.
-   ANSWER is the largest response in bytes (default 65536); REQUESTS ends the run after so many answers (default: none).
+   ANSWER is the largest response in bytes (default 65536); REQUESTS ends the run after so many answers (0, the default: none).
+   WARM answers for each connection, on average, come before anything counts (default 0): clients stay for hours, and what
+   a server does at their first requests is not what they cost it.
    Prints one JSON line: requests, bytes received, req/s, errors (codes that are not 0), the last such code, p50/p99/max latency in us. Build: cc -O2 -o frameload frameload.c */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,9 +44,9 @@ static int put(Conn *c, int k) {                     /* the next k frames in one
     return 0;
 }
 int main(int ac, char **v) {
-    if (ac < 5) { fprintf(stderr, "usage: frameload PORT CONNS SECONDS FRAMES [DEPTH [ERR [ANSWER [REQUESTS]]]]\n"); return 2; }
+    if (ac < 5) { fprintf(stderr, "usage: frameload PORT CONNS SECONDS FRAMES [DEPTH [ERR [ANSWER [REQUESTS [WARM]]]]]\n"); return 2; }
     int port = atoi(v[1]); n = atoi(v[2]); double secs = atof(v[3]); int depth = ac > 5 ? atoi(v[5]) : 1, eo = ac > 6 ? atoi(v[6]) : 12;
-    int room = ac > 7 ? atoi(v[7]) : 65536; long most = ac > 8 ? atol(v[8]) : 0; double bytes = 0;
+    int room = ac > 7 ? atoi(v[7]) : 65536; long most = ac > 8 ? atol(v[8]) : 0, warm = ac > 9 ? atol(v[9]) * n : 0; double bytes = 0;
     if (depth < 1 || depth > MAXDEPTH) { fprintf(stderr, "depth is 1 to %d\n", MAXDEPTH); return 2; }
     FILE *f = fopen(v[4], "rb"); if (!f) { perror(v[4]); return 2; }
     fseek(f, 0, SEEK_END); long sz = ftell(f); rewind(f);
@@ -62,7 +64,7 @@ int main(int ac, char **v) {
     long cap = 4000000, cnt = 0, err = 0; int last = 0; float *lat = malloc(cap * sizeof(float)); double t0 = now(); long c0 = cpu_ms();
     for (int i = 0; i < n; i++) if (put(&cs[i], depth)) return 1;
     struct epoll_event ev[512];
-    while (now() - t0 < secs && (!most || cnt < most)) {
+    while (now() - t0 < (warm ? 60 : secs) && (warm || !most || cnt < most)) {
         int m = epoll_wait(ep, ev, 512, 100);
         for (int j = 0; j < m; j++) {
             Conn *c = &cs[ev[j].data.u32]; int r = recv(c->fd, c->buf + c->len, room - c->len, 0);
@@ -77,8 +79,10 @@ int main(int ac, char **v) {
             }
             memmove(c->buf, c->buf + p, c->len - p); c->len -= p;
             if (got && put(c, got)) return 1;
+            if (warm && cnt >= warm) { warm = cnt = 0; bytes = 0; t0 = now(); c0 = cpu_ms(); }
         }
     }
+    if (warm) { fprintf(stderr, "not warm after a minute\n"); return 1; }
     double el = now() - t0; long spent = cpu_ms() - c0, q = cnt < cap ? cnt : cap; if (!q) { printf("{\"req_s\":0}\n"); return 1; }
     qsort(lat, q, sizeof(float), cmp);
     printf("{\"conns\":%d,\"depth\":%d,\"requests\":%ld,\"bytes\":%.0f,\"cpu_ms\":%ld,\"req_s\":%.0f,\"errors\":%ld,\"last_error\":%d,\"p50_us\":%.0f,\"p99_us\":%.0f,\"max_us\":%.0f}\n", n, depth, cnt, bytes, spent, cnt / el, err, last, lat[q / 2], lat[(long)(q * .99)], lat[q - 1]);

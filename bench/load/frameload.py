@@ -13,6 +13,10 @@ from typing import NamedTuple
 SOURCE = Path(__file__).with_name("frameload.c")
 
 
+WARM_ANSWERS = 4
+"""For each connection, before anything counts."""
+
+
 class Load(NamedTuple):
     """What came of one run."""
 
@@ -58,6 +62,7 @@ class FrameLoad:
         error_at: int = 12,
         answer_bytes: int = 65536,
         requests: int = 0,
+        warm: int = WARM_ANSWERS,
     ) -> Load:
         """Send the frames in turn from so many connections; see frameload.c for the numbers.
 
@@ -65,7 +70,7 @@ class FrameLoad:
         """
         path = self.workdir / "frames"
         path.write_bytes(b"".join(frames))
-        words = [self.program, port, connections, seconds, path, depth, error_at, answer_bytes, requests]
+        words = [self.program, port, connections, seconds, path, depth, error_at, answer_bytes, requests, warm]
         done = subprocess.run(
             [str(word) for word in words],
             env={**os.environ, "SERVER_PID": str(pid)},
