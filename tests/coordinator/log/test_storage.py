@@ -197,6 +197,16 @@ def test_a_write_that_writes_nothing_fails(tmp_path: Path, monkeypatch: pytest.M
         FileStorage(tmp_path).file("f").pwrite(b"x", 0)
 
 
+def test_where_the_drive_keeps_a_cache_it_is_asked_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(files, "_FULL_SYNC", 51)  # macOS's F_FULLFSYNC
+    monkeypatch.setattr(files.fcntl, "fcntl", lambda _, command: asked.append(command))
+    file = FileStorage(tmp_path).file("f")
+    file.pwrite(b"x", 0)
+    file.sync()
+    assert asked == [51]
+
+
 def test_allocated_room_reads_as_zeros(tmp_path: Path) -> None:
     file = FileStorage(tmp_path).file("f")
     file.allocate(1000)
