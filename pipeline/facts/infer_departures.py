@@ -104,11 +104,12 @@ def _likelihoods(
 
 
 def _density(rest_ms: float, beat_ms: int) -> float:
-    """How likely it is that the last commit of a regular beat was so long before the end."""
+    """How likely it is that the last commit of a regular beat was so long before the end of the join phase."""
     if rest_ms < -JOIN_MS / 100:
         return 0.0
-    over = max(rest_ms - beat_ms - JOIN_MS / 2, 0) / beat_ms
-    return 1 / (beat_ms * (1 + over) ** 2)
+    over_ms = max(rest_ms - beat_ms, 0)
+    far_ms = max(over_ms - JOIN_MS / 2, 0)
+    return (1 - min(over_ms / JOIN_MS, 0.5)) / (beat_ms * (1 + far_ms / beat_ms) ** 2)
 
 
 def _is_usual(before: State, member: Member, silent_ms: int) -> bool:

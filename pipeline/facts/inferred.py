@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from muster.pipeline.facts.activity import activity
+from muster.pipeline.facts.activity import activity, held_commits
 from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances
@@ -56,15 +56,15 @@ INFERRED: Final = pa.schema(
 """What of a rebalance can be concluded; `gone` are the members that it did without, and how each one's time ended."""
 
 
-def inferred(inputs: Inputs) -> DataFrame:
-    """Rows of INFERRED."""
-    rows = _summaries(inputs)
+def inferred(inputs: Inputs, commits: DataFrame | None = None) -> DataFrame:
+    """Rows of INFERRED. `commits`: rows of `activity.held_commits` where they are at hand already."""
+    rows = _summaries(inputs, held_commits(inputs) if commits is None else commits)
     # all of a group together and in order: what a state is judged by lies just before it
     in_order = rows.repartition("group").sortWithinPartitions("group", "state")
     return in_order.mapInArrow(_infer, from_arrow_schema(INFERRED))
 
 
-def _summaries(inputs: Inputs) -> DataFrame:
+def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
     known = states(inputs)
     members = F.transform(
         "members",
@@ -101,7 +101,7 @@ def _summaries(inputs: Inputs) -> DataFrame:
         shares.alias("shares"),
         members.alias("members"),
     )
-    return small.join(activity(inputs), ["group", "state"], "left")
+    return small.join(activity(commits), ["group", "state"], "left")
 
 
 def _count(shares: Any) -> Any:

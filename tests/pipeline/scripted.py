@@ -181,7 +181,7 @@ class ScriptedGroup:
                 await self._something()
         except TimeoutError as error:
             print(error)
-            self._write(kind="unsure", group=self.name, first=self.generation + 1, last=None)
+        self._write(kind="unsure", group=self.name, first=self.generation + 1, last=None)
         for process in self.running:
             await process.kill()
 
