@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
+from muster.pipeline.facts.balance import balance
 from muster.pipeline.facts.commits import commits
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.generations import generations
@@ -38,6 +39,7 @@ def build(inputs: Inputs) -> dict[str, DataFrame]:
         "ownership": ownership(held_by),
         "rebalances": happened,
         "moves": moves(changed, happened),
+        "balance": balance(known),
         "regressions": regressions(committed),
         "stalls": stalls(committed, inputs.ends),
         "lag": lag(committed, inputs.ends),

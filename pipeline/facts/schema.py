@@ -135,6 +135,17 @@ _MOVES: Final = (
     ("time_ms", pa.int64()),
     ("paused_ms", pa.int64()),
 )
+_BALANCE: Final = (
+    ("group", pa.string()),
+    ("generation", pa.int32()),
+    ("start_ms", pa.int64()),
+    ("members", pa.int32()),
+    ("partitions", pa.int32()),
+    ("least", pa.int32()),
+    ("most", pa.int32()),
+    ("skew", pa.float64()),
+    ("stickiness", pa.float64()),
+)
 _REGRESSIONS: Final = (
     *_PARTITION,
     ("time_ms", pa.int64()),
@@ -227,6 +238,7 @@ TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
         "ownership": pa.schema(_OWNERSHIP),
         "rebalances": pa.schema(_REBALANCES),
         "moves": pa.schema(_MOVES),
+        "balance": pa.schema(_BALANCE),
         "regressions": pa.schema(_REGRESSIONS),
         "stalls": pa.schema(_STALLS),
         "lag": pa.schema(_LAG),
