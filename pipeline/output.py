@@ -24,7 +24,7 @@ LARGE: Final = ("commits",)
 
 def is_local(spark: SparkSession, path: str) -> bool:
     """Whether a path is one of this machine's file system, for Spark."""
-    return str(_file_system(spark, path)[0].getScheme()) == "file"
+    return str(file_system(spark, path)[0].getScheme()) == "file"
 
 
 def write_table(table: DataFrame, folder: str, formats: Sequence[str], *, large: bool = False) -> None:
@@ -40,7 +40,7 @@ def write_table(table: DataFrame, folder: str, formats: Sequence[str], *, large:
     if not large and is_local(table.sparkSession, folder):
         for kind in (CSV, JSON):
             if kind in formats:
-                _make_one(Path(_plain(f"{folder}.{kind}")))
+                _make_one(Path(plain(f"{folder}.{kind}")))
     if PARQUET in formats:
         table.write.mode("overwrite").parquet(folder)
 
@@ -82,11 +82,11 @@ def _is_nested(kind: DataType) -> bool:
 def write_text(spark: SparkSession, path: str, text: str) -> str:
     """Write a small file, replacing what was there; where it lies now."""
     if is_local(spark, path):
-        local = Path(_plain(path))
+        local = Path(plain(path))
         local.parent.mkdir(parents=True, exist_ok=True)
         local.write_text(text, encoding="utf-8")
         return str(local)
-    system, where = _file_system(spark, path)
+    system, where = file_system(spark, path)
     stream = system.create(where, True)
     try:
         stream.write(bytearray(text, "utf-8"))
@@ -98,17 +98,19 @@ def write_text(spark: SparkSession, path: str, text: str) -> str:
 def remove(spark: SparkSession, path: str) -> None:
     """Remove a folder and all in it; harmless when it is not there."""
     if is_local(spark, path):
-        shutil.rmtree(_plain(path), ignore_errors=True)
+        shutil.rmtree(plain(path), ignore_errors=True)
         return
-    system, where = _file_system(spark, path)
+    system, where = file_system(spark, path)
     system.delete(where, True)
 
 
-def _plain(path: str) -> str:
+def plain(path: str) -> str:
+    """A path of this machine, given as a URL or not, as Python takes it."""
     return path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
 
 
-def _file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+def file_system(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """Hadoop's file system of a path, and the path as Hadoop has it."""
     jvm: Any = spark.sparkContext._jvm
     where = jvm.org.apache.hadoop.fs.Path(path)
     return where.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), where

@@ -107,12 +107,12 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # Spark's name
         """Where a new query begins."""
-        first, last = bounds(self._options.kafka, self._options.reading)
+        first, last = self._bounds()
         return _as_json(last if self._options.starting == LATEST else first)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
         """From now on there is no more than there is now."""
-        self._target = bounds(self._options.kafka, self._options.reading)[1]
+        self._target = self._bounds()[1]
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
         """As many as the option says."""
@@ -120,8 +120,10 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802  # Spark's name
         """How far the next batch goes. Raises ClusterError when the log ends before what was read already."""
-        first, self._last = bounds(self._options.kafka, self._options.reading)
+        first, self._last = self._bounds()
         read = _of_json(start)
+        if read and not first:
+            raise ClusterError(f"{self._options.reading.topic} was deleted; begin with a new checkpoint")
         at = {partition: read.get(partition, 0) for partition in first}
         for partition, stop in self._last.items():
             if stop < at[partition]:
@@ -139,6 +141,14 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802  # Spark's name
         """How far the log reached when that was last asked."""
         return None if self._last is None else _as_json(self._last)
+
+    def _bounds(self) -> tuple[Offsets, Offsets]:
+        try:
+            return bounds(self._options.kafka, self._options.reading)
+        except NoSource:
+            if not self._options.wait:
+                raise
+            return {}, {}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Shares of the ranges between."""

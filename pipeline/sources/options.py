@@ -25,6 +25,7 @@ _NAMES: Final = {
     "numpartitions": "numPartitions",
     "startingoffsets": "startingOffsets",
     "maxrowspertrigger": "maxRowsPerTrigger",
+    "waitfortopic": "waitForTopic",
 }
 """Spark takes names of options in any case."""
 
@@ -44,6 +45,8 @@ class Options(NamedTuple):
     partitions: int
     starting: str
     max_rows: int
+    wait: bool = False
+    """A stream of a topic that is not there yet waits for it."""
 
 
 def options_of(given: Mapping[str, str]) -> Options:
@@ -75,6 +78,7 @@ def options_of(given: Mapping[str, str]) -> Options:
         _count(known, "numPartitions", os.cpu_count() or 1),
         _one_of(known, "startingOffsets", (EARLIEST, LATEST)),
         _count(known, "maxRowsPerTrigger", 1_000_000),
+        _one_of(known, "waitForTopic", ("false", "true")) == "true",
     )
 
 

@@ -168,3 +168,14 @@ def test_a_log_that_ends_before_the_checkpoint_is_an_error(live: Live) -> None:
     assert stream.latestOffset(start, ReadAllAvailable()) == stream.reportLatestOffset()
     with pytest.raises(ClusterError, match=r"ends at .* begin with a new checkpoint"):
         stream.latestOffset(start | {"3": 1_000_000}, ReadAllAvailable())
+
+
+def test_a_stream_waits_for_its_topic_when_it_is_told_to(live: Live) -> None:
+    options = {"bootstrap.servers": live.bootstrap, "topic": "not-yet"}
+    with pytest.raises(NoSource, match="has no topic not-yet"):
+        ClusterStream(options_of(options)).initialOffset()
+    stream = ClusterStream(options_of({**options, "waitForTopic": "true"}))
+    assert stream.initialOffset() == {}
+    assert stream.latestOffset({}, ReadAllAvailable()) == {}
+    with pytest.raises(ClusterError, match=r"not-yet was deleted; begin with a new checkpoint"):
+        stream.latestOffset({"0": 5}, ReadAllAvailable())
