@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.coordinator.sample.writing import Wanted, write
-from muster.pipeline.analyze import Analysis, main, run, summary
+from muster.pipeline.analyze import Analysis, main, reason, run, summary
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
@@ -42,6 +42,24 @@ def test_every_table_is_there(analysed: tuple[Path, Analysis], log: str) -> None
 
 def test_a_summary_for_the_terminal(analysed: tuple[Path, Analysis], log: str) -> None:
     assert log in summary(analysed[1])
+
+
+def test_there_is_nothing_to_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("muster.pipeline.analyze.open_session", pytest.fail)
+    assert main([str(tmp_path / "nowhere")]) == 2
+    assert main([str(tmp_path)]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"analyze: {tmp_path / 'nowhere'} is not there: a data directory")
+    assert second.startswith(f"analyze: {tmp_path} holds no segments of __consumer_offsets: give a broker's")
+
+
+def test_what_spark_says_in_one_line() -> None:
+    java = "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: no such master\n\tat a.b(C.java)"
+    assert reason(RuntimeError(java)) == "org.apache.spark.SparkException: no such master"
+    assert reason(RuntimeError("\n[NO_COLUMN] none;\nmore")) == "[NO_COLUMN] none;"
+    assert reason(RuntimeError()) == "RuntimeError"
 
 
 @pytest.mark.parametrize(
