@@ -1,0 +1,80 @@
+"""What real clients did, replayed: the generations come out as they were, from `__group_events` alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
+
+import pytest
+
+from muster.pipeline.whatif.compare import FOREIGN, Comparison, compare
+from muster.pipeline.whatif.from_events import history_of
+from muster.pipeline.whatif.settings import parse
+from tests.e2e.aio import Member, members, shared_out
+from tests.e2e.cooperative import start
+from tests.e2e.ledger import Ledger, eventually, eventually_sync
+from tests.e2e.sync_clients import COOPERATIVE, KAFKA_PYTHON_COOPERATIVE, MEMBERS, ThreadMember
+from tests.e2e.told import Told, with_events
+from tests.e2e.victim import victim
+from tests.support.servers import ServerProcess
+
+PARTITIONS = 6
+NewTopic = Callable[[int], str]
+pytestmark = with_events
+
+
+def replayed(told: Told, group: str, *settings: str) -> Comparison:
+    """The what-if of the group, whose replay makes what really was."""
+    found = compare(history_of(group, told()), [one for text in settings for one in parse(text)])
+    assert (found.fidelity.withheld, found.fidelity.share) == (False, 1.0), found.fidelity
+    return found
+
+
+async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic, told = new_topic(PARTITIONS), Told(server, group)
+
+    def member(name: str) -> Member:
+        return Member(name, Ledger(), server.bootstrap, [topic], group)
+
+    pair = [member("a"), member("b")]
+    async with members(*pair), AsyncExitStack() as block:
+        await shared_out(pair, PARTITIONS)
+        await pair.pop().stop()
+        await shared_out(pair, PARTITIONS)
+        pair.append(member("b"))
+        await block.enter_async_context(members(pair[1]))
+        await shared_out(pair, PARTITIONS)
+        async with victim(server.bootstrap, topic, group) as doomed:
+            await eventually(lambda: sum(len(one.assignment) for one in pair) == 4, "the victim's share")
+            doomed.kill()
+            await doomed.wait()
+            await shared_out(pair, PARTITIONS)
+    found = replayed(told, group, "static=false", "static")
+    as_it_was, static = (one.figures for one in found.whatif)
+    assert as_it_was == found.actual
+    assert found.actual.detect_ms is not None
+    assert found.actual.detect_ms >= 1_000
+    # the restart of b costs nothing any more: those that stay do not notice it
+    assert static is not None
+    assert static.rebalances < found.actual.rebalances
+
+
+@pytest.mark.parametrize("client", MEMBERS)
+def test_a_cooperative_scale_out(server: ServerProcess, new_topic: NewTopic, group: str, client: str) -> None:
+    topic, told = new_topic(PARTITIONS), Told(server, group)
+    strategy = COOPERATIVE if client == "confluent-kafka" else (KAFKA_PYTHON_COOPERATIVE,)
+    running: list[ThreadMember] = []
+
+    def shared() -> bool:
+        shares = [member.assignment for member in running]
+        return all(shares) and len(set().union(*shares)) == sum(map(len, shares)) == PARTITIONS
+
+    with ExitStack() as block:
+        for name in ("a", "b", "c"):
+            running.append(
+                MEMBERS[client](name, Ledger(), server.bootstrap, topic, group, partition_assignment_strategy=strategy)
+            )
+            start(running[-1:], block)
+            eventually_sync(shared, f"{len(running)} to share")
+    found = replayed(told, group)
+    assert found.fidelity.why in (None, FOREIGN)  # neither assigns quite as Kafka's cooperative-sticky does
