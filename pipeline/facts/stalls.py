@@ -143,7 +143,7 @@ def _intervals(rows: DataFrame) -> DataFrame:
         F.coalesce(F.lead("begins").over(in_order), F.lit(True)).alias("ends"),
     )
     stopped = F.col("stop_ms").isNotNull()
-    reached = F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.coalesce("next_end", "end_then"))
+    reached = F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.col("next_end"))
     lag = behind(reached)
     told = (F.col("status") != OK) | (F.col("is_last") & ~stopped)
     running = _interval(F.col("start.time_ms"), F.coalesce("stop_ms", "next_ms"), "status", "start.committed_offset")

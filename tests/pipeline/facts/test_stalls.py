@@ -133,7 +133,7 @@ def test_rewind_until_the_old_height_is_reached_or_the_window_forgets_it(found: 
 
 def test_a_deletion_ends_what_was_told(found: Found) -> None:
     assert told(found["deleted"]) == [("REWIND", 5, 60)]
-    assert found["deleted"][0]["complete"] == 0.3
+    assert (found["deleted"][0]["complete"], found["deleted"][0]["lag"]) == (0.3, None)
 
 
 def test_few_commits_are_judged_at_the_end_only_and_one_not_at_all(found: Found) -> None:
