@@ -163,8 +163,13 @@ class _Reader:
                 self._replace(members[name], record["protocol"], began_ms)
             else:
                 self._new(members[name], record["protocol"], began_ms)
-        self._go(gone, began_ms, ended_ms if came else began_ms)
-        cause, trigger = self._cause(record, members, came, gone, grown, began_ms)
+        follower = self._given_up(stayed) if is_cooperative(record["protocol"]) else None
+        self._go(gone, began_ms, ended_ms if came or follower else began_ms)
+        if follower is None:
+            cause, trigger = self._cause(record, members, came, gone, grown, began_ms)
+        else:
+            # it joined again at once, whatever else happened until all had
+            cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
         joins = {name: began_ms if name == trigger else ended_ms for name in stayed}
         syncs = dict.fromkeys(members, at_ms)
         history.rounds.append(Round(began_ms, cause, trigger, joins, syncs, at_ms, ended_ms, COMPLETED))
@@ -199,10 +204,6 @@ class _Reader:
         if changed:
             self.history.rejoins.append(Rejoin(began_ms, changed[0], AFTER))
             return "subscription_changed", changed[0]
-        if is_cooperative(record["protocol"]):
-            held = len(self.history.generations) and self._given_up()
-            if held:
-                return "metadata_changed", held
         self.history.rejoins.append(Rejoin(began_ms, None, AFTER))
         return ("partitions_changed" if grown else "leader_rejoined"), record["leader"]
 
@@ -220,17 +221,19 @@ class _Reader:
         instance_id = member["instance_id"]
         return instance_id is not None and any(one["instance_id"] == instance_id for one in self._members.values())
 
-    def _given_up(self) -> str | None:
+    def _given_up(self, stayed: Sequence[str]) -> str | None:
         """A member that the last generation took partitions from: it joins again by itself."""
         generations = self.history.generations
+        if not generations:
+            return None
         if len(generations) > 1:
             before: Mapping[str, Owned] = generations[-2].shares
         elif self.history.given is not None:
             before = self.history.given.shares
         else:
             return None
-        for name, owned in self._shares.items():
-            had = before.get(name, {})
+        for name in stayed:
+            had, owned = before.get(name, {}), self._shares[name]
             if any(set(partitions) - set(owned.get(topic, ())) for topic, partitions in had.items()):
                 return name
         return None
