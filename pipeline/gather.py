@@ -19,6 +19,7 @@ PAD: Final = 32
 """Zeros behind a small buffer, so that every field can be looked at before it is known to be there."""
 
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _TYPES: Final = {2: ">i2", 4: ">i4", 8: ">i8"}
 
 
@@ -49,9 +50,9 @@ class Binary:
 
 def integers(data: Octets, positions: Ints, width: int) -> Ints:
     """Big-endian signed integers of 2, 4 or 8 bytes; a position too near the end reads the last ones there are."""
-    inside = np.minimum(positions, len(data) - width)
-    rows = sliding_window_view(data, width)[inside]
-    return rows.view(_TYPES[width])[:, 0].astype(np.int64)
+    # an integer begins at every byte: one array over the same memory
+    everywhere: Ints = np.ndarray((len(data) - width + 1,), _TYPES[width], data, 0, (1,))
+    return everywhere[np.minimum(positions, len(data) - width)].astype(np.int64)
 
 
 def octets(data: Octets, positions: Ints) -> Ints:
@@ -122,19 +123,30 @@ def _is_utf8(row: bytes | None) -> bool:
 
 def uuids(data: Octets, positions: Ints, valid: Mask) -> pa.Array:
     """Kafka's text form (URL-safe base64, 22 letters) of the 16 bytes at each position; null where not `valid`."""
-    rows = len(positions)
-    ids = np.zeros((rows, 18), np.uint8)
-    ids[:, :16] = sliding_window_view(data, 16)[np.clip(np.where(valid, positions, 0), 0, len(data) - 16)]
-    three = ids.reshape(rows, 6, 3).astype(np.uint32)
+    inside = np.clip(np.where(valid, positions, 0), 0, len(data) - 16)
+    ids = np.ascontiguousarray(sliding_window_view(data, 16)[inside]).view(np.uint64)
+    # few topics have many commits: each id is written once and then referred to, unless two look alike by accident
+    mixed = ids[:, 0] * _MIX ^ ids[:, 1]
+    _, first, which = np.unique(mixed, return_index=True, return_inverse=True)
+    if (ids[first][which] != ids).any():
+        first = which = np.arange(len(inside))
+    found = _as_text(sliding_window_view(data, 16)[inside[first]])
+    return found.take(pa.array(which) if valid.all() else pa.array(which, mask=~valid))
+
+
+def _as_text(ids: Octets) -> pa.Array:
+    """Kafka's text form of each row of 16 bytes."""
+    rows = len(ids)
+    padded = np.zeros((rows, 18), np.uint8)
+    padded[:, :16] = ids
+    three = padded.reshape(rows, 6, 3).astype(np.uint32)
     joined = three[:, :, 0] << 16 | three[:, :, 1] << 8 | three[:, :, 2]
     letters = np.empty((rows, 6, 4), np.uint8)
     for place, shift in enumerate((18, 12, 6, 0)):
         letters[:, :, place] = _ALPHABET[joined >> shift & 63]
     text = np.ascontiguousarray(letters.reshape(rows, 24)[:, :22])
     bounds = np.arange(0, 22 * (rows + 1), 22, dtype=np.int32)
-    nulls = int(rows - np.count_nonzero(valid))
-    bitmap = pa.py_buffer(np.packbits(valid, bitorder="little")) if nulls else None
-    return pa.Array.from_buffers(pa.string(), rows, [bitmap, pa.py_buffer(bounds), pa.py_buffer(text)], nulls)
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(bounds), pa.py_buffer(text)])
 
 
 def numbers(values: Ints, kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
