@@ -6,7 +6,7 @@ read once; what they mean is decided anew each time, by the same shard and the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from muster.coordinator.api.context import Permissions, RequestContext
@@ -19,7 +19,7 @@ from muster.coordinator.groups.heartbeat import WELL
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
-from muster.protocol.template import Template, runs_between
+from muster.protocol.template import Run, Template, runs_between
 
 if TYPE_CHECKING:
     from muster.coordinator.api.routes import Route
@@ -97,34 +97,33 @@ class HeartbeatAgain:
         return None
 
 
-class CommitAgain:
+class CommitAgain(Template):
     """An OffsetCommit of topics and partitions that exist: its offsets and leader epochs may vary.
 
     `response` is its answer when all is well, `before` and `after` the bytes of that around the correlation id.
     """
 
     __slots__ = (
-        "_commit", "_image", "_no_epochs", "_permissions", "_route", "_shard", "_template", "_topics",
-        "after", "before", "met", "response", "size",
+        "_commit", "_image", "_no_epochs", "_permissions", "_route", "_shard", "_topics",
+        "after", "before", "met", "response",
     )  # fmt: skip
 
     def __init__(
-        self, node: Node, route: Route, template: Template, shard: Shard, commit: prepared.CommitAgain, epochs: bool
+        self, node: Node, route: Route, frame: bytes, runs: Sequence[Run], shard: Shard, commit: prepared.CommitAgain
     ) -> None:
+        super().__init__(frame, runs)
         self.met = False
-        self.size = template.size
-        self._template = template
         self._route = route
         self._permissions = Permissions.version
         self._topics, self._image = node.topics, node.topics.image
         self._shard, self._commit = shard, commit
-        self._no_epochs = None if epochs else (-1,) * len(commit.rows)
+        self._no_epochs = None if len(runs[0][1]) == 2 else (-1,) * len(runs)
         self.response = commit.response
         self.before, self.after = route.around(commit.response)
 
     def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
         """See `Again`."""
-        parts = self._template.match(data, start)
+        parts = self.match(data, start)
         if parts is None or self._topics.image is not self._image or self._permissions != Permissions.version:
             return NOT_AGAIN
         self.met = True
@@ -149,13 +148,12 @@ def make_commit(node: Node, route: Route, context: RequestContext, frame: bytes,
     runs = runs_between(encoded, frame[:body_at] + served.encode_request(version, request), _NUMBERS)
     if not 0 < count == len(runs) <= MOST_ROWS or len(encoded) != len(frame):
         return None
-    template = Template(frame, runs)
-    if template.match(encoded, 0) is None:  # there is something in it that the encoder does not say
+    if Template(frame, runs).match(encoded, 0) is None:  # there is something in it that the encoder does not say
         return None
     request.topics, refused = sort_out(context, node.topics.image, request.topics)
     shard = node.routing.shard(request.group_id)
     commit = None if refused else shard.prepare_commit(request)
-    return None if commit is None else CommitAgain(node, route, template, shard, commit, runs[0][1] == "qi")
+    return None if commit is None else CommitAgain(node, route, frame, runs, shard, commit)
 
 
 def _set_all(request: OffsetCommitRequest, number: int) -> int:

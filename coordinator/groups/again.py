@@ -53,7 +53,7 @@ class CommitAgain:
         self.member_id = request.member_id
         self.instance_id = request.group_instance_id
         self.epoch = request.generation_id_or_member_epoch
-        self.rows = rows
+        self.rows = tuple(rows)
         self.size = size
         topics = [
             OffsetCommitResponseTopic(
