@@ -34,13 +34,14 @@ RECORDS: Final = "1M"
 
 HEAD: Final = """# What the pipeline costs
 
-Written by `make bench-pipeline`: CPython {python}, Spark {spark}, {cores} cores, load average {load:.1f} at the end.
-CPU time is that of the JVM and its Python workers, user and system, the least of several runs after one that is
-not counted; what the clock says on a shared machine is no more than a hint. The log is the sample's
-with {records} commits (`muster log sample --records {records}`).
+Written by `make bench-pipeline`: CPython {python}, Spark {spark}, {cores} cores. CPU time is that of the JVM and its
+Python workers, user and system, the least of several runs after one that is not counted; what the clock says on a
+shared machine is no more than a hint, and where others keep the cores busy CPU time grows too.
 """
 SECTION: Final = """
 ## {name}
+
+Load average {load:.1f} at the end. The log: {log}.
 
 | figure | measured | to reach | |
 |---|---:|---:|---|
@@ -111,15 +112,16 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         log = options.log or make_log(Path(name))
         found = {one: run(one, log, Path(name)) for one in options.only or MEASURES}
+    of = f"the sample's, with {RECORDS} commits" if options.log is None else f"`--log {options.log.name}`"
     sections = sections_of(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {}
     for one, rows in found.items():
-        sections[one] = SECTION.format(name=one) + "".join(f"{as_line(row)}\n" for row in rows)
+        sections[one] = SECTION.format(name=one, load=os.getloadavg()[0], log=of) + "".join(
+            f"{as_line(row)}\n" for row in rows
+        )
     head = HEAD.format(
         python=platform.python_version(),
         spark=pyspark.__version__,
         cores=os.cpu_count(),
-        load=os.getloadavg()[0],
-        records=RECORDS,
     )
     RESULT.write_text(head + "".join(sections[one] for one in MEASURES if one in sections), encoding="utf-8")
     return 0

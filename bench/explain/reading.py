@@ -59,7 +59,7 @@ def growth(log: Path, folder: Path) -> list[Row]:
     ten = folder / "ten"
     copies(log, ten, 10)
     bench, rows = Bench(folder), rows_in(log)
-    small = bench.best(lambda: bench.parquet(decoded(bench, path=str(log))), 3)
+    small = bench.best(lambda: bench.parquet(decoded(bench, path=str(log))))
     with bench.memory() as peaks:
         large = bench.measure(lambda: bench.parquet(decoded(bench, path=str(ten))))
         memory = peaks()

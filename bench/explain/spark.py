@@ -92,7 +92,7 @@ class Bench:
         job()
         return Measured(tree_cpu_s(self._jvm) - cpu, time.monotonic() - start)
 
-    def best(self, job: Callable[[], Any], runs: int = 4) -> Measured:
+    def best(self, job: Callable[[], Any], runs: int = 3) -> Measured:
         """The least of several runs, after one that is not counted: others use the machine too."""
         job()
         return min(self.measure(job) for _ in range(runs))
