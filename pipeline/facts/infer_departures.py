@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from muster.pipeline.facts.infer_evidence import Member, State, survivors
+from muster.pipeline.facts.infer_evidence import Activity, Member, State, survivors
 from muster.pipeline.facts.infer_habits import JOIN_MS, Habits
 
 LEFT: Final = "left"
@@ -58,7 +58,8 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         if came and silent_ms <= session_ms + beat_ms + JOIN_MS:
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
         return Gone(member, LEFT, last_ms, 0.75)
-    left, expired, polls = _likelihoods(before, member, habits, silent_ms, beat_ms)
+    parts = _parts_with_commit(before, after, habits)
+    left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms)
     total = left + expired + polls
     if expired >= left + polls:
         return Gone(member, EXPIRED, alive_ms + session_ms, expired / total)
@@ -70,27 +71,52 @@ def began(before: State, after: State, habits: Habits) -> int | None:
     """When those that stayed stopped to work, at the latest; None where their commits do not tell it: they neither
     commit often nor when they are told to join again.
     """
-    stayed = [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
+    stayed = _committed(before, after)
     if not stayed:
         return None
     final = max(stayed, key=lambda one: one.last_ms)
-    is_parting = final.is_off_beat or after.joined_ms - final.last_ms <= JOIN_MS
-    if habits.commits_at_parting > 0.8 and not before.is_cooperative and is_parting:
+    if habits.commits_at_parting > 0.8 and not before.is_cooperative and _parted(final, after):
         return final.last_ms
     longest = [one.max_gap_ms for one in stayed if one.max_gap_ms is not None]
     rest_ms = min(longest, default=before.usual_ms() or habits.usual_ms)
     sessions = [member.session_timeout_ms for member in before.members]
-    return final.last_ms + rest_ms if rest_ms is not None and rest_ms * 3 <= min(sessions) else None
+    if rest_ms is None or rest_ms * 3 > min(sessions):
+        return None
+    began_ms = final.last_ms + rest_ms
+    # no join phase takes that long: there was nothing to commit any more
+    return None if after.joined_ms - began_ms > max(sessions) + JOIN_MS else began_ms
+
+
+def _committed(before: State, after: State) -> list[Activity]:
+    """What those committed that stayed."""
+    return [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
+
+
+def _parted(activity: Activity, after: State) -> bool:
+    """Somebody's last commit looks like one that was made to give partitions up."""
+    return activity.is_off_beat or after.joined_ms - activity.last_ms <= JOIN_MS
+
+
+def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
+    """The probability that a member commits last before it goes: its group's habit, unless those that stayed did not
+    follow it this time; then there was nothing to commit.
+    """
+    stayed = _committed(before, after)
+    if before.is_cooperative or not survivors(before, after) or any(_parted(one, after) for one in stayed):
+        return habits.commits_at_parting
+    return min(habits.commits_at_parting, 0.5)
 
 
 def _likelihoods(
-    before: State, member: Member, habits: Habits, silent_ms: int, beat_ms: int | None
+    before: State, member: Member, parts: float, silent_ms: int, beat_ms: int | None
 ) -> tuple[float, float, float]:
-    """Of having left, of having expired, and of having left because it did not poll, each times how often that is."""
+    """Of having left, of having expired, and of having left because it did not poll, each times how often that is.
+    `parts`: the probability that members commit last before they leave.
+    """
     leaves = _STATIC_LEAVES if member.instance_id is not None else 0.55
     if not member.assigned:
         return leaves, 1 - leaves, 0.0
-    parting = 1.0 - habits.commits_at_parting
+    parting = 1.0 - parts
     if beat_ms is None:
         # nobody commits regularly; they may still do so when they part
         return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, 0.0

@@ -80,6 +80,15 @@ def test_it_did_not_poll() -> None:
     assert how(every(1, 2, 100), 390) == "expired"
 
 
+def test_traffic_that_ended_tells_nothing() -> None:
+    ended = every(1, 2, 100)
+    before = state(1, 1, [A, B], {"a": ended, "b": ended})
+    gone = departure(before, state(400, 2, [A]), B._replace(rebalance_timeout_ms=9_000_000), HAS, came=False)
+    assert gone.certainty < 0.7
+
+
 def test_the_others_had_stopped_as_well() -> None:
     # b went with a commit, a took long to join again
-    assert how(every(1, 2, 100), 140, a=every(1, 2, 101)) == "left"
+    assert how(every(1, 2, 100), 112, a=every(1, 2, 101)) == "left"
+    slow = parting(every(30, 2, 92), 101)
+    assert how(parting(every(30, 2, 92), 100), 140, a=slow, habits=HAS) == "left"
