@@ -36,8 +36,8 @@ ALWAYS: Final = {
 def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
     """The session there is, or a new one on `master`; None: where and how spark-submit says. Raises NoJava.
 
-    A session that is made here has its workers run on this interpreter unless PYSPARK_PYTHON says otherwise, says
-    nothing but errors, and draws a progress bar on a terminal.
+    A session that is made here has its workers run on this interpreter unless PYSPARK_PYTHON says otherwise, and says
+    nothing but errors; `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress).
     """
     builder = SparkSession.builder.appName("muster")
     options = {**ALWAYS, **(settings or {})}
@@ -71,6 +71,7 @@ def _of_a_new_one(*, local: bool) -> dict[str, str]:
         java += f' "-Dlog4j2.configurationFile={_QUIET}"'
     return {
         "spark.driver.extraJavaOptions": java,
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+        # muster analyze draws a bar of its own
+        "spark.ui.showConsoleProgress": "false",
         **(LOCAL if local else {}),
     }
