@@ -50,7 +50,7 @@ def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[s
         f"medians of {rounds} rounds in which the servers took turns. CPU time is the server's own, user and system,",
         "from /proc; wall times on a shared machine are no more than a hint. Bare: a server that answers every frame",
         "with the same bytes, on the same event loop: the floor. Commits: synced is Muster's default;",
-        "Kafka acknowledges from the page cache in both rows.",
+        "Kafka acknowledges from the page cache in both rows. Counting begins after each connection's first requests.",
         *notes,
         "",
         "| figure | Muster | Kafka | Muster / Kafka | bare |",
