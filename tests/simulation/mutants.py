@@ -24,6 +24,7 @@ from muster.coordinator.groups import (
     static,
     sync,
 )
+from muster.coordinator.groups.heartbeat import WELL
 from muster.protocol.errors import ErrorCode
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -150,9 +151,7 @@ def _heartbeats_ignore(patch: pytest.MonkeyPatch, error: int) -> None:
 
     def lenient(own: Any, request: Any, mono_ms: int) -> Any:
         response = answer(own, request, mono_ms)
-        if response.error_code == error:
-            response.error_code = 0
-        return response
+        return WELL if response.error_code == error else response
 
     patch.setattr(core.GroupCore, "heartbeat", lenient)
 
