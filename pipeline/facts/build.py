@@ -6,7 +6,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from muster.pipeline.facts.balance import balance
-from muster.pipeline.facts.commits import commits
+from muster.pipeline.facts.commits import in_order, placed
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.generations import generations
 from muster.pipeline.facts.inferred import inferred
@@ -17,6 +17,7 @@ from muster.pipeline.facts.moves import changes, moves
 from muster.pipeline.facts.ownership import holders, ownership
 from muster.pipeline.facts.rebalances import rebalances
 from muster.pipeline.facts.regressions import regressions
+from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.static_candidates import static_candidates
 
@@ -25,13 +26,14 @@ def build(inputs: Inputs) -> dict[str, DataFrame]:
     """The tables by name, each as facts.schema.TABLES says."""
     # small beside the commits, and the start of nearly everything
     known = generations(inputs).persist(StorageLevel.MEMORY_AND_DISK)
-    concluded = inferred(inputs).persist(StorageLevel.MEMORY_AND_DISK)
+    # as long as the log, but five tables start from it, and to order it again costs more than to keep it
+    placed_rows = in_order(placed(inputs)).persist(StorageLevel.MEMORY_AND_DISK)
+    committed = conform(placed_rows, "commits")
+    concluded = inferred(inputs, placed_rows).persist(StorageLevel.MEMORY_AND_DISK)
     held_by = holders(known).persist(StorageLevel.MEMORY_AND_DISK)
     changed = changes(held_by)
     happened = rebalances(concluded, changed, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
     who_stayed = memberships(known, concluded, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
-    # as long as the log, but four tables start from it, and to order them again costs more than to keep them
-    committed = commits(inputs).persist(StorageLevel.MEMORY_AND_DISK)
     return {
         "commits": committed,
         "generations": known,
