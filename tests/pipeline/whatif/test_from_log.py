@@ -1,0 +1,113 @@
+"""What is concluded from the records of generations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.pipeline.whatif.from_log import NOTICED_MS, history_of
+from muster.pipeline.whatif.history import EXPIRED, LEFT, History
+
+START_MS = 1_700_000_000_000
+
+
+def member(name: str, *partitions: int, **other: Any) -> dict[str, Any]:
+    return {
+        "member_id": f"{name}-1",
+        "instance_id": None,
+        "client_id": name,
+        "host": f"/{name}",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "topics": ["t"],
+        "assigned": [{"topic": "t", "partitions": list(partitions)}],
+        **other,
+    }
+
+
+def record(at_s: float, generation: int, *members: dict[str, Any], protocol: str = "range") -> dict[str, Any]:
+    at_ms = START_MS + round(at_s * 1000)
+    return {
+        "at_ms": at_ms,
+        "is_tombstone": False,
+        "generation": generation,
+        "protocol_type": "consumer" if members else "",
+        "protocol": protocol if members else None,
+        "leader": members[0]["member_id"] if members else None,
+        "state_timestamp_ms": at_ms - 5,
+        "members": list(members),
+    }
+
+
+def causes(history: History) -> list[tuple[str, str | None]]:
+    return [(one.cause, one.trigger) for one in history.rounds]
+
+
+def test_who_is_new_has_joined_and_who_is_missing_has_left() -> None:
+    alone, both = [member("a", 0, 1)], [member("a", 0), member("b", 1)]
+    found = history_of("g", [record(0, 1, *alone), record(60, 2, *both), record(90, 3, *alone)])
+    assert causes(found) == [("member_joined", "b-1"), ("member_left", "b-1")]
+    (a, b) = found.spells
+    assert (a.joined_ms, a.end) == (None, None)
+    assert (b.joined_ms, b.end, b.end_ms) == (START_MS + 59_995 - NOTICED_MS, LEFT, START_MS + 89_995 - NOTICED_MS)
+    assert found.given is not None
+    assert (found.given.number, [one.number for one in found.generations]) == (1, [2, 3])
+
+
+def test_who_is_known_to_have_died_was_silent_for_its_session() -> None:
+    records = [record(0, 1, member("a", 0), member("b", 1)), record(60, 2, member("a", 0, 1))]
+    (_, b) = history_of("g", records, {"b-1": "expired"}).spells
+    assert (b.end, b.end_ms, b.heard_ms) == (EXPIRED, START_MS + 56_995, START_MS + 46_995)
+
+
+def test_a_rebalance_never_begins_before_the_last_record() -> None:
+    found = history_of("g", [record(0, 1, member("a", 0, 1)), record(0.5, 2, member("a", 0), member("b", 1))])
+    assert found.rounds[0].began_ms == START_MS + 1
+
+
+def test_the_same_members_joined_again() -> None:
+    records = [
+        record(0, 1, member("a", 0), member("b", 1)),
+        record(60, 2, member("a", 0), member("b", 1, topics=["t", "u"])),
+        record(90, 3, member("a", 0, 2), member("b", 1, topics=["t", "u"])),
+        record(120, 4, member("a", 0, 2), member("b", 1, topics=["t", "u"])),
+    ]
+    found = history_of("g", records)
+    assert causes(found) == [("subscription_changed", "b-1"), ("partitions_changed", "a-1"), ("leader_rejoined", "a-1")]
+    assert [one.member_id for one in found.rejoins] == ["b-1", None, None]
+    assert [counts for _, counts in found.counts] == [{"t": 2}, {"t": 3}]
+
+
+def test_a_cooperative_member_that_gave_something_up_joins_again_at_once() -> None:
+    records = [
+        record(0, 1, member("a", 0, 1), protocol="cooperative-sticky"),
+        record(60, 2, member("a", 0), member("b"), protocol="cooperative-sticky"),
+        record(63, 3, member("a", 0), member("b", 1), protocol="cooperative-sticky"),
+    ]
+    found = history_of("g", records)
+    assert causes(found) == [("member_joined", "b-1"), ("metadata_changed", "a-1")]
+    assert found.rounds[1].began_ms == START_MS + 60_001
+    assert found.rejoins == []
+
+
+def test_a_static_member_comes_back_without_a_generation() -> None:
+    old, new = member("a", 0, instance_id="i"), member("a", 0, instance_id="i", member_id="a-2")
+    found = history_of("g", [record(0, 1, old), record(60, 1, new)])
+    assert (found.rounds, found.generations) == ([], [])
+    assert [(one.member_id, one.end) for one in found.spells] == [("a-1", "replaced"), ("a-2", None)]
+
+
+def test_an_empty_group_and_one_that_was_deleted() -> None:
+    gone = {"at_ms": START_MS + 120_000, "is_tombstone": True, "members": None}
+    found = history_of("g", [record(0, 0), record(3, 1, member("a", 0)), record(60, 2), gone], end_ms=START_MS + 10**6)
+    assert found.given is None
+    assert (found.initial_delay_ms, found.spells[0].joined_ms) == (2_995, START_MS)
+    assert (found.emptied, found.deleted) == ([START_MS + 60_000], [START_MS + 120_000])
+    assert (found.last_ms, found.end_ms) == (START_MS + 120_000, START_MS + 10**6)
+
+
+def test_what_cannot_be_replayed() -> None:
+    connect = {**record(0, 1, member("a", 0)), "protocol_type": "connect"}
+    assert history_of("g", [connect]).unusable == "it is no group of consumers but of type 'connect'"
+    unread = record(0, 1, member("a", 0, topics=None))
+    assert history_of("g", [unread]).unusable == "the subscription or assignment of a member cannot be read"
+    assert history_of("g", [record(0, 0)]).unusable == "no generation of it is in the log"
