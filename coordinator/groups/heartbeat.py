@@ -12,7 +12,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 
 WELL: Final = HeartbeatResponse(0, ErrorCode.NONE)
 REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The usual answers, the same object each time and never to be changed: whoever encodes them knows their bytes already."""
+"""The usual answers, the same objects each time, never to be changed: who encodes them knows their bytes already."""
 
 
 def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
