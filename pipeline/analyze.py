@@ -20,6 +20,7 @@ from muster.pipeline import arguments as args
 from muster.pipeline.about import About
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.follow.command import follow
 from muster.pipeline.java import NoJava
 from muster.pipeline.output import HTML, LARGE, PARQUET, remove, write_table, write_text
 from muster.pipeline.progress import Progress, quiet
@@ -181,6 +182,8 @@ def analyze(options: argparse.Namespace, prog: str) -> int:
 
 
 def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
+    if asked.follow is not None:
+        return follow(asked, asked.follow)
     source = Source(path=asked.path, kafka=asked.kafka or None)
     check(source)
     progress = Progress(1)

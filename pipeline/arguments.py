@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from muster.pipeline.follow import arguments as following
+
 FORMATS: Final = ("html", "parquet", "csv", "json")
 OUT: Final = "muster-report"
 DEFAULT: Final = "default"
@@ -26,6 +28,7 @@ examples:
   muster analyze s3://bucket/raw-offsets --format parquet,json
   muster analyze muster-data --group 'payments*' --since 2026-01-31T08:00 --until 2026-01-31T12:00
   muster analyze muster-data --what-if static,session.timeout.ms=45000
+  muster analyze --bootstrap-server broker.example:9092 --follow --trigger 10s
 """
 
 
@@ -49,6 +52,8 @@ class Arguments(NamedTuple):
     until_ms: int | None
     groups: tuple[str, ...]
     verbose: bool
+    follow: following.Follow | None = None
+    """None: what there is now is analysed, and that is all."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--master", metavar="URL", help="of a Spark cluster (default: this machine, or what spark-submit says)"
     )
     parser.add_argument("--verbose", action="store_true", help="when it fails, say where in the code")
+    following.add_options(parser)
 
 
 def read(options: argparse.Namespace) -> Arguments:
@@ -107,13 +113,17 @@ def read(options: argparse.Namespace) -> Arguments:
         raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
+    try:
+        follow = following.read(options)
+    except ValueError as error:
+        raise BadArgument(str(error)) from None
     # spark-submit has started the JVM already, with the master that it was given
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     master = options.master or (None if submitted else "local[*]")
     groups = tuple(options.group)
     return Arguments(
         options.source, kafka, options.out, formats, master, _what_if(options.what_if), since_ms, until_ms, groups,
-        options.verbose,
+        options.verbose, follow,
     )  # fmt: skip
 
 

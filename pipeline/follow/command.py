@@ -1,0 +1,103 @@
+"""`muster analyze --follow`: a session, a follower in it, a status line, and a proper end on SIGINT and SIGTERM."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from muster.pipeline.arguments import Arguments
+from muster.pipeline.follow.arguments import DELTA, Follow
+from muster.pipeline.follow.delta import EXTENSION, prepare
+from muster.pipeline.follow.run import Follower, Following
+from muster.pipeline.progress import quiet
+from muster.pipeline.session import open_session
+from muster.pipeline.sources.cluster import bounds
+from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segments import Reading
+from muster.pipeline.stage import Wanted
+
+
+def follow(asked: Arguments, how: Follow) -> int:
+    """Follow until a signal comes or, with `once`, until all is read; the exit status.
+
+    Raises NoJava, NotOurs, NoDelta, ClusterError, BadOption and Spark's own errors.
+    """
+    _reach(asked.kafka)
+    stopped = threading.Event()
+    line = StatusLine()
+    with ends_on_signals(stopped):
+        line("starting Spark …")
+        settings = {"spark.ui.showConsoleProgress": "false"}
+        with quiet(asked.verbose):
+            spark = open_session(asked.master, settings | (EXTENSION if how.table_format == DELTA else {}))
+        try:
+            if how.table_format == DELTA:
+                prepare(spark)
+            follower = Follower(spark, _following(asked, how), told=line, stopped=stopped)
+            # Spark has a handler of its own by now
+            with ends_on_signals(stopped):
+                follower.run()
+            line.end()
+            print(f"{follower.told()}\ntables: {asked.out.rstrip('/')}/tables")
+            return 0
+        finally:
+            spark.stop()
+
+
+def _reach(kafka: dict[str, str]) -> None:
+    """Whether the cluster answers, before Spark is waited for; that it has no group yet is no fault."""
+    with suppress(NoSource):
+        bounds(kafka, Reading())
+
+
+def _following(asked: Arguments, how: Follow) -> Following:
+    return Following(
+        asked.kafka,
+        asked.out,
+        Wanted(asked.since_ms, None, asked.groups),
+        trigger_ms=how.trigger_ms,
+        once=how.once,
+        keep_ms=how.keep_ms,
+        page_every=how.page_every,
+        delta=how.table_format == DELTA,
+    )
+
+
+@contextmanager
+def ends_on_signals(stopped: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM set an event; a second one of a kind ends the process at once."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        stopped.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class StatusLine:
+    """The last line of a terminal; elsewhere nothing is said."""
+
+    def __init__(self, *, on: bool | None = None) -> None:
+        """`on` None: when stderr is a terminal."""
+        self._on = sys.stderr.isatty() if on is None else on
+        self._last = ""
+
+    def __call__(self, text: str) -> None:
+        """Show a text in the place of the one before."""
+        if self._on and text != self._last:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            self._last = text
+
+    def end(self) -> None:
+        """The terminal is for others now."""
+        if self._on and self._last:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,36 @@
+"""The tables in Delta Lake, for those who have its jar: each version of a table is one transaction."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.sql import DataFrame, SparkSession
+
+EXTENSION: Final = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension"}
+"""What a session has to be started with."""
+_CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+
+
+class NoDelta(ValueError):
+    """Delta Lake is not there; the message says how to get it."""
+
+
+def prepare(spark: SparkSession) -> None:
+    """Make a session ready to write such tables. Raises NoDelta."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    try:
+        jvm.org.apache.spark.util.Utils.classForName(_CATALOG[1], True, False)
+    except Py4JError:
+        raise NoDelta(
+            "--table-format delta: Delta Lake is not among Spark's jars: for Spark 4.2 give "
+            "PYSPARK_SUBMIT_ARGS='--packages io.delta:delta-spark_4.2_2.13:4.4.0 pyspark-shell' "
+            "(or --packages to spark-submit), or leave it out for Parquet"
+        ) from None
+    spark.conf.set(*_CATALOG)
+
+
+def write(table: DataFrame, folder: str) -> None:
+    """Put rows in the place of those of a table. Whoever reads it sees the old ones or the new ones."""
+    table.write.format("delta").mode("overwrite").save(folder)

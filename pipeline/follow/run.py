@@ -1,0 +1,232 @@
+"""A follower at work: the stream appends, and between its batches the tables are made anew, the log is merged and the
+page written, by one thread, for no more than about half of the time. Nothing is lost whenever it is ended.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from muster.pipeline.about import About
+from muster.pipeline.follow.delta import write as write_delta
+from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
+from muster.pipeline.follow.refresh import refresh
+from muster.pipeline.follow.staging import EVENT, appender, logged, merge
+from muster.pipeline.follow.store import Store
+from muster.pipeline.report.page import render
+from muster.pipeline.report.select import select
+from muster.pipeline.sources.cluster import ClusterError
+from muster.pipeline.sources.options import BOOTSTRAP
+from muster.pipeline.stage import KINDS_AT_ONCE, WRITERS, Wanted
+
+PAGE: Final = "report.html"
+_STEP_S: Final = 0.2
+_AGAIN_S: Final = (1, 2, 5, 10, 30)
+"""So long after each failure in a row of the cluster the stream begins again."""
+_MARK: Final = f"{ClusterError.__name__}: "
+_LASTING: Final = "begin with a new checkpoint"
+"""What the stream says of a failure that trying again does not mend."""
+
+
+class Following(NamedTuple):
+    """What to follow, and how."""
+
+    kafka: dict[str, str]
+    """Options of the client, `bootstrap.servers` among them."""
+    out: str
+    wanted: Wanted
+    trigger_ms: int = 10_000
+    once: bool = False
+    """Only up to what there is now."""
+    keep_ms: int | None = None
+    """For how long, counted from the latest row, the log is kept; None: for ever."""
+    page_every: int = 6
+    """So many versions of the tables to one page; 0: no page."""
+    delta: bool = False
+    """Tables of Delta Lake instead of Parquet files; the session is ready for that (`delta.prepare`)."""
+    max_rows: int = 1_000_000
+    """About so many rows a batch, of each topic."""
+
+
+class Follower:
+    """One run, that ends soon after `stopped` is set."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        following: Following,
+        *,
+        told: Callable[[str], None] | None = None,
+        stopped: threading.Event | None = None,
+    ) -> None:
+        """`told` is given a line about how things are, now and then. Raises NotOurs."""
+        self._spark = spark
+        self._what = following
+        self._tell = told or (lambda _: None)
+        self._stopped = threading.Event() if stopped is None else stopped
+        self._store = Store(spark, following.out)
+        wanted = following.wanted
+        asked = {"groups": wanted.groups, "since_ms": wanted.since_ms, "delta": following.delta}
+        self._store.open(asked, wanted.since_ms, linked=not following.delta)
+        self._took_s = 0.0
+        self._rested_until = 0.0
+        self._shown = -1
+        """The version that the page shows."""
+
+    @property
+    def manifest(self) -> Manifest:
+        """What there is."""
+        return self._store.manifest
+
+    def tables(self) -> dict[str, DataFrame]:
+        """The tables as they are now, by name."""
+        return self._store.tables()
+
+    def run(self) -> None:
+        """Follow until stopped; with `once`, until everything there was at the beginning is in the tables and the page.
+
+        Raises ClusterError, and Spark's own errors.
+        """
+        try:
+            self._run()
+        finally:
+            self._store.close()
+
+    def _run(self) -> None:
+        if self.manifest.version:
+            # whoever ran before may have died before they were shown
+            self._show(self.manifest)
+        failures = 0
+        while not self._stopped.is_set():
+            before = self.manifest.batch
+            try:
+                self._follow()
+                break
+            except (StreamingQueryException, ClusterError) as error:
+                failures = 1 if self.manifest.batch > before else failures + 1
+                if not _may_pass(error) or self._what.once or (self.manifest.batch < 0 and failures > 1):
+                    if _MARK in str(error):
+                        raise ClusterError(_sentence(error)) from error
+                    raise
+                wait_s = _AGAIN_S[min(failures, len(_AGAIN_S)) - 1]
+                self._tell(f"the cluster cannot be read, once more in {wait_s} s: {_sentence(error)}")
+                self._stopped.wait(wait_s)
+        if self._what.once and not self._stopped.is_set():
+            self._tend(last=True)
+
+    def _follow(self) -> None:
+        query = self._start()
+        try:
+            while not self._stopped.is_set() and query.isActive:
+                if not self._tend():
+                    self._stopped.wait(_STEP_S)
+            if query.isActive:
+                self._finish_batch(query)
+        finally:
+            query.stop()
+        error = query.exception()
+        if error is not None and not self._stopped.is_set():
+            raise error
+
+    def _start(self) -> StreamingQuery:
+        before = self._spark.conf.get(WRITERS)
+        self._spark.conf.set(WRITERS, KINDS_AT_ONCE)
+        try:
+            rows = logged(self._spark, self._what.kafka, self._what.max_rows)
+            writer = rows.writeStream.foreachBatch(appender(self._store, self._what.wanted))
+            writer = writer.option("checkpointLocation", self._store.checkpoint).queryName("muster-follow")
+            if self._what.once:
+                return writer.trigger(availableNow=True).start()
+            return writer.trigger(processingTime=f"{self._what.trigger_ms} milliseconds").start()
+        finally:
+            self._spark.conf.set(WRITERS, before or "0")
+
+    def _finish_batch(self, query: StreamingQuery) -> None:
+        """A batch that is under way is not cut off, unless it takes too long: it would have to be done again."""
+        for _ in range(round(10 / _STEP_S)):
+            if not query.isActive or not query.status["isTriggerActive"]:
+                return
+            time.sleep(_STEP_S)
+
+    # ---- beside the stream
+
+    def _tend(self, *, last: bool = False) -> bool:
+        """Make anew what is old, if it is time to; whether anything was done. Rests for as long as it worked."""
+        manifest = self.manifest
+        is_old = bool(manifest.dirty) or manifest.version == 0
+        if not last and (self._what.once or not is_old or manifest.batch < 0 or time.monotonic() < self._rested_until):
+            self._tell(self.told())
+            return False
+        began = time.monotonic()
+        self._shrink()
+        if is_old:
+            manifest = refresh(self._store, self._what.kafka)
+            self._show(manifest)
+        every = self._what.page_every
+        if every and self._shown != manifest.version and (last or self._shown < 0 or manifest.version % every == 0):
+            self.page()
+            self._shown = manifest.version
+        self._took_s = time.monotonic() - began
+        self._rested_until = time.monotonic() + max(self._took_s, self._what.trigger_ms / 1000)
+        self._tell(self.told())
+        return True
+
+    def _show(self, manifest: Manifest) -> None:
+        """Let those see the tables who know nothing of manifests."""
+        if not self._what.delta:
+            self._store.show(manifest)
+            return
+        for name, table in self._store.tables(manifest).items():
+            write_delta(table, f"{self._store.out}/tables/{name}")
+
+    def _shrink(self) -> None:
+        """Merge what has become many chunks, and drop what has become too old."""
+        manifest = self.manifest
+        since_ms = horizon(manifest, self._what.keep_ms)
+        if manifest.chunks and since_ms != manifest.since_ms:
+            merge(self._store, manifest.chunks, since_ms)
+        while chunks := to_merge(self.manifest):
+            merge(self._store, chunks, self.manifest.since_ms)
+
+    def page(self) -> None:
+        """Write the page of the tables as they are."""
+        manifest = self.manifest
+        wanted = self._what.wanted
+        about = About(
+            self._what.kafka[BOOTSTRAP],
+            {kind: count for kind, count in manifest.rows.items() if kind != EVENT},
+            bool(manifest.rows.get(EVENT)),
+            manifest.has_ends,
+            manifest.since_ms,
+            None,
+            wanted.groups,
+        )
+        self._store.replace(f"{self._store.out}/{PAGE}", render(select(self._store.tables(), about)))
+
+    def told(self) -> str:
+        """How things are, in a line."""
+        manifest = self.manifest
+        behind = manifest.batch - manifest.built
+        state = "up to date" if not behind else f"{behind} batch{'es' if behind > 1 else ''} behind"
+        return (
+            f"{self._what.kafka[BOOTSTRAP]}: {sum(manifest.rows.values()):,} rows in {manifest.batch + 1} batches; "
+            f"tables: version {manifest.version}, {state}, made in {self._took_s:.1f} s"
+        )
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the cluster failed, and may be back soon."""
+    text = str(error)
+    return (isinstance(error, ClusterError) or _MARK in text) and _LASTING not in text
+
+
+def _sentence(error: Exception) -> str:
+    """What the cluster was said to have done, without where in Python, Java and Scala that was said."""
+    lines = [line.rpartition(_MARK)[2].strip() for line in str(error).splitlines() if _MARK in line]
+    return lines[-1] if lines else str(error).partition("\n")[0]

@@ -1,0 +1,140 @@
+"""What is logged, as a stream, and its way into the staged log: one batch is one chunk, written by one job, in which
+the rows of each bucket and kind have files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
+from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
+from muster.pipeline.follow.store import Store
+from muster.pipeline.schema import CLASSIC_GROUP, DECODED, OFFSETS_TOPIC
+from muster.pipeline.sources.options import BOOTSTRAP, KAFKA_PREFIX
+from muster.pipeline.stage import Wanted, is_wanted, with_last_before
+
+EVENT: Final = "event"
+"""The kind of the rows of `__group_events` in the staged log; their bytes lie in raw_key and raw_value."""
+STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
+
+
+def bucket_of(group: Column) -> Column:
+    """In which part a group is kept."""
+    return F.pmod(F.xxhash64(F.coalesce(group, F.lit(""))), F.lit(BUCKETS)).cast("int")
+
+
+def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> DataFrame:
+    """Everything that is logged from now on, and before: a stream of STAGED rows. A topic that is not there yet is
+    waited for.
+    """
+    offsets = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
+    told = _stream(spark, kafka, max_rows, {"topic": EVENTS_TOPIC})
+    known = {
+        "kind": F.lit(EVENT),
+        "log_partition": F.col("partition"),
+        "log_offset": F.col("offset"),
+        "log_timestamp_ms": F.col("timestamp_ms"),
+        "group": F.col("key").cast("string"),
+        "reason": F.col("damage"),
+        "raw_key": F.col("key"),
+        "raw_value": F.col("value"),
+    }
+    schema = from_arrow_schema(DECODED)
+    told = told.select(
+        *(known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in schema.fields)
+    )
+    return offsets.unionByName(told).withColumn("bucket", bucket_of(F.col("group")))
+
+
+def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, options: Mapping[str, str]) -> DataFrame:
+    reader = spark.readStream.format("muster").options(**options).option("waitForTopic", "true")
+    reader = reader.option("maxRowsPerTrigger", str(max_rows))
+    reader = reader.option("numPartitions", str(max(spark.sparkContext.defaultParallelism, 1)))
+    for name, value in kafka.items():
+        reader = reader.option(name if name == BOOTSTRAP else f"{KAFKA_PREFIX}{name}", value)
+    return reader.load()
+
+
+def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
+    """What Spark calls with each batch. A batch that comes again, for Spark did not live to hear that it was staged,
+    changes nothing.
+    """
+
+    def append(rows: DataFrame, batch: int) -> None:
+        if batch <= store.manifest.batch:
+            return
+        kept = rows.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
+        name = store.name("batch")
+        _write(kept, store.folder(LOG, name))
+        found = _counts(store, name)
+        by_kind: dict[str, int] = {}
+        for _, kind, count, _ in found:
+            by_kind[kind] = by_kind.get(kind, 0) + count
+        chunk = Chunk(name, 0, sum(by_kind.values())) if found else None
+        last_ms = max((at_ms for *_, at_ms in found if at_ms is not None), default=None)
+        buckets = {bucket for bucket, *_ in found}
+        store.change(lambda manifest: appended(manifest, batch, chunk, by_kind, last_ms, buckets))
+
+    return append
+
+
+def _write(rows: DataFrame, folder: str) -> None:
+    # a file for each bucket and kind, not one from each task
+    rows.repartition("bucket").write.partitionBy("bucket", "kind").parquet(folder)
+
+
+def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
+    """Of each bucket and kind of a chunk: how many rows there are, and when the last one was logged."""
+    if not store.buckets(LOG, name):
+        return []
+    rows = store.read(LOG, [name], STAGED).groupBy("bucket", "kind")
+    counted = rows.agg(F.count("*").alias("rows"), F.max("log_timestamp_ms").alias("last_ms")).collect()
+    return [(row["bucket"], row["kind"], row["rows"], row["last_ms"]) for row in counted]
+
+
+def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None:
+    """Make some chunks one; all of them, when what was logged before `since_ms` is to go."""
+    rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
+    name = store.name("merged")
+    _write(rows, store.folder(LOG, name))
+    count = sum(number for _, _, number, _ in _counts(store, name))
+    level = max(chunk.level for chunk in chunks) + (since_ms == store.manifest.since_ms)
+    new = Chunk(name, level, count) if count else None
+    store.change(lambda manifest: merged(manifest, chunks, new, since_ms))
+
+
+def _kept(rows: DataFrame, since_ms: int | None) -> DataFrame:
+    """What is not too old; of the records of a group's state from before, the last one."""
+    if since_ms is None:
+        return rows
+    wanted = Wanted(since_ms=since_ms)
+    return with_last_before(rows.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,))), wanted)
+
+
+def staged(store: Store, manifest: Manifest, buckets: Collection[int] | None = None) -> tuple[Inputs, DataFrame]:
+    """The staged log of some buckets (None: of all) as the facts take it, and the rows of `__group_events` that are no
+    events.
+    """
+    rows = store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED)
+    if buckets is not None:
+        rows = rows.where(F.col("bucket").isin(*sorted(buckets)))
+    rows = _kept(rows, manifest.since_ms)
+    decoded = rows.where(F.col("kind") != EVENT).drop("bucket")
+    raw = rows.where(F.col("kind") == EVENT).select(
+        F.lit(EVENTS_TOPIC).alias("topic"),
+        F.col("log_partition").alias("partition"),
+        F.col("log_offset").alias("offset"),
+        F.col("log_timestamp_ms").alias("timestamp_ms"),
+        F.col("raw_key").alias("key"),
+        F.col("raw_value").alias("value"),
+        F.col("reason").alias("damage"),
+    )
+    has_events = bool(manifest.rows.get(EVENT))
+    return Inputs(decoded, events(raw) if has_events else None), malformed_events(raw)

@@ -1,0 +1,243 @@
+"""Where a follower keeps what it has: folders that are written once, under names nobody had before, and one manifest
+that says which of them count. Wherever Spark can write; what a process that died left behind is swept at the next
+start.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.follow.manifest import Manifest, NotOurs, folders, of_text, to_text
+from muster.pipeline.output import file_system, is_local, plain, remove, write_text
+
+KEPT: Final = ".follow"
+"""The folder beside the tables in which all of this lies."""
+BUCKET: Final = "bucket"
+
+
+class Store:
+    """One follower's folder. The manifest may be changed by two threads, the stream's and the one that makes tables."""
+
+    def __init__(self, spark: SparkSession, out: str) -> None:
+        self.spark = spark
+        self.out = out.rstrip("/")
+        self.root = f"{self.out}/{KEPT}"
+        self.checkpoint = f"{self.root}/checkpoint"
+        self.manifest = Manifest({})
+        self.local = Path(plain(self.out)) if is_local(spark, self.out) else None
+        """The same folder, when it is one of this machine."""
+        self._held: TextIO | None = None
+        self._change = threading.Lock()
+        self._run = uuid.uuid4().hex[:8]
+        self._names = 0
+        self._gone: list[tuple[str, str]] = []
+        self._going: list[tuple[str, str]] = []
+
+    def open(self, asked: dict[str, Any], since_ms: int | None, *, linked: bool) -> None:
+        """Go on with what is there, or begin. `linked`: OUT/tables is to be a link (see `show`). Raises NotOurs."""
+        asked = json.loads(json.dumps(asked))
+        self._lock()
+        try:
+            self._open(asked, since_ms, linked=linked)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, asked: dict[str, Any], since_ms: int | None, *, linked: bool) -> None:
+        text = self._read(f"{self.root}/manifest.json")
+        begun = self._exists(f"{self.checkpoint}/metadata")
+        try:
+            self.manifest = Manifest(asked, since_ms=since_ms) if text is None else of_text(text)
+        except NotOurs as error:
+            raise NotOurs(f"{self.root}: {error}") from error
+        if self.manifest.asked != asked:
+            was = ", ".join(f"{name}={value}" for name, value in self.manifest.asked.items())
+            raise NotOurs(f"{self.out} follows something else ({was}): ask for the same, or give another --out")
+        if begun != (text is not None) and (begun or self.manifest.batch >= 0):
+            lacking = "its checkpoint" if text is not None else "its manifest"
+            raise NotOurs(f"{self.root}: {lacking} is gone: remove the folder, or give another --out")
+        shown = None if self.local is None else self.local / "tables"
+        if linked and shown is not None and shown.exists() and not shown.is_symlink():
+            raise NotOurs(f"{self.out}/tables was left by an analysis that does not follow: give another --out")
+        self.change(lambda manifest: manifest)
+        self._sweep_all()
+
+    def _lock(self) -> None:
+        """On this machine two followers of one folder are kept apart, for as long as the process lives at most."""
+        if self.local is None:
+            return
+        (self.local / KEPT).mkdir(parents=True, exist_ok=True)
+        self._held = (self.local / KEPT / "lock").open("w")
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise NotOurs(f"{self.out} is being followed into by another process: give another --out") from None
+
+    def close(self) -> None:
+        """Let others have the folder."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def change(self, step: Callable[[Manifest], Manifest]) -> Manifest:
+        """One step, from this manifest to the next."""
+        with self._change:
+            before, after = self.manifest, step(self.manifest)
+            self.replace(f"{self.root}/manifest.json", to_text(after))
+            self.manifest = after
+            self._gone += sorted(folders(before) - folders(after))
+            return after
+
+    # ---- folders
+
+    def name(self, kind: str) -> str:
+        """A name that no folder had before, of this process or of one that may not be quite dead yet."""
+        self._names += 1
+        return f"{kind}={self._names:09d}-{self._run}"
+
+    def folder(self, table: str, name: str) -> str:
+        """Where a folder of a table, or of the LOG, lies."""
+        return f"{self.root}/data/{table}/{name}"
+
+    def buckets(self, table: str, name: str) -> dict[str, str]:
+        """What there is of a folder that was written by bucket."""
+        parts = (part for part in self._list(self.folder(table, name)) if part.startswith(f"{BUCKET}="))
+        return {part.removeprefix(f"{BUCKET}="): f"{name}/{part}" for part in sorted(parts)}
+
+    def read(self, table: str, names: Iterable[str], schema: pa.Schema) -> DataFrame:
+        """The rows of some folders."""
+        kind = from_arrow_schema(schema)
+        paths = [self.folder(table, name) for name in names]
+        if not paths:
+            return self.spark.createDataFrame([], kind)
+        reader = self.spark.read.schema(kind).option("basePath", f"{self.root}/data/{table}")
+        return reader.parquet(*paths).select(*schema.names)
+
+    def tables(self, manifest: Manifest | None = None) -> dict[str, DataFrame]:
+        """The tables as they are now."""
+        found = (self.manifest if manifest is None else manifest).tables
+        return {name: self.read(name, buckets.values(), TABLES[name]) for name, buckets in found.items()}
+
+    def sweep(self) -> None:
+        """Remove what had fallen out of use when this was last called: who began to read it then, is done by now."""
+        gone, self._gone, self._going = self._going, [], self._gone
+        used = folders(self.manifest)
+        for table, name in gone:
+            if (table, name) not in used:
+                remove(self.spark, self.folder(table, name))
+
+    def _sweep_all(self) -> None:
+        """Remove whatever is not in use."""
+        used = folders(self.manifest)
+        for table in self._list(f"{self.root}/data"):
+            wanted = {name.partition("/")[0] for of, name in used if of == table}
+            for name in self._list(f"{self.root}/data/{table}"):
+                if name not in wanted:
+                    remove(self.spark, self.folder(table, name))
+
+    # ---- for readers that know nothing of manifests
+
+    def show(self, manifest: Manifest) -> None:
+        """On this machine: OUT/tables is a link to folders with all files of each table, switched all at once. The
+        files are the same ones (hard links).
+        """
+        if self.local is None:
+            return
+        views = self.local / KEPT / "views"
+        view = views / f"{manifest.version:09d}"
+        shutil.rmtree(view, ignore_errors=True)
+        for name, parts in manifest.tables.items():
+            shown = view / name
+            shown.mkdir(parents=True)
+            for bucket, part in parts.items():
+                for file in sorted((self.local / KEPT / "data" / name / part).glob("*.parquet")):
+                    os.link(file, shown / f"{bucket}-{file.name}")
+            if not any(shown.iterdir()):
+                # a table without rows is still one that can be read
+                parquet.write_table(TABLES[name].empty_table(), shown / "empty.parquet")
+        link = self.local / KEPT / "tables.new"
+        link.unlink(missing_ok=True)
+        link.symlink_to(view.relative_to(self.local))
+        link.replace(self.local / "tables")
+        for old in sorted(views.iterdir())[:-2]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    # ---- files, wherever they lie
+
+    def _read(self, path: str) -> str | None:
+        """A small file; None when there is none."""
+        if self.local is not None:
+            file = Path(plain(path))
+            return file.read_text(encoding="utf-8") if file.is_file() else None
+        system, where = file_system(self.spark, path)
+        if not system.exists(where):
+            return None
+        stream = system.open(where)
+        try:
+            text: str = self._jvm().org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+            return text
+        finally:
+            stream.close()
+
+    def replace(self, path: str, text: str) -> None:
+        """Put a small file in the place of the one that is there, in one step."""
+        if self.local is None:
+            write_text(self.spark, f"{path}.new", text)
+            self._rename(f"{path}.new", path)
+            return
+        file = Path(plain(path))
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_name(f"{file.name}.new")
+        with aside.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(file)
+
+    def _rename(self, old: str, new: str) -> None:
+        hadoop = self._jvm().org.apache.hadoop.fs
+        how = getattr(hadoop, "Options$Rename")
+        gateway: Any = self.spark.sparkContext._gateway
+        options = gateway.new_array(how, 1)
+        options[0] = how.OVERWRITE
+        system, there = file_system(self.spark, new)
+        context = hadoop.FileContext.getFileContext(system.getUri(), self.spark.sparkContext._jsc.hadoopConfiguration())
+        context.rename(hadoop.Path(old), there, options)
+
+    def _exists(self, path: str) -> bool:
+        system, where = file_system(self.spark, path)
+        return bool(system.exists(where))
+
+    def _list(self, path: str) -> list[str]:
+        """The names in a folder; none when there is no folder."""
+        system, where = file_system(self.spark, path)
+        if not system.exists(where):
+            return []
+        return sorted(str(one.getPath().getName()) for one in system.listStatus(where))
+
+    def _jvm(self) -> Any:
+        return self.spark.sparkContext._jvm
+
+
+def saved(spark: SparkSession, out: str) -> dict[str, DataFrame]:
+    """The tables that a follower, which may be at work, left in `out`. Raises NotOurs."""
+    store = Store(spark, out)
+    text = store._read(f"{store.root}/manifest.json")
+    if text is None:
+        raise NotOurs(f"{out} holds nothing that was followed")
+    return store.tables(of_text(text))

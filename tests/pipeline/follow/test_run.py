@@ -1,0 +1,129 @@
+"""A follower of a running server leaves what an analysis of the same log would, whenever it is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.facts.build import build
+from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
+from muster.pipeline.follow.run import Follower, Following
+from muster.pipeline.follow.staging import STAGED, merge, staged
+from muster.pipeline.schema import KINDS
+from muster.pipeline.stage import ALL, Source, Wanted, stage
+from tests.pipeline.live import Live
+
+KILLED_S = 240
+PAUSE_S = 0.2
+QUICK_TO_START = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+OF_THE_CLOCK = {"lag": {"end_ms", "behind_ms"}, "stalls": {"end_ms", "start_ms", "complete"}}
+"""Columns that depend on when a live cluster was asked how far its topics reach."""
+
+
+def rows_of(name: str, table: DataFrame) -> Counter[Any]:
+    left_out = OF_THE_CLOCK.get(name, set())
+    wanted = [column for column in TABLES[name].names if column not in left_out]
+    return Counter(repr(row) for row in table.select(*wanted).collect())
+
+
+def analysed(spark: SparkSession, live: Live, root: Path, wanted: Wanted = ALL) -> dict[str, Counter[Any]]:
+    """The tables of an analysis of what is in the log now."""
+    inputs = stage(spark, Source(kafka=live.client), str(root), wanted).inputs
+    found = {name: rows_of(name, table) for name, table in build(inputs).items()}
+    spark.catalog.clearCache()
+    return found
+
+
+def manifest_of(out: Path) -> Manifest:
+    file = out / ".follow" / "manifest.json"
+    return of_text(file.read_text()) if file.exists() else Manifest({})
+
+
+def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> None:
+    """A follower in a process of its own, with commits meanwhile, killed as soon as it has done enough."""
+    command = [sys.executable, "-m", "muster.coordinator.cli", "analyze", "--bootstrap-server", live.bootstrap]
+    command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", "local[2]", "--keep", "all"]
+    child = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUICK_TO_START}
+    )
+    try:
+        pause = threading.Event()
+        give_up = time.monotonic() + KILLED_S
+        while not is_enough(manifest_of(out)):
+            assert child.poll() is None, child.stderr and child.stderr.read().decode()[-2000:]
+            assert time.monotonic() < give_up, manifest_of(out)
+            live.commit("while-followed", 1)
+            pause.wait(PAUSE_S)
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@pytest.mark.timeout(900)  # a second Spark is started, on whatever else the machine does
+def test_the_tables_are_those_of_an_analysis_after_a_kill(spark: SparkSession, live: Live, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    followed(live, out, lambda manifest: manifest.batch >= 2)
+    killed = manifest_of(out)
+    live.commit("after-the-kill", 3)
+    following = Following(live.client, str(out), ALL, once=True, max_rows=100, page_every=0)
+    follower = Follower(spark, following)
+    follower.run()
+    done = follower.manifest
+    assert done.batch > killed.batch
+    assert done.built == done.batch
+    assert not done.dirty
+    wanted = analysed(spark, live, tmp_path / "stage")
+    tables = follower.tables()
+    for name, rows in wanted.items():
+        assert rows_of(name, tables[name]) == rows, name
+    # what others see: plain files, each row once
+    for name in wanted:
+        assert len(parquet.read_table(out / "tables" / name, schema=TABLES[name])) == sum(wanted[name].values()), name
+    _others_are_refused(spark, following)
+    _nothing_changes_when_chunks_are_merged(follower)
+
+
+def _others_are_refused(spark: SparkSession, following: Following) -> None:
+    with pytest.raises(NotOurs, match="follows something else"):
+        Follower(spark, following._replace(wanted=Wanted(groups=("a*",))))
+
+
+def _nothing_changes_when_chunks_are_merged(follower: Follower) -> None:
+    store = follower._store
+    before = store.manifest
+    rows = Counter(staged(store, before)[0].decoded.select("log_partition", "log_offset").collect())
+    assert set(rows.values()) == {1}
+    assert sum(rows.values()) == sum(before.rows.get(kind, 0) for kind in KINDS)
+    merge(store, before.chunks, None)
+    assert len(store.manifest.chunks) == 1
+    assert Counter(staged(store, store.manifest)[0].decoded.select("log_partition", "log_offset").collect()) == rows
+    # what is too old goes, but for the last state of each group
+    assert before.last_ms is not None
+    merge(store, store.manifest.chunks, before.last_ms + 1)
+    kept = store.read("log", [chunk.name for chunk in store.manifest.chunks], STAGED)
+    assert [row["kind"] for row in kept.select("kind").distinct().collect()] == ["classic"]
+    assert kept.groupBy("group").count().where(F.col("count") > 1).count() == 0
+
+
+def test_one_that_was_stopped_already_does_nothing(spark: SparkSession, live: Live, tmp_path: Path) -> None:
+    stopped = threading.Event()
+    stopped.set()
+    follower = Follower(spark, Following(live.client, str(tmp_path), ALL), stopped=stopped)
+    follower.run()
+    assert follower.manifest.batch == -1
+    (tmp_path / "tables").mkdir()
+    with pytest.raises(NotOurs, match="was left by an analysis that does not follow"):
+        Follower(spark, Following(live.client, str(tmp_path), ALL))
