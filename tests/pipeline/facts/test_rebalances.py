@@ -1,11 +1,13 @@
-"""The tables that both sources fill: by the offsets log alone, and by the events of the same run."""
+"""The tables that both sources fill, made at once for three groups to which the same happened: `told` has all events of
+it, `late` those since 40 s, `silent` none.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.events import events
@@ -16,9 +18,9 @@ from tests.pipeline.facts.history import START_MS, Log, decoded, member, raw_eve
 A, B = member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]})
 
 
-def history() -> Log:
+def history(group: str) -> Log:
     """a and b share four partitions and commit every second; b is killed at 30 s, and a leaves at 60 s."""
-    log = Log().state(0, 0).state(1, 1, member("a", {"t": [0, 1, 2, 3]}))
+    log = Log(group).state(0, 0).state(1, 1, member("a", {"t": [0, 1, 2, 3]}))
     log.state(3, 2, A, B)
     for at_s in range(4, 41):
         for partition in (0, 1, 2, 3) if at_s <= 30 else (0, 1):
@@ -29,7 +31,7 @@ def history() -> Log:
     return log.state(60, 4)
 
 
-def happened() -> list[dict[str, Any]]:
+def happened(group: str) -> list[dict[str, Any]]:
     """What the server told of it."""
 
     def one(name: str, *partitions: int) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def happened() -> list[dict[str, Any]]:
         return {"member": f"{name}-1", "client_id": name, "host": f"/{name}", "assignment": shares}
 
     def told(at_s: float, kind: str, **fields: Any) -> dict[str, Any]:
-        return {"v": 1, "kind": kind, "group": "g", "time": START_MS + round(at_s * 1000), **fields}
+        return {"v": 1, "kind": kind, "group": group, "time": START_MS + round(at_s * 1000), **fields}
 
     def started(at_s: float, cause: str, name: str, generation: int, members: int) -> dict[str, Any]:
         trigger = {"member": f"{name}-1", "client_id": name, "host": f"/{name}", "reason": "why"}
@@ -78,26 +80,22 @@ def happened() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def by_log(spark: SparkSession) -> dict[str, DataFrame]:
-    return build(Inputs(decoded(spark, history())))
+def tables(spark: SparkSession) -> dict[str, list[Row]]:
+    """What the tests look at."""
+    logs = decoded(spark, *(history(group) for group in ("told", "late", "silent")))
+    late = [value for value in happened("late") if value["time"] > START_MS + 40_000]
+    built = build(Inputs(logs, events(raw_events(spark, [*happened("told"), *late]))))
+    assert {name: rows.columns for name, rows in built.items()} == {name: TABLES[name].names for name in built}
+    return {name: built[name].collect() for name in ("rebalances", "memberships", "moves")}
 
 
-@pytest.fixture(scope="module")
-def by_events(spark: SparkSession) -> dict[str, DataFrame]:
-    return build(Inputs(decoded(spark, history()), events(raw_events(spark, happened()))))
+def of(rows: list[Row], group: str, *columns: str) -> list[Row]:
+    """The rows of a group in order."""
+    return sorted((row for row in rows if row.group == group), key=lambda row: [row[name] for name in columns])
 
 
-def in_order(rows: DataFrame, *columns: str) -> list[Row]:
-    return rows.orderBy(*columns).collect()
-
-
-def test_the_tables_have_the_columns_they_should(by_log: dict[str, DataFrame]) -> None:
-    for name, rows in by_log.items():
-        assert rows.columns == TABLES[name].names, name
-
-
-def test_rebalances_that_are_inferred(by_log: dict[str, DataFrame]) -> None:
-    rows = in_order(by_log["rebalances"], "generation")
+def test_rebalances_that_are_inferred(tables: dict[str, list[Row]]) -> None:
+    rows = of(tables["rebalances"], "silent", "generation")
     assert [(row.generation, row.cause, row.trigger_client_id, row.source) for row in rows] == [
         (1, "member_joined", "a", "inferred"),
         (2, "member_joined", "b", "inferred"),
@@ -114,39 +112,38 @@ def test_rebalances_that_are_inferred(by_log: dict[str, DataFrame]) -> None:
     assert all(0 < row.confidence < 1 for row in rows)
 
 
-def test_rebalances_that_are_told(by_log: dict[str, DataFrame], by_events: dict[str, DataFrame]) -> None:
-    rows = in_order(by_events["rebalances"], "generation")
+def test_rebalances_that_are_told(tables: dict[str, list[Row]]) -> None:
+    rows, inferred = (of(tables["rebalances"], group, "generation") for group in ("told", "silent"))
     assert {(row.source, row.confidence) for row in rows} == {("events", 1.0)}
     alike = [name for name in TABLES["rebalances"].names if name.startswith(("generation", "members", "trigger_c"))]
     alike += ["before_generation", "cause", "kept", "moved", "gained", "lost"]
-    inferred = in_order(by_log["rebalances"], "generation")
     assert [[row[name] for name in alike] for row in rows] == [[row[name] for name in alike] for row in inferred]
     assert [row.failed_attempts for row in rows] == [0, 1, 0, 0]
     assert [row.start_ms - START_MS for row in rows] == [100, 1500, 40_000, 59_900]
     assert rows[1].reason == "why"
 
 
-def test_memberships(by_log: dict[str, DataFrame], by_events: dict[str, DataFrame]) -> None:
-    for tables, source, begins in ((by_log, "log", [1000, 3000]), (by_events, "events", [100, 1500])):
-        rows = in_order(tables["memberships"], "client_id")
-        assert [(row.client_id, row.end_cause, row.source) for row in rows] == [
-            ("a", "left", source), ("b", "expired", source),
-        ]  # fmt: skip
-        assert [row.start_ms - START_MS for row in rows] == begins
-        assert [(row.first_generation, row.last_generation, row.generations) for row in rows] == [(1, 3, 3), (2, 2, 1)]
-
-
-def test_what_moved_paused_as_long_as_the_rebalance_took(by_events: dict[str, DataFrame]) -> None:
-    rows = in_order(by_events["moves"].where("generation = 3"), "partition")
-    assert [(row.partition, row.kind, row.from_client_id, row.to_client_id, row.paused_ms) for row in rows] == [
-        (2, "moved", "b", "a", 1500), (3, "moved", "b", "a", 1500),
+def test_the_log_fills_in_what_the_events_lack(tables: dict[str, list[Row]]) -> None:
+    rows = of(tables["rebalances"], "late", "generation")
+    assert [(row.generation, row.source) for row in rows] == [
+        (1, "inferred"), (2, "inferred"), (3, "events"), (4, "events"),
     ]  # fmt: skip
 
 
-def test_the_log_fills_in_what_the_events_lack(spark: SparkSession) -> None:
-    late = [value for value in happened() if value["time"] > START_MS + 40_000 or value["kind"] == "group_created"]
-    tables = build(Inputs(decoded(spark, history()), events(raw_events(spark, late))))
-    rows = in_order(tables["rebalances"], "generation")
-    assert [(row.generation, row.source) for row in rows] == [
-        (1, "inferred"), (2, "inferred"), (3, "events"), (4, "events"),
+@pytest.mark.parametrize(
+    ("group", "source", "begins"), [("silent", "log", [1000, 3000]), ("told", "events", [100, 1500])]
+)
+def test_memberships(tables: dict[str, list[Row]], group: str, source: str, begins: list[int]) -> None:
+    rows = of(tables["memberships"], group, "client_id")
+    assert [(row.client_id, row.end_cause, row.source) for row in rows] == [
+        ("a", "left", source), ("b", "expired", source),
+    ]  # fmt: skip
+    assert [row.start_ms - START_MS for row in rows] == begins
+    assert [(row.first_generation, row.last_generation, row.generations) for row in rows] == [(1, 3, 3), (2, 2, 1)]
+
+
+def test_what_moved_paused_as_long_as_the_rebalance_took(tables: dict[str, list[Row]]) -> None:
+    rows = [row for row in of(tables["moves"], "told", "generation", "partition") if row.generation == 3]
+    assert [(row.partition, row.kind, row.from_client_id, row.to_client_id, row.paused_ms) for row in rows] == [
+        (2, "moved", "b", "a", 1500), (3, "moved", "b", "a", 1500),
     ]  # fmt: skip
