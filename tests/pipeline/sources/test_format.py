@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,12 @@ def test_segments_decoded_and_written_to_parquet(spark: SparkSession, tmp_path: 
     again = spark.read.parquet(str(tmp_path / "decoded"))
     found = [row.asDict(recursive=True) for row in again.orderBy("log_partition", "log_offset").collect()]
     assert found == in_order(list(decode_all(read_segments(OFFSETS_LOG))))
-    kinds = {
-        row.kind: row.rows for row in counts(again).groupBy("kind").agg({"rows": "sum"}).toDF("kind", "rows").collect()
-    }
-    assert sum(kinds.values()) == len(found)
-    for kind in kinds:
-        rows = table(again, kind)
-        assert rows.columns == table_columns(kind)
-        assert rows.count() == kinds[kind]
+    told = {(row.kind, row.key_type): row.rows for row in counts(again).collect()}
+    assert told == Counter((row["kind"], row["key_type"]) for row in found)
+    for kind in KINDS:
+        assert table(again, kind).columns == table_columns(kind)
+    classic = [row.log_offset for row in table(again, "classic").collect()]
+    assert sorted(classic) == sorted(row["log_offset"] for row in found if row["kind"] == "classic")
 
 
 def test_what_is_damaged_stands_in_a_table_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
