@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.inputs import Inputs, holdings, states
@@ -22,6 +22,9 @@ _EPOCH_KEYS: Final = (3, 17)
 """Key types of ConsumerGroupMetadata and StreamsGroupMetadata: their `epoch` is the generation of such a group."""
 
 _NO_MEMBERS: Final = 0
+DAY_MS: Final = 86_400_000
+_LAST_MS: Final = 1 << 53
+"""No time is later than that, so that times can be added without fear."""
 
 
 PLACE: Final = ("group", "log_partition", "topic", "partition")
@@ -56,12 +59,19 @@ def placed(inputs: Inputs) -> DataFrame:
     owners = holdings(inputs).select("group", "state", "topic", "partition", "member_id", "instance_id", "client_id")
     rows = rows.withColumn("state", F.col("at.state")).join(owners, ["group", "state", "topic", "partition"], "left")
     known = {
-        "time_ms": F.coalesce("commit_timestamp_ms", "log_timestamp_ms"),
+        "time_ms": _time_ms(),
         "is_deleted": F.col("is_tombstone"),
         "generation": F.col("at.generation"),
         "members": F.when(F.col("marks") == 0, F.lit(_NO_MEMBERS)).otherwise(F.col("at.members")),
     }
     return rows.select(*(known.get(name, F.col(name)).alias(name) for name in TABLES["commits"].names), "state")
+
+
+def _time_ms() -> Column:
+    """When it was committed. The oldest clients say so themselves and may be far out: never long after it was logged."""
+    said, logged = F.col("commit_timestamp_ms"), F.col("log_timestamp_ms")
+    is_sound = (said >= 0) & (said <= _LAST_MS) & ((said - DAY_MS <= logged) | (logged < 0))
+    return F.when(is_sound, said).otherwise(F.least(logged, F.lit(_LAST_MS)))
 
 
 def _classic_marks(inputs: Inputs) -> DataFrame:
@@ -80,7 +90,7 @@ def _epoch_marks(decoded: DataFrame) -> DataFrame:
     gone = F.col("is_tombstone")
     mark = F.struct(
         F.lit(None).alias("state"),
-        F.when(~gone, F.get_json_object("value_json", "$.epoch").cast("int")).alias("generation"),
+        F.when(~gone, F.get_json_object("value_json", "$.epoch").try_cast("int")).alias("generation"),
         F.when(gone, F.lit(_NO_MEMBERS)).alias("members"),
     )
     rows = decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*_EPOCH_KEYS))

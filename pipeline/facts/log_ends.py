@@ -13,6 +13,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.arithmetic import LARGEST, minus
+
 _FOUND: Final = "end_then bigint, beyond_ms bigint, not_beyond_ms bigint, end_offset bigint, end_ms bigint"
 
 
@@ -40,7 +42,9 @@ def with_ends(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     )
     # what was committed beyond the end (of a log that was made anew, or by hand) proves nothing
     proven = F.when(F.col("committed_offset") <= F.col("latest.end_offset"), F.col("time_ms"))
-    higher = by_place.orderBy(F.desc("committed_offset")).rangeBetween(Window.unboundedPreceding, -1)
+    # the neighbours of the largest and the least long are none
+    height = F.greatest(F.least("committed_offset", F.lit(LARGEST - 1)), F.lit(1 - LARGEST))
+    higher = by_place.orderBy(height.desc()).rangeBetween(Window.unboundedPreceding, -1)
     # the last mark of those above is the one next above: it knows when the log was below it
     rows = rows.select(
         "*",
@@ -60,7 +64,7 @@ def with_ends(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
 
 def behind(end: Column) -> Column:
     """How many records lie between the committed offset and an end; null where that is not known."""
-    return F.when(end.isNotNull(), F.greatest(end - F.col("committed_offset"), F.lit(0)))
+    return F.when(end.isNotNull(), F.greatest(minus(end, F.col("committed_offset")), F.lit(0)))
 
 
 def _marks(ends: DataFrame) -> DataFrame:

@@ -9,6 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.arithmetic import minus
 from muster.pipeline.facts.commits import PLACE
 from muster.pipeline.facts.schema import conform
 
@@ -42,7 +43,7 @@ def regressions(commits: DataFrame) -> DataFrame:
             *("group", "topic", "partition", "time_ms", "cause", "generation", "log_offset"),
             F.col("before.offset").alias("from_offset"),
             F.col("committed_offset").alias("to_offset"),
-            (F.col("before.offset") - F.col("committed_offset")).alias("back"),
+            minus(F.col("before.offset"), F.col("committed_offset")).alias("back"),
             F.when(by_former, F.col("takeover.member_id")).otherwise(F.col("member_id")).alias("member_id"),
             F.when(by_former, F.col("takeover.client_id")).otherwise(F.col("client_id")).alias("client_id"),
         ),
@@ -113,7 +114,7 @@ def _fell_back_and_returned() -> Column:
     to, high, former = F.col("committed_offset"), F.col("before.offset"), F.col("takeover.offset")
     soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
     is_near = to >= F.col("takeover.least")
-    return is_near & (soon | (to - former <= high - to)) & (2 * _step_back_up() > high - to)
+    return is_near & (soon | (minus(to, former) <= minus(high, to))) & (_step_back_up() > minus(high, to) / 2)
 
 
 def _step_back_up() -> Column:
@@ -121,7 +122,7 @@ def _step_back_up() -> Column:
     heights = [F.col("committed_offset"), *(F.col(f"next_{step}") for step in range(1, _AHEAD + 1))]
     found = F.lit(None).cast("bigint")
     for lower, upper in zip(reversed(heights[:-1]), reversed(heights[1:]), strict=True):
-        found = F.when(upper >= F.col("before.offset"), upper - lower).otherwise(found)
+        found = F.when(upper >= F.col("before.offset"), minus(upper, lower)).otherwise(found)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.commits import PLACE
+from muster.pipeline.facts.commits import DAY_MS, PLACE
 from muster.pipeline.facts.log_ends import behind, with_ends
 from muster.pipeline.facts.schema import conform
 
@@ -27,7 +27,6 @@ MIN_DISTANCE_MS: Final = 1_000
 """Of commits within one such span of time the last one counts."""
 SETTLE_MS: Final = 100_000
 """A consumer that had read everything has so long to commit what came after."""
-DAY_MS: Final = 86_400_000
 
 _LIFE: Final = (*PLACE, "life")
 

@@ -33,7 +33,15 @@ CLASSIC = (
     .state(10, 1, member("z", {"t": [0]}))
     .commit(11, 0, 2)
 )
-SIMPLE = Log("simple").commit(0, 0, 5).commit(1, 1, 5, topic="u")
+SIMPLE = (
+    Log("simple")
+    .commit(0, 0, 5)
+    .commit(1, 1, 5, topic="u")
+    # clients of old say when it was
+    .commit(2, 2, 5, commit_timestamp_ms=2**63 - 1)
+    .commit(3, 2, 6, commit_timestamp_ms=-7)
+    .commit(4, 2, 7, commit_timestamp_ms=ms(0))
+)
 
 
 def epochs() -> Log:
@@ -112,7 +120,12 @@ def test_a_group_without_any_record_never_had_members(found: dict[str, list[Row]
     assert values(found["simple"], "topic", "generation", "members", "client_id") == [
         ("t", None, 0, None),
         ("u", None, 0, None),
+        *[("t", None, 0, None)] * 3,
     ]
+
+
+def test_a_time_that_cannot_be_is_not_believed(found: dict[str, list[Row]]) -> None:
+    assert [row["time_ms"] for row in found["simple"][2:]] == [ms(2), ms(3), ms(0)]
 
 
 def test_groups_of_the_newer_protocols_have_epochs(found: dict[str, list[Row]]) -> None:

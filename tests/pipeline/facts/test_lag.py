@@ -15,10 +15,18 @@ HISTORIES = (
     Commits("behind", "a").by("y", (0, 95), partition=1),
     Commits("beyond", "b").by("x", (0, 500)),
     Commits("back", "b").by("x", (0, 90), (5, 30)),
+    Commits("huge", "b").by("x", (0, 2**63 - 1)).by("x", (0, -(2**63)), partition=1),
     Commits("deleted", "a").by("x", (0, 50)).deleted(5),
     Commits("of-no-topic", "gone").by("x", (0, 50)),
 )
-ENDS = (("a", 0, 40, 100), ("a", 0, 70, 200), ("a", 0, 100, 300), ("a", 1, 100, 300), ("b", 0, 100, 300))
+ENDS = (
+    ("a", 0, 40, 100),
+    ("a", 0, 70, 200),
+    ("a", 0, 100, 300),
+    ("a", 1, 100, 300),
+    ("b", 0, 100, 300),
+    ("b", 1, 100, 300),
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +49,8 @@ def found(spark: SparkSession) -> dict[tuple[str, int], dict[str, Any]]:
         ("beyond", 0, 0, 0),
         # nor beyond 30
         ("back", 0, 70, None),
+        ("huge", 0, 0, 0),
+        ("huge", 1, 2**63 - 1, None),
         ("of-no-topic", 0, None, None),
     ],
 )

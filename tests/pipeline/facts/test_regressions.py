@@ -36,6 +36,7 @@ HISTORIES = {
     .by("a", (0, 100))
     .by("b", (9, 150), (9_000, 9_000), (9_001, 8_900), (9_005, 9_050)),
     "new-owner-lower": Commits("new-owner-lower").by("a", (0, 100)).by("b", (9, 60), (14, 70), (19, 80)),
+    "huge": Commits("huge").by("a", (0, 2**63 - 1)).by("b", (5, 2**63 - 2), (6, -(2**63)), (7, 2**63 - 1)),
     "static-restart": Commits("static-restart")
     .by("a", (0, 100), instance_id="i")
     .by("a2", (9, 150), (14, 120), (19, 160), instance_id="i"),
@@ -80,6 +81,7 @@ def found(spark: SparkSession) -> Found:
         ("seek-after-hours", [("rewind", 9_000, 8_900)]),
         ("new-owner-lower", [("rewind", 100, 60)]),
         ("static-restart", [("rewind", 150, 120)]),
+        ("huge", [("rewind", 2**63 - 1, 2**63 - 2), ("reset", 2**63 - 2, -(2**63))]),
         ("at-once", [("reset", 100, 50)] * 2),
         ("at-once-unknown", [("reset", 100, 50)] * 2),
         ("at-once-by-one", [("rewind", 100, 50)] * 2),
@@ -88,7 +90,7 @@ def found(spark: SparkSession) -> Found:
 def test_a_commit_that_went_back_and_why(found: Found, group: str, wanted: list[tuple[str, int, int]]) -> None:
     rows = found[group]
     assert [(row["cause"], row["from_offset"], row["to_offset"]) for row in rows] == wanted
-    assert all(row["back"] == row["from_offset"] - row["to_offset"] for row in rows)
+    assert all(row["back"] == min(row["from_offset"] - row["to_offset"], 2**63 - 1) for row in rows)
 
 
 def test_equal_and_higher_commits_are_none_and_neither_is_the_first_one_after_a_deletion(found: Found) -> None:
