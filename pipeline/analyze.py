@@ -72,8 +72,15 @@ def run(
     steps = progress if progress is not None else Progress(0, on=False)
     try:
         return _Run(spark, source, out, formats, steps).run(wanted, settings)
+    except BaseException:
+        remove(spark, _stage_of(out))
+        raise
     finally:
         steps.end()
+
+
+def _stage_of(out: str) -> str:
+    return f"{out.rstrip('/')}/{STAGE}"
 
 
 class _Run:
@@ -87,7 +94,7 @@ class _Run:
         self._out = out.rstrip("/")
         self._formats = formats
         self._progress = progress
-        self._stage = f"{self._out}/{STAGE}"
+        self._stage = _stage_of(out)
         # the tables are looked at more than once, so they are always kept as Parquet, if only for that long
         self._kept = f"{self._out}/tables" if PARQUET in formats else f"{self._stage}/tables"
         self._tables: dict[str, DataFrame] = {}
@@ -164,7 +171,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def analyze(options: argparse.Namespace, prog: str) -> int:
-    """Run what was asked for and print what came of it; the exit status: 1 when it failed, 2 when it makes no sense."""
+    """Run what was asked for and print what came of it; the exit status: 1 when it failed, 2 when it makes no sense,
+    130 when it was interrupted.
+    """
     try:
         asked = args.read(options)
         settings = _settings(asked.what_if)
@@ -174,6 +183,8 @@ def analyze(options: argparse.Namespace, prog: str) -> int:
         return _analyze(asked, settings)
     except (NoSource, BadOption, ValueError) as error:
         return _fail(prog, error, 2, verbose=asked.verbose)
+    except KeyboardInterrupt:
+        return _fail(prog, "stopped", 130)
     except (NoJava, ClusterError, OSError) as error:
         return _fail(prog, error, 1, verbose=asked.verbose)
     except (PySparkException, Py4JError) as error:
@@ -200,7 +211,7 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
         )
         print(summary(analysis))
         # where no Parquet was asked for the tables lay there until now
-        remove(spark, f"{asked.out.rstrip('/')}/{STAGE}")
+        remove(spark, _stage_of(asked.out))
         if analysis.page is not None:
             print(f"page: {analysis.page}")
         if set(asked.formats) - {HTML}:

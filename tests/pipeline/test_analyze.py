@@ -76,3 +76,27 @@ def test_what_makes_no_sense(arguments: list[str], sentence: str, capsys: pytest
     assert sentence in told.err
     assert told.err.count("\n") == 1
     assert told.out == ""
+
+
+def test_what_was_staged_goes_when_it_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stage(_spark: SparkSession, _source: Source, folder: str, _wanted: object) -> None:
+        (Path(folder) / "decoded").mkdir(parents=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("muster.pipeline.analyze.stage", stage)
+    with pytest.raises(KeyboardInterrupt):
+        run(spark, Source(path="log"), str(tmp_path / "out"))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_interrupt_is_no_failure_of_the_code(
+    log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_master: str | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("muster.pipeline.analyze.open_session", interrupted)
+    assert main([log]) == 130
+    assert capsys.readouterr().err == "analyze: stopped\n"
