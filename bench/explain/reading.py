@@ -55,15 +55,18 @@ def segments(log: Path, folder: Path) -> list[Row]:
 
 
 def growth(log: Path, folder: Path) -> list[Row]:
-    """The cost of one and of ten times as much, and the memory it takes."""
-    ten = folder / "ten"
+    """The cost of a tenth, of all and of ten times as much, and the memory it takes."""
+    tenth, ten = folder / "tenth", folder / "ten"
+    copies(log, tenth, 1, every=10)
     copies(log, ten, 10)
-    bench, rows = Bench(folder), rows_in(log)
+    bench, rows, few = Bench(folder), rows_in(log), rows_in(tenth)
+    least = bench.best(lambda: bench.parquet(decoded(bench, path=str(tenth))))
     small = bench.best(lambda: bench.parquet(decoded(bench, path=str(log))))
     with bench.memory() as peaks:
         large = bench.measure(lambda: bench.parquet(decoded(bench, path=str(ten))))
         memory = peaks()
     return [
+        plain(f"CPU s for {few / 1e6:,.2f} million rows, mostly to start", least.cpu_s),
         plain(f"CPU s for each million of {rows / 1e6:,.1f} million rows", small.cpu_s / rows * 1e6),
         plain(f"CPU s for each million of {rows / 1e5:,.1f} million rows", large.cpu_s / rows * 1e5),
         at_most("  ten times the rows cost", large.cpu_s / small.cpu_s, 11, " x"),
@@ -72,9 +75,9 @@ def growth(log: Path, folder: Path) -> list[Row]:
     ]
 
 
-def copies(log: Path, target: Path, count: int) -> None:
-    """The same segments again and again, as other partitions."""
-    folders = sorted(log.glob("__consumer_offsets-*"))
+def copies(log: Path, target: Path, count: int, every: int = 1) -> None:
+    """The same segments again and again, as other partitions; of each so many partitions only one."""
+    folders = sorted(log.glob("__consumer_offsets-*"))[::every]
     for index in range(count):
         for folder in folders:
             partition = int(folder.name.rpartition("-")[2]) + index * 1_000
