@@ -51,9 +51,14 @@ async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic,
             await shared_out(pair, PARTITIONS)
     found = replayed(told, group, "static=false", "static")
     as_it_was, static = (one.figures for one in found.whatif)
-    assert as_it_was == found.actual
-    assert found.actual.detect_ms is not None
-    assert found.actual.detect_ms >= 1_000
+    assert as_it_was is not None
+    assert (as_it_was.rebalances, as_it_was.moved_partitions) == (
+        found.actual.rebalances,
+        found.actual.moved_partitions,
+    )
+    # deadlines and timestamps of a server have clocks of their own
+    assert found.actual.detect_ms == pytest.approx(1_000, abs=100)
+    assert as_it_was.detect_ms == pytest.approx(1_000, abs=100)
     # the restart of b costs nothing any more: those that stay do not notice it
     assert static is not None
     assert static.rebalances < found.actual.rebalances
