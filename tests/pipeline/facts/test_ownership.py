@@ -3,11 +3,9 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from muster.pipeline.facts.generations import generations
-from muster.pipeline.facts.inferred import inferred
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.moves import changes, moves
 from muster.pipeline.facts.ownership import holders, ownership
-from muster.pipeline.facts.rebalances import rebalances
 from tests.pipeline.facts.history import START_MS, Log, decoded, member
 
 
@@ -28,9 +26,9 @@ def test_generations_in_a_row_are_one_interval(spark: SparkSession) -> None:
 
 
 def test_what_changed_hands(spark: SparkSession) -> None:
-    inputs = Inputs(decoded(spark, history()))
-    changed = changes(holders(generations(inputs)))
-    rows = moves(changed, rebalances(inferred(inputs), changed, None)).orderBy("generation", "partition").collect()
+    changed = changes(holders(generations(Inputs(decoded(spark, history())))))
+    took = spark.sql(f"select 'g' as group, 2 as generation, {START_MS + 5000}L as end_ms, 300L as took_ms")
+    rows = moves(changed, took).orderBy("generation", "partition").collect()
     assert [(row.generation, row.partition, row.kind, row.from_client_id, row.to_client_id) for row in rows] == [
         (1, 0, "gained", None, "a"),
         (1, 1, "gained", None, "a"),
@@ -38,7 +36,7 @@ def test_what_changed_hands(spark: SparkSession) -> None:
         (3, 0, "lost", "a", None),
         (4, 0, "gained", None, "b"),
     ]
-    assert rows[2].paused_ms == 0
+    assert rows[2].paused_ms == 300
     assert rows[-1].paused_ms == 3000
 
 
