@@ -68,7 +68,7 @@ def placed(inputs: Inputs) -> DataFrame:
 
 
 def _time_ms() -> Column:
-    """When it was committed. The oldest clients say so themselves, perhaps far out: never long after it was logged."""
+    """When it was committed. The oldest clients say so themselves and may be far out: not long after it was logged."""
     said, logged = F.col("commit_timestamp_ms"), F.col("log_timestamp_ms")
     is_sound = (said >= 0) & (said <= _LAST_MS) & ((said - DAY_MS <= logged) | (logged < 0))
     return F.when(is_sound, said).otherwise(F.least(logged, F.lit(_LAST_MS)))
