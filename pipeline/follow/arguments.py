@@ -49,6 +49,8 @@ def read(options: argparse.Namespace) -> Follow | None:
         raise ValueError(f"--follow {options.source}: a live cluster is followed: give --bootstrap-server HOST:PORT")
     if options.until is not None:
         raise ValueError(f"--follow goes on and on: leave --until {options.until} out")
+    if options.what_if not in ("default", "none"):
+        raise ValueError(f"--what-if {options.what_if}: --follow tells what happened; ask an analysis what would have")
     odd = [name for name in options.format.split(",") if name.strip().lower() not in ("html", PARQUET)]
     if odd:
         raise ValueError(
