@@ -10,6 +10,7 @@ from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.members import Member, Protocols
 from muster.protocol.consumer import decode_subscription
 from muster.protocol.message import MalformedMessage
+from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 
 def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
@@ -18,14 +19,17 @@ def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: 
     A consumer that leads joins again when it sees other partition counts: that is told by the counts of the last
     generation, since its JoinGroup does not say it.
     """
+    changed = False
     if member.protocols != protocols:
-        if group.protocol_type == CONSUMER and _topics(member.protocols) != _topics(protocols):
+        before, now = _said(group, member.protocols), _said(group, protocols)
+        if _topics(before) != _topics(now):
             return events.SUBSCRIPTION_CHANGED
         if member.member_id != group.leader_id:
             return events.METADATA_CHANGED
+        changed = _gave_up(before, now)
     if group.partition_counts is not None and partition_counts(group, image) != group.partition_counts:
         return events.PARTITIONS_CHANGED
-    return events.LEADER_REJOINED if member.protocols == protocols else events.METADATA_CHANGED
+    return events.METADATA_CHANGED if changed else events.LEADER_REJOINED
 
 
 def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
@@ -35,12 +39,31 @@ def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
     return {name: by_name[name].partitions for name in sorted(topics) if name in by_name}
 
 
-def _topics(protocols: Protocols) -> list[frozenset[str] | None]:
-    return [_topics_of(metadata) for _, metadata in protocols]
+def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:
+    """What each protocol's metadata say; None where they are no consumer's, or cannot be read."""
+    is_consumers = group.protocol_type == CONSUMER
+    return [_subscription(metadata) if is_consumers else None for _, metadata in protocols]
 
 
-def _topics_of(metadata: bytes) -> frozenset[str] | None:
+def _subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
     try:
-        return frozenset(decode_subscription(metadata)[1].topics)
+        return decode_subscription(metadata)[1]
     except MalformedMessage:
         return None
+
+
+def _topics(said: list[ConsumerProtocolSubscription | None]) -> list[frozenset[str] | None]:
+    return [None if one is None else frozenset(one.topics) for one in said]
+
+
+def _gave_up(before: list[ConsumerProtocolSubscription | None], now: list[ConsumerProtocolSubscription | None]) -> bool:
+    """Whether a consumer of the same topics owns less than it said, as in the second round of a cooperative rebalance.
+    What else its metadata say changes with every generation. Of what cannot be read, other bytes are a change.
+    """
+    return any(
+        one is None or other is None or _owned(one) - _owned(other) for one, other in zip(before, now, strict=True)
+    )
+
+
+def _owned(said: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+    return {(topic.topic, partition) for topic in said.owned_partitions for partition in topic.partitions}

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from muster.coordinator.groups import events
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from muster.protocol.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
 from tests.coordinator.groups.harness import BOTH, RANGE, START, TOPICS, Room
 
 
@@ -212,14 +217,31 @@ def test_a_member_subscribes_to_other_topics() -> None:
 
 def test_a_member_has_other_metadata() -> None:
     room = Room()
-    a, b = subscribed(room, "t")
+    _, b = subscribed(room, "t")
     room.join(b, protocols=subscription("t", owned=b"1"))
     assert cause(room) == events.METADATA_CHANGED
-    room.join(a, protocols=subscription("t"))
-    room.sync(a, {})
+
+
+def claims(*partitions: int, generation: int) -> tuple[tuple[str, bytes], ...]:
+    owned = [ConsumerProtocolSubscriptionTopicPartition("t", list(partitions))]
+    said = ConsumerProtocolSubscription(["t"], b"%d" % generation, owned, generation)
+    return (("range", encode_subscription(said, 2)),)
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (claims(0, 1, generation=2), events.METADATA_CHANGED),
+        (claims(0, 1, 2, generation=2), events.LEADER_REJOINED),
+        (claims(0, 1, 2, 3, generation=2), events.LEADER_REJOINED),
+    ],
+)
+def test_a_leader_has_changed_when_it_gave_something_up(now: tuple[tuple[str, bytes], ...], told: str) -> None:
+    room = Room()
+    a, _ = room.stable(protocols=claims(0, 1, 2, generation=1))
     room.events.clear()
-    room.join(a, protocols=subscription("t", owned=b"1"))
-    assert cause(room) == events.METADATA_CHANGED
+    room.join(a, protocols=now)
+    assert cause(room) == told
 
 
 def test_of_other_protocol_types_nothing_is_read() -> None:
