@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +12,8 @@ from muster.pipeline.analyze import Analysis, main, reason, run, summary
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # some forty jobs, each of which costs the same however small it is
 pytestmark = pytest.mark.timeout(300)
@@ -38,6 +42,24 @@ def test_every_table_is_there(analysed: tuple[Path, Analysis], log: str) -> None
     assert analysis.about.has_events
     assert sum(analysis.about.rows.values()) == sum(batch.num_rows for batch in read_segments(log))
     assert not (out / ".stage").exists()
+
+
+def test_the_notebook(
+    analysed: tuple[Path, Analysis], log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cells run one after the other; the analysis is the one that was made already."""
+    monkeypatch.setenv("MUSTER_LOG", log)
+    monkeypatch.setattr("muster.pipeline.analyze.run", lambda *_, **__: analysed[1])
+    notebook = json.loads((EXAMPLES / "explain.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == []
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+    assert log in capsys.readouterr().out
+    assert names["dearest"].count() > 2
+    assert names["history"].count() > 1
+    assert names["by_cause"].count() >= 1
 
 
 def test_a_summary_for_the_terminal(analysed: tuple[Path, Analysis], log: str) -> None:
