@@ -13,13 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
-from bench.measure import resident_mb
+from bench.measure import cpu_s, resident_mb
 from muster.pipeline.session import open_session
 from tests.pipeline.connector import jars
 
 CORES: Final = 2
-SAMPLE_S: Final = 0.1
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+SAMPLE_S: Final = 0.2
 
 
 class Memory(NamedTuple):
@@ -56,16 +55,15 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def tree_cpu_s(pid: int) -> float:
-    """CPU time of a process and its descendants so far, those that have ended too."""
-    total = 0
+def cpu_by_process(pid: int) -> dict[int, float]:
+    """CPU time so far of a process and of each of its descendants that there are now."""
+    found: dict[int, float] = {}
     for one in (pid, *children_of(pid)):
         try:
-            fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
+            found[one] = cpu_s(one)
         except OSError:
-            continue  # it has ended: its parent has its time
-        total += sum(map(int, fields[11:15]))
-    return total / _TICKS_PER_S
+            continue  # it has ended
+    return found
 
 
 class Bench:
@@ -87,10 +85,14 @@ class Bench:
         shutil.rmtree(target)
 
     def measure(self, job: Callable[[], Any]) -> Measured:
-        """What one run costs."""
-        cpu, start = tree_cpu_s(self._jvm), time.monotonic()
-        job()
-        return Measured(tree_cpu_s(self._jvm) - cpu, time.monotonic() - start)
+        """What one run costs. Looks again and again, since a worker that has ended leaves its time to nobody."""
+        before, start = cpu_by_process(self._jvm), time.monotonic()
+        seen = dict(before)
+        with _again_and_again(lambda: seen.update(cpu_by_process(self._jvm))):
+            job()
+        wall_s = time.monotonic() - start
+        seen.update(cpu_by_process(self._jvm))
+        return Measured(sum(spent - before.get(pid, 0.0) for pid, spent in seen.items()), wall_s)
 
     def best(self, job: Callable[[], Any], runs: int = 3) -> Measured:
         """The least of several runs, after one that is not counted: others use the machine too."""
@@ -100,23 +102,33 @@ class Bench:
     @contextmanager
     def memory(self) -> Iterator[Callable[[], Memory]]:
         """Look at the memory until the end; the function tells the peaks."""
-        over = threading.Event()
         peaks = [0.0, 0.0]
 
         def look() -> None:
-            while not over.wait(SAMPLE_S):
-                both = resident_mb(self._jvm) + resident_mb(os.getpid())
-                peaks[0] = max(peaks[0], both)
-                for child in children_of(self._jvm):
-                    try:
-                        peaks[1] = max(peaks[1], resident_mb(child))
-                    except (OSError, RuntimeError):
-                        continue  # it has ended
+            peaks[0] = max(peaks[0], resident_mb(self._jvm) + resident_mb(os.getpid()))
+            for child in children_of(self._jvm):
+                try:
+                    peaks[1] = max(peaks[1], resident_mb(child))
+                except (OSError, RuntimeError):
+                    continue  # it has ended
 
-        thread = threading.Thread(target=look)
-        thread.start()
-        try:
+        with _again_and_again(look):
             yield lambda: Memory(*peaks)
-        finally:
-            over.set()
-            thread.join()
+
+
+@contextmanager
+def _again_and_again(look: Callable[[], None]) -> Iterator[None]:
+    """Do something every SAMPLE_S, in a thread."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(SAMPLE_S):
+            look()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
