@@ -71,7 +71,7 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
         if batch <= store.manifest.batch:
             return
         kept = rows.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
-        name = store.name("batch")
+        name = store.name("chunk")
         _write(kept, store.folder(LOG, name))
         found = _counts(store, name)
         by_kind: dict[str, int] = {}
@@ -102,7 +102,7 @@ def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
 def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None:
     """Make some chunks one; all of them, when what was logged before `since_ms` is to go."""
     rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
-    name = store.name("merged")
+    name = store.name("chunk")
     _write(rows, store.folder(LOG, name))
     count = sum(number for _, _, number, _ in _counts(store, name))
     level = max(chunk.level for chunk in chunks) + (since_ms == store.manifest.since_ms)

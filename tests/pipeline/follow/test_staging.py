@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.follow.staging import STAGED, appender, merge, staged
+from muster.pipeline.follow.store import Store
+from muster.pipeline.stage import ALL
+
+
+def batch_of(spark: SparkSession, offset: int) -> DataFrame:
+    """Two commits of two groups."""
+    filled = {"kind": "commit", "log_partition": 3, "log_timestamp_ms": 1_000 + offset, "is_tombstone": False}
+    rows = [
+        {**dict.fromkeys(STAGED.names), **filled, "log_offset": offset + one, "group": f"group-{one}", "bucket": one}
+        for one in range(2)
+    ]
+    return spark.createDataFrame(rows, from_arrow_schema(STAGED))
+
+
+def offsets(store: Store) -> list[int]:
+    rows = staged(store, store.manifest)[0].decoded.select("log_offset").collect()
+    return sorted(row["log_offset"] for row in rows)
+
+
+def test_chunks_of_all_ages_are_read_together(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(spark, str(tmp_path))
+    store.open({}, None, linked=True)
+    append = appender(store, ALL)
+    for number in range(3):
+        append(batch_of(spark, 10 * number), number)
+    append(batch_of(spark, 20), 2)  # Spark gives it out again after a kill
+    merge(store, store.manifest.chunks[:2], None)
+    assert [(chunk.level, chunk.rows) for chunk in store.manifest.chunks] == [(1, 4), (0, 2)]
+    assert offsets(store) == [0, 1, 10, 11, 20, 21]
+    store.close()
+    (tmp_path / ".follow" / "checkpoint").mkdir()
+    (tmp_path / ".follow" / "checkpoint" / "metadata").touch()
+    # whoever comes next removes what nobody needs any more
+    again = Store(spark, str(tmp_path))
+    again.open({}, None, linked=True)
+    assert again.manifest == store.manifest
+    assert len(list((tmp_path / ".follow" / "data" / "log").iterdir())) == 2
+    assert offsets(again) == [0, 1, 10, 11, 20, 21]
+    again.close()
