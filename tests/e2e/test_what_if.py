@@ -81,5 +81,11 @@ def test_a_cooperative_scale_out(server: ServerProcess, new_topic: NewTopic, gro
             )
             start(running[-1:], block)
             eventually_sync(shared, f"{len(running)} to share")
-    found = replayed(told, group)
-    assert found.fidelity.why in (None, FOREIGN)  # neither assigns quite as Kafka's cooperative-sticky does
+    found = compare(history_of(group, told()), [])
+    fidelity = found.fidelity
+    if client == "kafka-python" and fidelity.withheld:
+        # under load its leader sometimes assigns by claims that are a round old, which no history tells
+        assert fidelity.reproduced == fidelity.generations - 1
+    else:
+        assert (fidelity.share, fidelity.withheld) == (1.0, False), fidelity
+        assert fidelity.why in (None, FOREIGN)  # neither assigns quite as Kafka's cooperative-sticky does
