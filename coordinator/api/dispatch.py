@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from muster.coordinator.api.again import NOT_AGAIN, Again, CommitAgain, make
+from muster.coordinator.api.again import NOT_AGAIN, Again, Answer, CommitAgain, make
 from muster.coordinator.api.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
@@ -33,8 +33,6 @@ _MAX_WAYS: Final = 256
 """How many kinds of requests one connection remembers."""
 _MAX_ROUTES: Final = 10_000
 """Clients that change their id with each request or connection are not remembered for ever."""
-
-Answer = bytes | list[bytes | memoryview]
 
 
 class Sink(Protocol):

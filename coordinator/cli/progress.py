@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import sys
 from types import TracebackType
+from typing import Self
 
 WIDTH = 30
 LONG_BYTES = 64 * 1024 * 1024
 """Less than that is read in the blink of an eye: no bar."""
 
 
-class Progress:
-    """How much of a number of bytes is done."""
+class _Bar:
+    """A bar that is there while its block runs."""
 
-    def __init__(self, what: str, total_bytes: int) -> None:
+    def __init__(self, what: str, *, is_long: bool = True) -> None:
         self._what = what
-        self._total = max(total_bytes, 1)
-        self._done = 0
         self._shown = -1
-        self._on = total_bytes >= LONG_BYTES and sys.stderr.isatty()
+        self._on = is_long and sys.stderr.isatty()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -28,41 +27,33 @@ class Progress:
     ) -> None:
         if self._on:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _show(self, percent: int, detail: str = "") -> None:
+        if self._on and percent != self._shown:
+            self._shown = percent
+            filled = WIDTH * percent // 100
+            bar = "#" * filled + "-" * (WIDTH - filled)
+            print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %{detail}", end="", file=sys.stderr, flush=True)
+
+
+class Progress(_Bar):
+    """How much of a number of bytes is done."""
+
+    def __init__(self, what: str, total_bytes: int) -> None:
+        super().__init__(what, is_long=total_bytes >= LONG_BYTES)
+        self._total = max(total_bytes, 1)
+        self._done = 0
 
     def add(self, count: int) -> None:
         """So many bytes more are done."""
         self._done += count
         percent = min(100 * self._done // self._total, 100)
-        if self._on and percent != self._shown:
-            self._shown = percent
-            filled = WIDTH * percent // 100
-            bar = "#" * filled + "-" * (WIDTH - filled)
-            size = f"{self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB"
-            print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %  {size}", end="", file=sys.stderr, flush=True)
+        self._show(percent, f"  {self._done / 1e6:.0f} of {self._total / 1e6:.0f} MB")
 
 
-class Steps:
+class Steps(_Bar):
     """How much of some work is done, as a share of 1."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._shown = -1
-        self._on = sys.stderr.isatty()
-
-    def __enter__(self) -> Steps:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._on:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def reach(self, share: float) -> None:
         """So much is done."""
-        percent = int(100 * share)
-        if self._on and percent != self._shown:
-            self._shown = percent
-            filled = WIDTH * percent // 100
-            bar = "#" * filled + "-" * (WIDTH - filled)
-            print(f"\r\x1b[K{self._what} [{bar}] {percent:3} %", end="", file=sys.stderr, flush=True)
+        self._show(int(100 * share))

@@ -12,16 +12,11 @@ from typing import Final
 
 from muster.coordinator.groups import records
 from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.commit import WITH_SESSIONS, id_of, is_longer
+from muster.coordinator.groups.commit import WITH_SESSIONS, id_of, is_longer, same_for_all
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.groups.offsets import pack_offset
 from muster.coordinator.groups.state import State
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.wire import uv
 
 _OFFSET_AT: Final = 2
@@ -55,15 +50,7 @@ class CommitAgain:
         self.epoch = request.generation_id_or_member_epoch
         self.rows = tuple(rows)
         self.size = size
-        topics = [
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [OffsetCommitResponsePartition(one.partition_index, 0) for one in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-        self.response = OffsetCommitResponse(0, topics)
+        self.response = same_for_all(request, 0)
 
 
 def prepare(state: State, request: OffsetCommitRequest) -> CommitAgain | None:

@@ -35,7 +35,7 @@ def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
     group = turn.state.groups.get(request.group_id)
     error = _refusal(group, request)
     if error:
-        turn.reply(command.token, refusal(request, error))
+        turn.reply(command.token, same_for_all(request, error))
         telling.refused(turn, command, request.group_id, error, request.member_id, request.group_instance_id)
         return
     if group is not None:
@@ -49,8 +49,8 @@ def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
     turn.reply(command.token, OffsetCommitResponse(0, topics))
 
 
-def refusal(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
-    """OffsetCommit has no top-level error: every partition carries it."""
+def same_for_all(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
+    """OffsetCommit has no top-level error: every partition carries it, or 0."""
     topics = [
         OffsetCommitResponseTopic(
             topic.name,

@@ -9,28 +9,29 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 
-from muster.pipeline.facts.schema import EVENT_FIELDS, EVENTS, conform
+from muster.coordinator.groups import events as kind_names
+from muster.pipeline.facts.schema import EVENT_FIELDS, conform
 
 EVENTS_TOPIC: Final = "__group_events"
 
-COMPLETED: Final = "rebalance_completed"
-STARTED: Final = "rebalance_started"
-FAILED: Final = "rebalance_failed"
-EMPTIED: Final = "group_emptied"
-DELETED: Final = "group_deleted"
-JOINED: Final = "member_joined"
-LEFT: Final = "member_left"
-EXPIRED: Final = "member_expired"
-REMOVED: Final = "member_removed"
-REPLACED: Final = "member_replaced"
+COMPLETED: Final = kind_names.REBALANCE_COMPLETED
+STARTED: Final = kind_names.REBALANCE_STARTED
+FAILED: Final = kind_names.REBALANCE_FAILED
+EMPTIED: Final = kind_names.GROUP_EMPTIED
+DELETED: Final = kind_names.GROUP_DELETED
+JOINED: Final = kind_names.MEMBER_JOINED
+LEFT: Final = kind_names.MEMBER_LEFT
+EXPIRED: Final = kind_names.MEMBER_EXPIRED
+REMOVED: Final = kind_names.MEMBER_REMOVED
+REPLACED: Final = kind_names.MEMBER_REPLACED
 
 _OWN_TYPES: Final = {
     "members": (COMPLETED, FAILED),
     "member_count": (STARTED,),
     "topic_counts": (COMPLETED,),
-    "topic_partitions": ("offsets_deleted", "offsets_expired"),
+    "topic_partitions": (kind_names.OFFSETS_DELETED, kind_names.OFFSETS_EXPIRED),
 }
 """Columns whose field has another type in other kinds, and the kinds in which they have theirs."""
 
@@ -108,8 +109,3 @@ def _json_schema(own: str | None) -> str:
     fields = [("v", pa.int32()), ("time", pa.int64()), ("group", pa.string())]
     fields += [(name, kind) for name, kind in EVENT_FIELDS if name not in _OWN_TYPES]
     return ", ".join(f"`{name}` {from_arrow_type(kind).simpleString()}" for name, kind in fields)
-
-
-def no_events(rows: DataFrame) -> DataFrame:
-    """No rows, with the columns of EVENTS; in the session of `rows`."""
-    return rows.sparkSession.createDataFrame([], from_arrow_schema(EVENTS))

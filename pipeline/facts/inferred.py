@@ -19,34 +19,18 @@ from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances
 from muster.pipeline.facts.inputs import Inputs, states
+from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS
 
 ROWS_AT_ONCE: Final = 256
 """How many states are Python objects at the same time."""
 
+_NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
 INFERRED: Final = pa.schema(
     [
-        ("group", pa.string()),
-        ("generation", pa.int32()),
-        ("before_generation", pa.int32()),
+        *(field for field in TABLES["rebalances"] if field.name not in _NOT_CONCLUDED),
         ("leader", pa.string()),
-        ("start_ms", pa.int64()),
-        ("end_ms", pa.int64()),
-        ("cause", pa.string()),
-        ("trigger_member_id", pa.string()),
-        ("trigger_instance_id", pa.string()),
-        ("trigger_client_id", pa.string()),
-        ("trigger_host", pa.string()),
-        ("join_phase_ms", pa.int64()),
-        ("sync_phase_ms", pa.int64()),
-        ("took_ms", pa.int64()),
-        ("members_before", pa.int32()),
-        ("members_after", pa.int32()),
-        ("members_joined", pa.int32()),
-        ("members_left", pa.int32()),
-        ("failed_attempts", pa.int32()),
         ("is_cooperative", pa.bool_()),
-        ("confidence", pa.float64()),
         (
             "gone",
             pa.list_(pa.struct([("member_id", pa.string()), ("end_cause", pa.string()), ("end_ms", pa.int64())])),

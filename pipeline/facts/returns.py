@@ -7,14 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from muster.pipeline.facts.infer_departures import EXPIRED, LEFT
+
 MAX_SESSION_TIMEOUT_MS: Final = 1_800_000
 """group.max.session.timeout.ms as it comes: who is away for longer is not waited for."""
 HEARTBEAT_MS: Final = 3_000
 """heartbeat.interval.ms as it comes: so long before it left a member may have been heard of last."""
 _SECOND_MS: Final = 1_000
-
-EXPIRED: Final = "expired"
-LEFT: Final = "left"
 
 
 class Stay(NamedTuple):

@@ -44,7 +44,6 @@ class Chosen:
     first_ms: int | None
     last_ms: int | None
     commits: int
-    commit_groups: int
     groups: Some
     """The worst first: group, members (most at once), rebalances, paused_partition_ms, moved, longest_ms, top_cause,
     score, lag."""

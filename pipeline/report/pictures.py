@@ -58,11 +58,11 @@ def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: in
     for row in sorted(buckets, key=lambda one: (one["bucket_ms"], order[one["cause"]])):
         at, low = row["bucket_ms"], reached.get(row["bucket_ms"], 0)
         reached[at] = high = low + row["rebalances"]
-        told = f"{moment(at, seconds=False)}: {plural(row['rebalances'], cause_words(row['cause']).title, ' ')}"
+        told = f"{moment(at, seconds=False)}: {row['rebalances']:,} {cause_words(row['cause']).title}"
         bars.append(
             tag(
                 "rect",
-                tag("title", told.replace("  ", " ")),
+                tag("title", told),
                 x=f"{(at - start) / bucket_ms + 0.1:.2f}",
                 width="0.8",
                 y=f"{(top - high) / top * 100:.2f}",

@@ -44,7 +44,6 @@ def select(tables: Tables, about: About) -> Chosen:
             F.min("time_ms").alias("first_ms"),
             F.max("time_ms").alias("last_ms"),
             F.count("*").alias("commits"),
-            F.countDistinct("group").alias("groups"),
         )
     )
     known = _row(
@@ -61,7 +60,6 @@ def select(tables: Tables, about: About) -> Chosen:
         first_ms,
         last_ms,
         facts["commits"],
-        facts["groups"],
         groups,
         _causes(tables["rebalances"]),
         bucket_ms,

@@ -58,7 +58,7 @@ def _best(chosen: Chosen) -> Html | None:
         (
             row["group"],
             join([tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]),
-            join([f"{number(row['rebalances'])} instead of {number(row['actual_rebalances'])}"]),
+            f"{number(row['rebalances'])} instead of {number(row['actual_rebalances'])}",
             f"{_seconds(row['paused_partition_s'])} instead of {_seconds(row['actual_paused_partition_s'])}",
         )
         for row in chosen.better.rows

@@ -5,21 +5,22 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
+from muster.coordinator.groups import events
 from muster.pipeline.report.words import CAUSES
 
 _COLOURS: Final = {
-    "member_joined": "#2e7d4f",
-    "member_left": "#5f6b7a",
-    "session_expired": "#c62f2f",
-    "subscription_changed": "#8a4bb0",
-    "metadata_changed": "#7d8fb3",
-    "partitions_changed": "#0f8a94",
-    "leader_rejoined": "#b97a00",
-    "static_member_returned": "#3f7fd0",
-    "join_timeout": "#d9541e",
-    "sync_timeout": "#d9541e",
-    "group_full": "#9c2755",
-    "group_over_capacity": "#9c2755",
+    events.NEW_MEMBER: "#2e7d4f",
+    events.LEFT: "#5f6b7a",
+    events.SESSION_EXPIRED: "#c62f2f",
+    events.SUBSCRIPTION_CHANGED: "#8a4bb0",
+    events.METADATA_CHANGED: "#7d8fb3",
+    events.PARTITIONS_CHANGED: "#0f8a94",
+    events.LEADER_REJOINED: "#b97a00",
+    events.STATIC_MEMBER_BACK: "#3f7fd0",
+    events.JOIN_TIMEOUT: "#d9541e",
+    events.SYNC_TIMEOUT: "#d9541e",
+    events.GROUP_FULL: "#9c2755",
+    events.OVER_CAPACITY: "#9c2755",
 }
 OTHER: Final = "other"
 

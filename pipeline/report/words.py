@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from muster.coordinator.groups import events
+
 SECOND: Final = 1_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
@@ -26,18 +28,20 @@ class CauseWords(NamedTuple):
 
 
 CAUSES: Final[Mapping[str, CauseWords]] = {
-    "member_joined": CauseWords("J", "member joined", "{who} joined"),
-    "member_left": CauseWords("L", "member left", "{who} left"),
-    "session_expired": CauseWords("X", "session expired", "{who} sent no heartbeat for its session timeout"),
-    "subscription_changed": CauseWords("S", "subscription changed", "{who} subscribed to other topics"),
-    "metadata_changed": CauseWords("M", "metadata changed", "{who} joined again with other metadata"),
-    "partitions_changed": CauseWords("P", "partitions changed", "a topic has other partitions; {who} joined again"),
-    "leader_rejoined": CauseWords("R", "leader rejoined", "the leader, {who}, joined again"),
-    "static_member_returned": CauseWords("I", "static member returned", "{who} came back under its instance id"),
-    "join_timeout": CauseWords("T", "join timeout", "{who} did not join again within the rebalance timeout"),
-    "sync_timeout": CauseWords("T", "sync timeout", "{who} did not sync within the rebalance timeout"),
-    "group_full": CauseWords("F", "group full", "there was no room for {who}"),
-    "group_over_capacity": CauseWords("F", "group over capacity", "the group had more members than are allowed"),
+    events.NEW_MEMBER: CauseWords("J", "member joined", "{who} joined"),
+    events.LEFT: CauseWords("L", "member left", "{who} left"),
+    events.SESSION_EXPIRED: CauseWords("X", "session expired", "{who} sent no heartbeat for its session timeout"),
+    events.SUBSCRIPTION_CHANGED: CauseWords("S", "subscription changed", "{who} subscribed to other topics"),
+    events.METADATA_CHANGED: CauseWords("M", "metadata changed", "{who} joined again with other metadata"),
+    events.PARTITIONS_CHANGED: CauseWords(
+        "P", "partitions changed", "a topic has other partitions; {who} joined again"
+    ),
+    events.LEADER_REJOINED: CauseWords("R", "leader rejoined", "the leader, {who}, joined again"),
+    events.STATIC_MEMBER_BACK: CauseWords("I", "static member returned", "{who} came back under its instance id"),
+    events.JOIN_TIMEOUT: CauseWords("T", "join timeout", "{who} did not join again within the rebalance timeout"),
+    events.SYNC_TIMEOUT: CauseWords("T", "sync timeout", "{who} did not sync within the rebalance timeout"),
+    events.GROUP_FULL: CauseWords("F", "group full", "there was no room for {who}"),
+    events.OVER_CAPACITY: CauseWords("F", "group over capacity", "the group had more members than are allowed"),
 }
 UNKNOWN_CAUSE: Final = CauseWords("?", "not known", "nobody knows why")
 

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.coordinator.groups import events
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.schema import CLASSIC_GROUP
@@ -31,18 +32,18 @@ LONGEST_HISTORY: Final = 32_000_000
 """Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
 _KINDS: Final = (
-    "group_created",
-    "group_emptied",
-    "group_deleted",
-    "member_joined",
-    "member_left",
-    "member_expired",
-    "member_removed",
-    "member_replaced",
-    "members_synced",
-    "rebalance_started",
-    "rebalance_completed",
-    "rebalance_failed",
+    events.GROUP_CREATED,
+    events.GROUP_EMPTIED,
+    events.GROUP_DELETED,
+    events.MEMBER_JOINED,
+    events.MEMBER_LEFT,
+    events.MEMBER_EXPIRED,
+    events.MEMBER_REMOVED,
+    events.MEMBER_REPLACED,
+    events.MEMBERS_SYNCED,
+    events.REBALANCE_STARTED,
+    events.REBALANCE_COMPLETED,
+    events.REBALANCE_FAILED,
     "requests_refused",
     "member_fenced",
 )
@@ -170,7 +171,7 @@ def _histories(inputs: Inputs, memberships: DataFrame | None) -> DataFrame:
     if inputs.events is None:
         return records
     told = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*_KINDS))
-    groups = told.where(F.col("kind") == "rebalance_completed").select("group").distinct()
+    groups = told.where(F.col("kind") == events.REBALANCE_COMPLETED).select("group").distinct()
     told = _row(told.join(groups, "group", "left_semi"), EVENTS, F.col("value"))
     return told.unionByName(records.join(groups, "group", "left_anti"))
 

@@ -109,7 +109,6 @@ def chosen(**given: Any) -> Chosen:
         "first_ms": START_MS,
         "last_ms": END_MS,
         "commits": 1_000,
-        "commit_groups": 3,
         "groups": Some(
             [
                 group("payments"),

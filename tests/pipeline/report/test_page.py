@@ -103,7 +103,6 @@ def test_an_empty_log_makes_a_page_too() -> None:
         None,
         None,
         0,
-        0,
         Some(),
         [],
         HOUR,
