@@ -33,8 +33,9 @@ from muster.pipeline.session import open_session
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.places import NoSource
-from muster.pipeline.stage import ALL, Source, Staged, Wanted, check, stage
+from muster.pipeline.stage import Source, Staged, check, stage
 from muster.pipeline.tables import table
+from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 

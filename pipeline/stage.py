@@ -7,32 +7,31 @@ table of Parquet or Delta files.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from fnmatch import translate
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import EVENTS, TABLES
-from muster.pipeline.schema import CLASSIC_GROUP, DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW
+from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.cluster import bounds
 from muster.pipeline.sources.ends import ENDS, ends_of_cluster, ends_of_path
-from muster.pipeline.sources.frame import decoded_rows, raw_rows
+from muster.pipeline.sources.format import open_reader
+from muster.pipeline.sources.frame import raw_rows, some_rows
+from muster.pipeline.sources.options import BOOTSTRAP, DECODED_ROWS, KAFKA_PREFIX
 from muster.pipeline.sources.places import NoSource, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
+from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
+from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
 
 PARQUET: Final = "parquet"
 DELTA: Final = "delta"
-WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
-KINDS_AT_ONCE: Final = "16"
-"""With so many files open at once, rows need not be sorted by kind before they are written."""
 
 
 class Source(NamedTuple):
@@ -50,18 +49,6 @@ class Source(NamedTuple):
         if self.path is not None:
             return self.path
         return "a DataFrame" if self.kafka is None else self.kafka["bootstrap.servers"]
-
-
-class Wanted(NamedTuple):
-    """Which part of it: what was logged from `since_ms` on and before `until_ms`, of groups that match a pattern."""
-
-    since_ms: int | None = None
-    until_ms: int | None = None
-    groups: tuple[str, ...] = ()
-
-
-ALL: Final = Wanted()
-"""Everything."""
 
 
 class Staged(NamedTuple):
@@ -88,23 +75,17 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
     check(source)
     source = _as_rows(spark, source)
-    decoded, raw = _decoded(spark, source), _raw_events(spark, source)
-    kept = decoded.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
-    before = spark.conf.get(WRITERS)
-    spark.conf.set(WRITERS, KINDS_AT_ONCE)
-    try:
-        kept.write.mode("overwrite").partitionBy("kind").parquet(f"{folder}/decoded")
-    finally:
-        spark.conf.set(WRITERS, before or "0")
+    rows = write_decoded(_work(spark, source), f"{folder}/decoded", wanted)
     staged = _read(spark, f"{folder}/decoded", DECODED)
-    rows = {row["kind"]: row["count"] for row in staged.groupBy("kind").count().collect()}
+    raw = _raw_events(spark, source)
     staged_events = malformed = None
     if raw is not None:
         # once from the source, then as often as need be
         raw.write.mode("overwrite").parquet(f"{folder}/raw_events")
         found = _read(spark, f"{folder}/raw_events", RAW)
         events(found).where(is_wanted(wanted, F.col("time_ms"))).write.mode("overwrite").parquet(f"{folder}/events")
-        bad = malformed_events(found).where(is_wanted(wanted, F.col("log_timestamp_ms")))
+        bad = malformed_events(found)
+        bad = bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull()))
         bad.write.mode("overwrite").parquet(f"{folder}/malformed_events")
         staged_events = _read(spark, f"{folder}/events", EVENTS)
         malformed = _read(spark, f"{folder}/malformed_events", TABLES["malformed"])
@@ -152,10 +133,10 @@ def table_kind(path: str) -> str | None:
     return PARQUET if "_SUCCESS" in names or any(name.endswith(".parquet") for name in names) else None
 
 
-def _decoded(spark: SparkSession, source: Source) -> DataFrame:
+def _work(spark: SparkSession, source: Source) -> Work:
     if source.rows is not None:
-        return decoded_rows(source.rows)
-    return _load(spark, source, {"rows": "decoded"})
+        return work_of_rows(some_rows(source.rows))
+    return work_of_reader(spark, open_reader(_options(spark, source, {"rows": DECODED_ROWS})))
 
 
 def _raw_events(spark: SparkSession, source: Source) -> DataFrame | None:
@@ -189,44 +170,14 @@ def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:
 
 
 def _load(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:
-    reader = spark.read.format("muster").options(**options)
-    reader = reader.option("numPartitions", str(max(spark.sparkContext.defaultParallelism, 1)))
+    return spark.read.format("muster").options(**_options(spark, source, options)).load()
+
+
+def _options(spark: SparkSession, source: Source, more: Mapping[str, str]) -> dict[str, str]:
+    """Those of format("muster") for a path or a cluster, and `more`."""
+    options = {**more, "numPartitions": str(max(spark.sparkContext.defaultParallelism, 1))}
     if source.path is not None:
-        return reader.load(source.path)
-    for name, value in (source.kafka or {}).items():
-        reader = reader.option(name if name == "bootstrap.servers" else f"kafka.{name}", value)
-    return reader.load()
-
-
-# ---- which part of it
-
-
-def is_wanted(wanted: Wanted, when: Column, always: Sequence[str] = ()) -> Column:
-    """Whether a row belongs to it; rows of the kinds `always` also when they are too old."""
-    keep = F.lit(True)
-    if wanted.until_ms is not None:
-        keep &= when.isNull() | (when < wanted.until_ms)
-    if wanted.since_ms is not None:
-        recent = when.isNull() | (when >= wanted.since_ms)
-        keep &= (recent | F.col("kind").isin(*always)) if always else recent
-    if wanted.groups:
-        keep &= F.coalesce(F.col("group").rlike(pattern_of(wanted.groups)), F.lit(False))
-    return keep
-
-
-def pattern_of(groups: Sequence[str]) -> str:
-    """One regular expression of Java's for patterns with *, ? and [...] of which one has to match as a whole."""
-    # Python's own marks of the start and the end of a text are others
-    inner = (re.sub(r"\\[zZ]$", "", translate(group)) for group in groups)
-    return f"^(?:{'|'.join(inner)})$"
-
-
-def with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
-    """Of the records of a group from before the time that is wanted only the last, which tells who was in it then."""
-    if wanted.since_ms is None:
-        return staged
-    is_state = F.col("kind") == CLASSIC_GROUP
-    is_old = F.col("log_timestamp_ms") < wanted.since_ms
-    latest_first = Window.partitionBy("group").orderBy(F.desc("log_offset"))
-    old = staged.where(is_state & is_old).withColumn("age", F.row_number().over(latest_first))
-    return staged.where(~is_state | ~is_old).unionByName(old.where(F.col("age") == 1).drop("age"))
+        return {**options, "path": source.path}
+    return options | {
+        name if name == BOOTSTRAP else f"{KAFKA_PREFIX}{name}": value for name, value in (source.kafka or {}).items()
+    }

@@ -18,7 +18,7 @@ from muster.pipeline.session import open_session
 from muster.pipeline.sources.cluster import bounds
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import Reading
-from muster.pipeline.stage import Wanted
+from muster.pipeline.wanted import Wanted
 
 
 def follow(asked: Arguments, how: Follow) -> int:

@@ -23,7 +23,8 @@ from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BOOTSTRAP
-from muster.pipeline.stage import KINDS_AT_ONCE, WRITERS, Wanted
+from muster.pipeline.wanted import Wanted
+from muster.pipeline.write import KINDS_AT_ONCE, WRITERS
 
 PAGE: Final = "report.html"
 _STEP_S: Final = 0.2

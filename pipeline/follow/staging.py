@@ -16,9 +16,9 @@ from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
-from muster.pipeline.schema import CLASSIC_GROUP, DECODED, OFFSETS_TOPIC
+from muster.pipeline.schema import DECODED, OFFSETS_TOPIC
 from muster.pipeline.sources.options import BOOTSTRAP, KAFKA_PREFIX
-from muster.pipeline.stage import Wanted, is_wanted, with_last_before
+from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
 EVENT: Final = "event"
 """The kind of the rows of `__group_events` in the staged log; their bytes lie in raw_key and raw_value."""
@@ -70,7 +70,7 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
     def append(rows: DataFrame, batch: int) -> None:
         if batch <= store.manifest.batch:
             return
-        kept = rows.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,)))
+        kept = rows.where(is_kept(wanted))
         name = store.name("chunk")
         _write(kept, store.folder(LOG, name))
         found = _counts(store, name)
@@ -115,7 +115,7 @@ def _kept(rows: DataFrame, since_ms: int | None) -> DataFrame:
     if since_ms is None:
         return rows
     wanted = Wanted(since_ms=since_ms)
-    return with_last_before(rows.where(is_wanted(wanted, F.col("log_timestamp_ms"), (CLASSIC_GROUP,))), wanted)
+    return with_last_before(rows.where(is_kept(wanted)), wanted)
 
 
 def staged(store: Store, manifest: Manifest, buckets: Collection[int] | None = None) -> tuple[Inputs, DataFrame]:

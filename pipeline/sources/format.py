@@ -4,7 +4,7 @@ what Spark asks for stands here; `segments` and `cluster` do the work and know n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -36,8 +36,7 @@ class MusterSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark passes it
         """For a batch."""
-        options = options_of(self.options)
-        return SegmentsReader(options) if options.path is not None else ClusterReader(options)
+        return open_reader(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's name
         """For a stream; of a live cluster only."""
@@ -45,6 +44,12 @@ class MusterSource(DataSource):
         if options.path is not None:
             raise BadOption(f"path={options.path} cannot be streamed: streams come from a cluster (bootstrap.servers)")
         return ClusterStream(options)
+
+
+def open_reader(options: Mapping[str, str]) -> DataSourceReader:
+    """What reads a batch with these options. Raises BadOption."""
+    known = options_of(options)
+    return SegmentsReader(known) if known.path is not None else ClusterReader(known)
 
 
 def _as_asked(batches: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:

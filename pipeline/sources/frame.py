@@ -70,12 +70,16 @@ def _milliseconds(name: str, kind: DataType) -> Column:
     return F.unix_millis(F.col(name)) if isinstance(kind, TimestampType) else F.col(name)
 
 
-def decoded_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """Any Kafka rows decoded (schema.DECODED). An empty batch is an error; that of a stream is not.
-
-    Raises NoSource with the explanation when there is no row, and ValueError as `raw_rows` does.
+def some_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
+    """`raw_rows`, of which there must be some: raises NoSource with the explanation when there is none. Of a stream
+    there need not be any yet.
     """
     raw = raw_rows(rows, topic)
     if not rows.isStreaming and raw.isEmpty():
         raise NoSource(EXPLANATION)
-    return raw.mapInArrow(decode_all, from_arrow_schema(DECODED))
+    return raw
+
+
+def decoded_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
+    """Any Kafka rows decoded (schema.DECODED). Raises as `some_rows` does."""
+    return some_rows(rows, topic).mapInArrow(decode_all, from_arrow_schema(DECODED))

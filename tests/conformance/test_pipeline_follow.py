@@ -18,7 +18,7 @@ from confluent_kafka import Consumer
 from pyspark.sql import SparkSession
 
 from muster.pipeline.follow.store import saved
-from muster.pipeline.stage import ALL
+from muster.pipeline.wanted import ALL
 from tests.pipeline.conftest import spark
 from tests.pipeline.follow.test_run import QUICK_TO_START, analysed, manifest_of, rows_of
 from tests.pipeline.live import TOPIC, Live

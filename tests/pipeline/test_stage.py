@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,8 @@ from muster.coordinator.sample.writing import Wanted as WantedSample
 from muster.coordinator.sample.writing import write
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import Reading, read_segments
-from muster.pipeline.stage import DELTA, PARQUET, Source, Wanted, pattern_of, stage, table_kind
+from muster.pipeline.stage import DELTA, PARQUET, Source, stage, table_kind
+from muster.pipeline.wanted import Wanted
 
 
 @pytest.fixture(scope="module")
@@ -25,23 +25,6 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> str:
         rows = pa.Table.from_batches(read_segments(str(directory / "log"), Reading(topic)))
         parquet.write_table(rows, directory / "raw" / f"{topic.strip('_')}.parquet")
     return str(directory / "raw")
-
-
-@pytest.mark.parametrize(
-    ("patterns", "matching", "others"),
-    [
-        (("payments",), ("payments",), ("payments-2", "my-payments", "PAYMENTS", "")),
-        (("pay*", "?rders"), ("pay", "payments", "orders"), ("orders-2", "xpay")),
-        (("a.b", "x[12]"), ("a.b", "x1"), ("aXb", "x3", "x12")),
-        (("*-end",), ("-end", "a\nb-end"), ("-end-", "end")),
-    ],
-)
-def test_patterns_match_whole_names(
-    patterns: tuple[str, ...], matching: tuple[str, ...], others: tuple[str, ...]
-) -> None:
-    pattern = pattern_of(patterns)
-    assert all(re.search(pattern, name) for name in matching)
-    assert not any(re.search(pattern, name) for name in others)
 
 
 def test_what_a_path_is(tmp_path: Path) -> None:

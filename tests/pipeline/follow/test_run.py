@@ -23,7 +23,8 @@ from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import STAGED, merge, staged
 from muster.pipeline.schema import KINDS
-from muster.pipeline.stage import ALL, Source, Wanted, stage
+from muster.pipeline.stage import Source, stage
+from muster.pipeline.wanted import ALL, Wanted
 from tests.pipeline.live import Live
 
 KILLED_S = 240

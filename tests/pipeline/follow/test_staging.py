@@ -7,7 +7,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.follow.staging import STAGED, appender, merge, staged
 from muster.pipeline.follow.store import Store
-from muster.pipeline.stage import ALL
+from muster.pipeline.wanted import ALL
 
 
 def batch_of(spark: SparkSession, offset: int) -> DataFrame:

@@ -1,0 +1,91 @@
+"""Which part of a log is analysed: said once, asked of Spark's rows and, by the workers that decode, of Arrow's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fnmatch import translate
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.schema import CLASSIC_GROUP
+
+
+class Wanted(NamedTuple):
+    """What was logged from `since_ms` on and before `until_ms`, of groups that match a pattern."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    groups: tuple[str, ...] = ()
+
+
+ALL: Final = Wanted()
+"""Everything."""
+
+
+def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = None) -> Column:
+    """Whether a row belongs to it; `of_any_group`: or would, whatever its group is."""
+    return _asked_for(wanted, when, F.lit(False), F.lit(False) if of_any_group is None else of_any_group)
+
+
+def is_kept(wanted: Wanted) -> Column:
+    """Whether a decoded row belongs to it or is needed beside it: the records of a group's state from before too, and
+    rows that are damaged so that nobody knows of which group they are.
+    """
+    return _asked_for(wanted, F.col("log_timestamp_ms"), F.col("kind") == CLASSIC_GROUP, F.col("group").isNull())
+
+
+def _asked_for(wanted: Wanted, when: Column, even_if_old: Column, of_any_group: Column) -> Column:
+    keep = F.lit(True)
+    if wanted.until_ms is not None:
+        keep &= when.isNull() | (when < wanted.until_ms)
+    if wanted.since_ms is not None:
+        keep &= when.isNull() | (when >= wanted.since_ms) | even_if_old
+    if wanted.groups:
+        keep &= of_any_group | F.coalesce(F.col("group").rlike(pattern_of(wanted.groups)), F.lit(False))
+    return keep
+
+
+def keeper(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """`is_kept` for batches of decoded rows: what is left of one."""
+    if wanted == ALL:
+        return lambda batch: batch
+    matches = re.compile("|".join(map(translate, wanted.groups))).match
+
+    def keep(batch: pa.RecordBatch) -> pa.RecordBatch:
+        when = batch.column("log_timestamp_ms")
+        mask = pa.repeat(True, batch.num_rows)
+        if wanted.until_ms is not None:
+            mask = pc.and_(mask, pc.fill_null(pc.less(when, wanted.until_ms), True))
+        if wanted.since_ms is not None:
+            is_new = pc.fill_null(pc.greater_equal(when, wanted.since_ms), True)
+            mask = pc.and_(mask, pc.or_(is_new, pc.equal(batch.column("kind"), CLASSIC_GROUP)))
+        if wanted.groups:
+            groups = batch.column("group")
+            known = [one for one in pc.unique(groups).to_pylist() if one is None or matches(one)]
+            mask = pc.and_(mask, pc.is_in(groups, pa.array(known, groups.type)))
+        return batch.filter(mask)
+
+    return keep
+
+
+def pattern_of(groups: Sequence[str]) -> str:
+    """One regular expression of Java's for patterns with *, ? and [...] of which one has to match as a whole."""
+    # Python's own marks of the start and the end of a text are others
+    inner = (re.sub(r"\\[zZ]$", "", translate(group)) for group in groups)
+    return f"^(?:{'|'.join(inner)})$"
+
+
+def with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
+    """Of the records of a group from before the time that is wanted only the last, which tells who was in it then."""
+    if wanted.since_ms is None:
+        return staged
+    is_state = F.col("kind") == CLASSIC_GROUP
+    is_old = F.col("log_timestamp_ms") < wanted.since_ms
+    latest_first = Window.partitionBy("group").orderBy(F.desc("log_offset"))
+    old = staged.where(is_state & is_old).withColumn("age", F.row_number().over(latest_first))
+    return staged.where(~is_state | ~is_old).unionByName(old.where(F.col("age") == 1).drop("age"))

@@ -1,0 +1,161 @@
+"""Decoded rows as Parquet, the rows of each kind in files of their own (`kind=commit/…`).
+
+On this machine the workers that decode write the files too, and Spark hears no more than their names: to take rows of
+thirty columns into the JVM and out again costs twice what decoding them does. Elsewhere Spark writes them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.decode import decode_all
+from muster.pipeline.output import is_local, plain
+from muster.pipeline.schema import DECODED, table_columns
+from muster.pipeline.wanted import Wanted, is_kept, keeper
+
+Batches = Iterable[pa.RecordBatch]
+
+WRITTEN: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("rows", pa.int64())])
+"""What a worker tells of its work: a row for each file, whose name is relative to the folder."""
+
+GROUP_ROWS: Final = 250_000
+GROUP_BYTES: Final = 32 << 20
+"""What is gathered of a kind, in rows or in bytes, before it is written as one row group."""
+
+_REPEATED: Final = ("group", "topic", "metadata", "topic_id", "protocol_type", "protocol", "record_name")
+"""Columns of few different values: a dictionary is worth its while."""
+
+WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+KINDS_AT_ONCE: Final = "16"
+"""With so many files open at once, Spark need not sort rows by kind before it writes them."""
+
+
+class Work(NamedTuple):
+    """What is to be decoded: `decode`, in the workers, makes decoded rows of `rows`."""
+
+    rows: DataFrame
+    decode: Callable[[Batches], Iterator[pa.RecordBatch]]
+
+
+def work_of_rows(raw: DataFrame) -> Work:
+    """Rows of schema.RAW."""
+    return Work(raw, decode_all)
+
+
+def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
+    """What a reader of decoded rows finds: its partitions are numbered, and each number is read where it comes to."""
+    partitions = reader.partitions()
+    numbers = spark.range(0, len(partitions), 1, len(partitions)).toDF("number")
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("number").to_pylist():
+                yield from reader.read(partitions[number])
+
+    return Work(numbers, read)
+
+
+def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
+    """Decode, and write what is wanted into `folder`, replacing what is there; how many rows there are of each kind."""
+    spark = work.rows.sparkSession
+    if is_local(spark, folder):
+        return _by_workers(work, Path(plain(folder)), wanted)
+    decoded = work.rows.mapInArrow(work.decode, from_arrow_schema(DECODED))
+    before = spark.conf.get(WRITERS)
+    spark.conf.set(WRITERS, KINDS_AT_ONCE)
+    try:
+        decoded.where(is_kept(wanted)).write.mode("overwrite").partitionBy("kind").parquet(folder)
+    finally:
+        spark.conf.set(WRITERS, before or "0")
+    written = spark.read.schema(from_arrow_schema(DECODED)).parquet(folder)
+    return {row["kind"]: row["count"] for row in written.groupBy("kind").count().collect()}
+
+
+def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    decode, target = work.decode, str(folder.absolute())
+
+    def write(batches: Batches) -> Iterator[pa.RecordBatch]:
+        return write_kinds(map(keeper(wanted), decode(batches)), Path(target))
+
+    told = work.rows.mapInArrow(write, from_arrow_schema(WRITTEN)).collect()
+    # a task that failed half-way was tried again, and left files that nobody told of
+    names = {row["name"] for row in told}
+    for file in folder.rglob("*.parquet"):
+        if file.relative_to(folder).as_posix() not in names:
+            file.unlink()
+    rows: Counter[str] = Counter()
+    for row in told:
+        rows[row["kind"]] += row["rows"]
+    return dict(rows)
+
+
+def write_kinds(batches: Batches, folder: Path) -> Iterator[pa.RecordBatch]:
+    """Write decoded rows into files of a new name, one for each kind; what was written (WRITTEN) comes at the end."""
+    files: dict[str, _File] = {}
+    try:
+        for batch in batches:
+            for kind in batch.column("kind").unique().to_pylist():
+                file = files.get(kind)
+                if file is None:
+                    file = files[kind] = _File(folder, kind)
+                file.add(_of_kind(batch, kind))
+    finally:
+        for file in files.values():
+            file.close()
+    rows = [{"kind": kind, "name": file.name, "rows": file.rows} for kind, file in files.items()]
+    yield pa.RecordBatch.from_pylist(rows, schema=WRITTEN)
+
+
+def _of_kind(batch: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    is_it = pa.compute.equal(batch.column("kind"), kind)
+    return batch if is_it.true_count == batch.num_rows else batch.filter(is_it)
+
+
+class _File:
+    """One kind of one worker, without the columns that the kind never fills."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.name = f"kind={kind}/{uuid.uuid4()}.parquet"
+        self.rows = 0
+        self._columns = table_columns(kind)
+        path = folder / self.name
+        path.parent.mkdir(exist_ok=True)
+        schema = pa.schema([DECODED.field(name) for name in self._columns])
+        repeated = [name for name in self._columns if name in _REPEATED]
+        self._writer = parquet.ParquetWriter(path, schema, use_dictionary=repeated, compression="snappy")
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_rows = self._gathered_bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows of this kind."""
+        own = batch.select(self._columns)
+        self.rows += own.num_rows
+        self._gathered.append(own)
+        self._gathered_rows += own.num_rows
+        self._gathered_bytes += own.nbytes
+        if self._gathered_rows >= GROUP_ROWS or self._gathered_bytes >= GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left, and the end."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._gathered:
+            self._writer.write_table(pa.Table.from_batches(self._gathered), row_group_size=self._gathered_rows)
+        self._gathered = []
+        self._gathered_rows = self._gathered_bytes = 0

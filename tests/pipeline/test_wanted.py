@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.schema import CLASSIC_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
+from muster.pipeline.wanted import ALL, Wanted, is_kept, keeper, pattern_of
+
+
+@pytest.mark.parametrize(
+    ("patterns", "matching", "others"),
+    [
+        (("payments",), ("payments",), ("payments-2", "my-payments", "PAYMENTS", "")),
+        (("pay*", "?rders"), ("pay", "payments", "orders"), ("orders-2", "xpay")),
+        (("a.b", "x[12]"), ("a.b", "x1"), ("aXb", "x3", "x12")),
+        (("*-end",), ("-end", "a\nb-end"), ("-end-", "end")),
+    ],
+)
+def test_patterns_match_whole_names(
+    patterns: tuple[str, ...], matching: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    pattern = pattern_of(patterns)
+    assert all(re.search(pattern, name) for name in matching)
+    assert not any(re.search(pattern, name) for name in others)
+
+
+ROWS = [
+    (OFFSET_COMMIT, "a", 1_000),
+    (OFFSET_COMMIT, "a", 2_000),
+    (OFFSET_COMMIT, "a", 2_999),
+    (OFFSET_COMMIT, "a", 3_000),
+    (OFFSET_COMMIT, "a", None),
+    (OFFSET_COMMIT, "a\nb", 2_000),
+    (OFFSET_COMMIT, "b", 2_000),
+    (CLASSIC_GROUP, "a", 1_000),
+    (CLASSIC_GROUP, "b", 1_000),
+    (CLASSIC_GROUP, "a", 3_000),
+    (MALFORMED, None, 1_000),
+    (MALFORMED, None, 2_000),
+    (MALFORMED, None, None),
+]
+"""Kind, group, when it was logged."""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [
+        (ALL, ROWS),
+        (Wanted(since_ms=2_000), [*ROWS[1:10], *ROWS[11:]]),
+        (Wanted(until_ms=3_000), [*ROWS[:3], *ROWS[4:9], *ROWS[10:]]),
+        (Wanted(2_000, 3_000, ("a", "[x]")), [ROWS[1], ROWS[2], ROWS[4], ROWS[7], ROWS[11], ROWS[12]]),
+        (Wanted(groups=("a?b",)), [ROWS[5], *ROWS[10:]]),
+        (Wanted(groups=("nobody",)), ROWS[10:]),
+    ],
+)
+def test_spark_and_the_workers_keep_the_same(spark: SparkSession, wanted: Wanted, kept: list[object]) -> None:
+    """Damage of no known group is kept whatever the groups are, a group's states also from before."""
+    rows = [{"kind": kind, "group": group, "log_timestamp_ms": when} for kind, group, when in ROWS]
+    batch = pa.RecordBatch.from_pylist(rows, schema=DECODED)
+    names = ["kind", "group", "log_timestamp_ms"]
+    by_workers = keeper(wanted)(batch).select(names).to_pylist()
+    assert [tuple(row.values()) for row in by_workers] == kept
+    frame = spark.createDataFrame(batch.to_pylist(), from_arrow_schema(DECODED)).coalesce(1)
+    assert [tuple(row) for row in frame.where(is_kept(wanted)).select(*names).collect()] == kept
