@@ -27,6 +27,7 @@ RESULT: Final = Path(__file__).with_name("pipeline.md")
 MEASURES: Final = {
     "reading": "bench.explain.reading:segments",
     "growth": "bench.explain.reading:growth",
+    "facts": "bench.explain.facts:all_tables",
     "whatif": "bench.explain.whatif:thousand",
 }
 """Each a function of the log and of a folder for what it writes; returns rows."""

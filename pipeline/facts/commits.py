@@ -31,11 +31,11 @@ PLACE: Final = ("group", "log_partition", "topic", "partition")
 """What makes up a partition of a group; its commits are in the order of log_offset."""
 
 
-def in_order(commits: DataFrame) -> DataFrame:
-    """The same rows, those of a partition together and in the order of the log. What is kept of this (`persist`) need
-    not be shuffled or sorted again for the tables that are made of it.
+def in_order(placed_rows: DataFrame) -> DataFrame:
+    """The same rows, those of a partition in the order of the log; all of a group lie together already. What is kept of
+    this (`persist`) need not be shuffled or sorted again for the tables that are made of it.
     """
-    return commits.repartition(*PLACE).sortWithinPartitions(*PLACE, "log_offset")
+    return placed_rows.sortWithinPartitions(*PLACE, "log_offset")
 
 
 def commits(inputs: Inputs) -> DataFrame:

@@ -1,0 +1,58 @@
+"""All tables of facts, as `muster analyze` makes them: each is written once, from the staged log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from bench.explain.row import Row, at_most, plain
+from bench.explain.spark import CORES, Bench, Measured
+from muster.pipeline.facts.build import build
+from muster.pipeline.stage import Source, Staged, stage
+
+SLOWEST: Final = 5
+"""So many tables are told one by one."""
+
+
+def all_tables(log: Path, folder: Path) -> list[Row]:
+    """The first step of an analysis (reading), then all tables; the second time, when Java has warmed up, and the first
+    time, as everybody meets it who starts `muster analyze`.
+    """
+    bench, source = Bench(folder), Source(path=str(log))
+    staged: list[Staged] = []
+    read = [bench.measure(lambda: staged.append(stage(bench.spark, source, str(folder / "stage")))) for _ in range(2)]
+    with bench.memory() as peaks:
+        cold, warm = _write(bench, staged[0], folder / "cold"), _write(bench, staged[1], folder / "warm")
+        memory = peaks()
+    rows = sum(staged[0].rows.values())
+    first, second = _sum(cold), _sum(warm)
+    slowest = sorted(warm, key=lambda name: -warm[name].cpu_s)[:SLOWEST]
+    return [
+        plain("rows of the offsets log", rows),
+        plain("reading and decoding them, with events and ends, CPU s", read[1].cpu_s),
+        at_most(f"all tables of facts, s on {CORES} cores (CPU s / {CORES})", second.cpu_s / CORES, 30),
+        plain("  by the clock, s", second.wall_s),
+        plain(f"  in a JVM that has just started, CPU s / {CORES}", first.cpu_s / CORES),
+        plain("  the same by the clock, s", first.wall_s),
+        *(plain(f"  of the CPU s, `{name}`", warm[name].cpu_s) for name in slowest),
+        at_most("  driver and JVM, peak, MiB", memory.driver_and_jvm, 2_048),
+        at_most("  the largest worker, peak, MiB", memory.worker, 350),
+    ]
+
+
+def _write(bench: Bench, staged: Staged, target: Path) -> dict[str, Measured]:
+    """What each table cost; a table includes what those after it start from too, and the first one all the plans."""
+    tables: dict[str, DataFrame] = {}
+    planning = bench.measure(lambda: tables.update(build(staged.inputs)))
+    spent = {
+        name: bench.measure(lambda rows=rows, name=name: rows.write.parquet(str(target / name)))
+        for name, rows in tables.items()
+    }
+    bench.spark.catalog.clearCache()
+    return {"(the plans)": planning, **spent}
+
+
+def _sum(parts: dict[str, Measured]) -> Measured:
+    return Measured(sum(part.cpu_s for part in parts.values()), sum(part.wall_s for part in parts.values()))
