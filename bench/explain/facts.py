@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -46,10 +47,9 @@ def _write(bench: Bench, staged: Staged, target: Path) -> dict[str, Measured]:
     """What each table cost; a table includes what those after it start from too, and the first one all the plans."""
     tables: dict[str, DataFrame] = {}
     planning = bench.measure(lambda: tables.update(build(staged.inputs)))
-    spent = {
-        name: bench.measure(lambda rows=rows, name=name: rows.write.parquet(str(target / name)))
-        for name, rows in tables.items()
-    }
+    spent = {}
+    for name, rows in tables.items():
+        spent[name] = bench.measure(partial(rows.write.parquet, str(target / name)))
     bench.spark.catalog.clearCache()
     return {"(the plans)": planning, **spent}
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
+import pytest
 from pyspark.sql import SparkSession
 
 from muster.pipeline.session import open_session
+from tests.pipeline.conftest import TIMEOUT_S
 
 
 def test_the_session_that_there_is_is_taken_and_told_what_the_pipeline_needs(spark: SparkSession) -> None:
@@ -27,3 +30,11 @@ def test_spark_is_quiet_and_its_workers_run_on_this_interpreter(spark: SparkSess
 
 def test_large_records_do_not_fill_a_worker(spark: SparkSession) -> None:
     assert int(spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") or 0) <= 32 << 20
+
+
+def test_a_garbage_collector_that_is_asked_for_everywhere_is_no_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of them and Java does not start."""
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
+    code = "from muster.pipeline.session import open_session; print(open_session('local[1]').range(3).count())"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
+    assert done.stdout == "3\n"
