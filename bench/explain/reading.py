@@ -127,13 +127,13 @@ def by_expressions(rows: Any) -> Any:
     size = F.when(is_compact, _number(value, F.lit(15), 1) - 1).otherwise(_number(value, F.lit(15), 2))
     metadata = F.when(is_compact, F.lit(16)).otherwise(F.lit(17))
     columns = {
-        "group": F.decode(F.substring(key, F.lit(5), group_size), "UTF-8"),
-        "topic": F.decode(F.substring(key, group_size + 7, topic_size), "UTF-8"),
+        "group": F.substring(key, F.lit(5), group_size).cast("string"),
+        "topic": F.substring(key, group_size + 7, topic_size).cast("string"),
         "topic_partition": _number(key, group_size + topic_size + 7, 4),
         "version": version,
         "committed_offset": _number(value, F.lit(3), 8),
         "leader_epoch": _number(value, F.lit(11), 4),
-        "metadata": F.decode(F.substring(value, metadata, size), "UTF-8"),
+        "metadata": F.substring(value, metadata, size).cast("string"),
         "commit_timestamp_ms": _number(value, metadata + size, 8),
     }
     named = (F.when(is_commit, column).alias(name) for name, column in columns.items())

@@ -58,10 +58,11 @@ class Chosen:
     lag: Some
     static_candidates: Some
     grid: Sequence[Row]
-    """Of each setting: setting, settings_json, groups, rebalances, moved_partitions, paused_partition_s, detect_ms, and
-    the same with `actual_` before it, over the groups that could be replayed."""
+    """Of each setting: setting, settings_json, groups, rebalances, moved_partitions, paused_partition_s,
+    silent_partition_s, unread_partition_s (both together), detect_ms, and the same with `actual_` before it, over the
+    groups that could be replayed."""
     better: Some
-    """group, setting, settings_json, rebalances, actual_rebalances, paused_partition_s, actual_paused_partition_s: what
+    """group, setting, settings_json, rebalances, actual_rebalances, unread_partition_s, actual_unread_partition_s: what
     helps most, of the groups for which something helps."""
     fidelity: Sequence[Row] = ()
     """source, groups, generations, reproduced, withheld."""

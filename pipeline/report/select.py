@@ -175,7 +175,7 @@ def _not_ok(stalls: DataFrame) -> DataFrame:
 # ---- what-if
 
 
-_FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s")
+_FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")
 
 
 def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
@@ -185,14 +185,21 @@ def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
     rows = tables["whatif"]
     whole = rows.groupBy("group").agg(F.count("*").alias("n"), F.count("rebalances").alias("played"))
     rows = rows.join(whole.where("n = played").select("group"), "group")
+    # what spares pauses may cost silence: nobody reads the partition in either
+    for prefix in ("", "actual_"):
+        unread = F.col(f"{prefix}paused_partition_s") + F.col(f"{prefix}silent_partition_s")
+        rows = rows.withColumn(f"{prefix}unread_partition_s", unread)
     sums = [F.sum(prefix + name).alias(prefix + name) for prefix in ("", "actual_") for name in _FIGURES]
     detects = [F.avg(prefix + "detect_ms").alias(prefix + "detect_ms") for prefix in ("", "actual_")]
     by_setting = rows.groupBy("setting", "settings_json").agg(F.count("*").alias("groups"), *sums, *detects)
-    grid = _rows(by_setting.orderBy("paused_partition_s", "rebalances", "setting").limit(GROUPS))
-    helps = rows.where("paused_partition_s < actual_paused_partition_s or rebalances < actual_rebalances")
-    best = Window.partitionBy("group").orderBy("paused_partition_s", "rebalances", "moved_partitions", "setting")
+    grid = _rows(by_setting.orderBy("unread_partition_s", "rebalances", "setting").limit(GROUPS))
+    helps = rows.where(
+        "unread_partition_s < actual_unread_partition_s "
+        "or rebalances < actual_rebalances and unread_partition_s = actual_unread_partition_s"
+    )
+    best = Window.partitionBy("group").orderBy("unread_partition_s", "rebalances", "moved_partitions", "setting")
     better = helps.withColumn("place", F.row_number().over(best)).where("place = 1")
-    saved = F.desc(F.col("actual_paused_partition_s") - F.col("paused_partition_s"))
+    saved = F.desc(F.col("actual_unread_partition_s") - F.col("unread_partition_s"))
     fidelity = tables["fidelity"]
     judged = fidelity.groupBy("source").agg(
         F.count("*").alias("groups"),

@@ -19,13 +19,14 @@ def _all(chosen: Chosen) -> Html:
     if not chosen.grid:
         return tag("p", "No group's history could be replayed faithfully enough.", class_="warn")
     first = chosen.grid[0]
-    columns = [Column("setting"), Column("rebalances", True), Column("partitions moved", True), Column("paused", True)]
-    columns += [Column("a death is noticed after", True)]
+    figures = ("rebalances", "partitions moved", "paused", "silent", "a death is noticed after")
+    columns = [Column("setting"), *(Column(figure, True) for figure in figures)]
     actual = (
         tag("b", "what happened"),
         tag("b", number(first["actual_rebalances"])),
         tag("b", number(first["actual_moved_partitions"])),
         tag("b", _seconds(first["actual_paused_partition_s"])),
+        tag("b", _seconds(first["actual_silent_partition_s"])),
         tag("b", duration(first["actual_detect_ms"])),
     )
     rows = (
@@ -34,14 +35,16 @@ def _all(chosen: Chosen) -> Html:
             compared(row, "rebalances", number(row["rebalances"])),
             compared(row, "moved_partitions", number(row["moved_partitions"])),
             compared(row, "paused_partition_s", _seconds(row["paused_partition_s"])),
+            compared(row, "silent_partition_s", _seconds(row["silent_partition_s"])),
             compared(row, "detect_ms", duration(row["detect_ms"])),
         )
         for row in chosen.grid
     )
     about = (
         f"The histories of {plural(first['groups'], 'group')} were played again by the coordinator's own code under "
-        "each setting. Bars: half full is as much as it was. Paused: the time in which partitions had nobody to read "
-        "them, added up."
+        "each setting. Bars: half full is as much as it was. Paused: how long partitions had no owner while a group "
+        "rebalanced; silent: how long their owner was dead or away and nobody had noticed; each added up. The settings "
+        "are in the order of both together."
     )
     return join([tag("p", about, class_="dim"), table(columns, [actual, *rows])])
 
@@ -53,13 +56,13 @@ def _seconds(value: float | None) -> str:
 def _best(chosen: Chosen) -> Html | None:
     if not chosen.better.rows:
         return None
-    columns = [Column("group"), Column("setting"), Column("rebalances", True), Column("paused", True)]
+    columns = [Column("group"), Column("setting"), Column("rebalances", True), Column("unread", True)]
     rows = (
         (
             row["group"],
             join([tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]),
             f"{number(row['rebalances'])} instead of {number(row['actual_rebalances'])}",
-            f"{_seconds(row['paused_partition_s'])} instead of {_seconds(row['actual_paused_partition_s'])}",
+            f"{_seconds(row['unread_partition_s'])} instead of {_seconds(row['actual_unread_partition_s'])}",
         )
         for row in chosen.better.rows
     )

@@ -72,11 +72,11 @@ def _group(row: Row) -> str:
 
 
 def _setting(row: Row) -> str:
-    paused, was = (
-        None if row[key] is None else row[key] * 1000 for key in ("paused_partition_s", "actual_paused_partition_s")
+    unread, was = (
+        None if row[key] is None else row[key] * 1000 for key in ("unread_partition_s", "actual_unread_partition_s")
     )
     rebalances = plural(row["rebalances"] or 0, "rebalance")
     return (
         f"{row['setting']:<{_NAME}} {rebalances} (was {number(row['actual_rebalances'])}), "
-        f"paused {duration(paused)} (was {duration(was)})"
+        f"unread {duration(unread)} (was {duration(was)})"
     )

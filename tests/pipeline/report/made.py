@@ -212,12 +212,16 @@ def setting(name: str, rebalances: int, paused_s: float, text: str = '{"session.
         "rebalances": rebalances,
         "moved_partitions": rebalances * 5,
         "paused_partition_s": paused_s,
+        "silent_partition_s": 5.0,
+        "unread_partition_s": paused_s + 5.0,
         "detect_ms": 10_000.0,
     }
     actual = {
         "actual_rebalances": 3,
         "actual_moved_partitions": 15,
         "actual_paused_partition_s": 153.6,
+        "actual_silent_partition_s": 50.0,
+        "actual_unread_partition_s": 203.6,
         "actual_detect_ms": None,
     }
     return {"setting": name, "settings_json": text, "groups": 1, **figures, **actual}

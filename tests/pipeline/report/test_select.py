@@ -64,8 +64,15 @@ def rebalance(group: str, number: int, cause: str, paused_ms: int) -> dict[str, 
     }
 
 
-def whatif(group: str, setting: str, rebalances: int | None, paused_s: float | None) -> dict[str, Any]:
-    actual = {"actual_rebalances": 4, "actual_moved_partitions": 8, "actual_paused_partition_s": 9.0}
+def whatif(
+    group: str, setting: str, rebalances: int | None, paused_s: float | None, silent_s: float = 1.0
+) -> dict[str, Any]:
+    actual = {
+        "actual_rebalances": 4,
+        "actual_moved_partitions": 8,
+        "actual_paused_partition_s": 9.0,
+        "actual_silent_partition_s": 1.0,
+    }
     return {
         "group": group,
         "setting": setting,
@@ -73,6 +80,7 @@ def whatif(group: str, setting: str, rebalances: int | None, paused_s: float | N
         "rebalances": rebalances,
         "moved_partitions": rebalances,
         "paused_partition_s": paused_s,
+        "silent_partition_s": None if paused_s is None else silent_s,
         **actual,
     }
 
@@ -111,6 +119,7 @@ def chosen(spark: SparkSession) -> Chosen:
                 whatif=[
                     whatif("wild", "static", 1, 2.0),
                     whatif("wild", "patient", 4, 8.0),
+                    whatif("wild", "deaf", 0, 0.0, silent_s=20.0),
                     whatif("half", "static", 1, 2.0),
                     whatif("half", "patient", None, None),
                 ],
@@ -165,6 +174,7 @@ def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:
     assert [(row["setting"], row["groups"], row["rebalances"]) for row in chosen.grid] == [
         ("static", 1, 1),
         ("patient", 1, 4),
+        ("deaf", 1, 0),  # no pause at all, and dead owners for twice as long: that helps nobody
     ]
     assert [(row["group"], row["setting"]) for row in chosen.better.rows] == [("wild", "static")]
     assert [(row["groups"], row["generations"], row["reproduced"], row["withheld"]) for row in chosen.fidelity] == [

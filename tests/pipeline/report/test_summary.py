@@ -19,7 +19,7 @@ def test_the_summary() -> None:
     assert "  2025-06-15 15:06:40  payments orders-3: 1,200 → 900 (zombie)" in lines
     assert "  2025-06-15 15:06:40  payments orders-3: STOP to the end" in lines
     assert "static membership of 1 member would have spared 8 rebalances" in lines
-    assert "  static                           1 rebalance (was 3), paused 20 s (was 2 min 34 s)" in lines
+    assert "  static                           1 rebalance (was 3), unread 25 s (was 3 min 24 s)" in lines
     assert lines[-1] == "rows that could not be used: 2 malformed (tables malformed, unknown)"
     assert max(map(len, lines)) <= 120
 
