@@ -23,7 +23,11 @@ def all_tables(log: Path, folder: Path) -> list[Row]:
     """
     bench, source = Bench(folder), Source(path=str(log))
     staged: list[Staged] = []
-    read = [bench.measure(lambda: staged.append(stage(bench.spark, source, str(folder / "stage")))) for _ in range(2)]
+
+    def read(target: Path) -> None:
+        staged.append(stage(bench.spark, source, str(target)))
+
+    _, reading = (bench.measure(partial(read, folder / name)) for name in ("stage-1", "stage-2"))
     with bench.memory() as peaks:
         cold, warm = _write(bench, staged[0], folder / "cold"), _write(bench, staged[1], folder / "warm")
         memory = peaks()
@@ -32,7 +36,7 @@ def all_tables(log: Path, folder: Path) -> list[Row]:
     slowest = sorted(warm, key=lambda name: -warm[name].cpu_s)[:SLOWEST]
     return [
         plain("rows of the offsets log", rows),
-        plain("reading and decoding them, with events and ends, CPU s", read[1].cpu_s),
+        plain("reading and decoding them, with events and ends, CPU s", reading.cpu_s),
         at_most(f"all tables of facts, s on {CORES} cores (CPU s / {CORES})", second.cpu_s / CORES, 30),
         plain("  by the clock, s", second.wall_s),
         plain(f"  in a JVM that has just started, CPU s / {CORES}", first.cpu_s / CORES),
