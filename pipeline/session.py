@@ -42,6 +42,8 @@ _FOR_A_BATCH: Final = (
     "-XX:Tier4MinInvocationThreshold=2400",
     "-XX:Tier4CompileThreshold=60000",
     "-XX:Tier4BackEdgeThreshold=160000",
+    # what Spark writes for a plan may be one long method
+    "-XX:-DontCompileHugeMethods",
 )
 """Options of Java: in a JVM that has just started all tables of a million commits take a fifth less CPU than by
 default, and later on no more."""

@@ -1,11 +1,20 @@
-"""The tables that decoded rows make up, as DataFrames: one of each kind, and how many rows there are of each."""
+"""The tables that decoded rows make up, as DataFrames: one of each kind, and how many rows there are of each; and rows
+of Arrow for the Python that goes through them one by one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.schema import KINDS, table_columns
+
+ROWS_AT_ONCE: Final = 256
+"""So many rows are Python objects at once: nested ones take thirty times the memory that they have in Arrow."""
 
 
 def table(decoded: DataFrame, kind: str) -> DataFrame:
@@ -18,3 +27,10 @@ def table(decoded: DataFrame, kind: str) -> DataFrame:
 def counts(decoded: DataFrame) -> DataFrame:
     """How many rows there are: kind, key_type (null where none could be read), rows; by kind and key type."""
     return decoded.groupBy("kind", "key_type").agg(F.count("*").alias("rows")).orderBy("kind", "key_type")
+
+
+def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Rows as Python's own values, one after the other."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            yield from batch.slice(start, ROWS_AT_ONCE).to_pylist()

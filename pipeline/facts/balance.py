@@ -6,6 +6,7 @@ locality.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.assignors.measures import Owned, skew, stickiness
 from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.tables import ROWS_AT_ONCE, rows_of
 
 _SHARE: Final = ("member_id", "instance_id", "assigned")
 
@@ -30,8 +32,9 @@ def balance(generations: DataFrame) -> DataFrame:
 
 
 def _measured(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield pa.RecordBatch.from_pylist([measure(row) for row in batch.to_pylist()], TABLES["balance"])
+    measured = map(measure, rows_of(batches))
+    while some := list(islice(measured, ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pylist(some, TABLES["balance"])
 
 
 def measure(row: Mapping[str, Any]) -> dict[str, Any]:

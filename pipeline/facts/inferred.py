@@ -21,9 +21,7 @@ from muster.pipeline.facts.infer_history import Rebalance, rebalances
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS
-
-ROWS_AT_ONCE: Final = 256
-"""How many states are Python objects at the same time."""
+from muster.pipeline.tables import ROWS_AT_ONCE, rows_of
 
 _NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
 INFERRED: Final = pa.schema(
@@ -94,7 +92,7 @@ def _count(shares: Any) -> Any:
 
 def _infer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     found: list[dict[str, Any]] = []
-    for group, rows in groupby(_rows(batches), itemgetter("group")):
+    for group, rows in groupby(rows_of(batches), itemgetter("group")):
         for one in rebalances(map(state_of, rows)):
             found.append(row_of(group, one))
             if len(found) >= ROWS_AT_ONCE:
@@ -102,12 +100,6 @@ def _infer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 found = []
     if found:
         yield pa.RecordBatch.from_pylist(found, INFERRED)
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-            yield from batch.slice(start, ROWS_AT_ONCE).to_pylist()
 
 
 def state_of(row: dict[str, Any]) -> State | None:

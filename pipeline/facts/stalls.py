@@ -131,23 +131,31 @@ def _lag_never_shrank() -> Column:
 def _intervals(rows: DataFrame) -> DataFrame:
     """Commits of one status after each other as one row; a STOP is one of its own, it ends with the next commit."""
     in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
-    before = F.lag(F.struct("status", "stop_ms")).over(in_order)
-    begins = before.isNull() | (F.col("status") != before["status"]) | before["stop_ms"].isNotNull()
-    rows = rows.withColumn("begins", begins)
-    start = F.when(F.col("begins"), F.struct("time_ms", "committed_offset"))
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
+    is_stopped = F.col("stop_ms").isNotNull()
     rows = rows.select(
         "*",
-        F.last(start, ignorenulls=True).over(so_far).alias("start"),
-        F.coalesce(F.lead("begins").over(in_order), F.lit(True)).alias("ends"),
+        F.lag("status").over(in_order).alias("status_before"),
+        F.lag(is_stopped).over(in_order).alias("stopped_before"),
+        F.lead("status").over(in_order).alias("status_next"),
+    ).withColumns(
+        {
+            "begins": F.col("stopped_before").isNull()
+            | F.col("stopped_before")
+            | (F.col("status") != F.col("status_before")),
+            "ends": F.col("status_next").isNull() | is_stopped | (F.col("status") != F.col("status_next")),
+        }
     )
-    stopped = F.col("stop_ms").isNotNull()
+    # of most commits there is nothing to tell: what follows is done without them
+    rows = rows.where(F.col("begins") | F.col("ends"))
+    start = F.when(F.col("begins"), F.struct("time_ms", "committed_offset"))
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
+    rows = rows.select("*", F.last(start, ignorenulls=True).over(so_far).alias("start"))
     reached = F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.col("next_end"))
     lag = behind(reached)
-    told = (F.col("status") != OK) | (F.col("is_last") & ~stopped)
+    told = (F.col("status") != OK) | (F.col("is_last") & ~is_stopped)
     running = _interval(F.col("start.time_ms"), F.coalesce("stop_ms", "next_ms"), "status", "start.committed_offset")
     stop = _interval(F.col("stop_ms"), F.col("next_ms"), F.lit(STOP), "committed_offset")
-    found = F.array_compact(F.array(F.when(F.col("ends") & told, running), F.when(stopped, stop)))
+    found = F.array_compact(F.array(F.when(F.col("ends") & told, running), F.when(is_stopped, stop)))
     rows = rows.select(
         *("group", "topic", "partition", "member_id", "client_id"),
         F.col("committed_offset").alias("last_offset"),
