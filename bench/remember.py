@@ -23,7 +23,7 @@ import structlog
 
 from bench import log as log_bench
 from bench import measure
-from bench.scenarios import Target, large_group
+from bench.scenarios import Target
 from muster.coordinator.cli.groups.cluster import Cluster
 from muster.coordinator.cli.groups.events import Events
 from muster.coordinator.config.listeners import Address
@@ -223,21 +223,28 @@ def _kafka_load_ms(workdir: Path, source: Path) -> float:
 
 
 def events_figure(telling: Target, silent: Target, samples: Samples) -> None:
-    """Groups of a thousand members on a server that writes events and on one that does not, both fresh, in turns."""
+    """Groups of a thousand members on a server that writes events and on one that does not, in turns: the CPU of each
+    join, for how often a member joins until all are in depends on who comes when. Each pair counts once, for what the
+    machine does meanwhile changes from one minute to the next.
+    """
     targets = (telling, silent)
-    cpu_ms = [0.0, 0.0]
     try:
         for target in targets:
             target.server.start()
-            large_group(target)  # the first one does not count
-        for _ in range(SETTLES):
-            for index, target in enumerate(targets):
-                cpu_ms[index] += large_group(target)["1,000 members settle, CPU ms"]
+            _us_per_join(target)  # the first one does not count
+        for pair in range(SETTLES):
+            first, second = targets if pair % 2 else reversed(targets)
+            us = {first: _us_per_join(first), second: _us_per_join(second)}
+            samples[EVENTS]["muster"].append(100 * (us[telling] / us[silent] - 1))
     finally:
         for target in targets:
             if target.server.running:
                 target.server.stop()
-    samples[EVENTS]["muster"].append(100 * (cpu_ms[0] / cpu_ms[1] - 1))
+
+
+def _us_per_join(target: Target) -> float:
+    settled = target.settle([f"large-{next(target.serial)}"], 1000)
+    return settled.server_cpu_s * 1e6 / settled.joins
 
 
 def main() -> None:

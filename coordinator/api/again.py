@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import structlog
+
 from muster.coordinator.api.context import Permissions, RequestContext
 from muster.coordinator.api.membership import handle_heartbeat
 from muster.coordinator.api.node import Node
@@ -24,6 +26,8 @@ from muster.protocol.template import Run, Template, runs_between
 if TYPE_CHECKING:
     from muster.coordinator.api.routes import Route
     from muster.coordinator.shard import Shard
+
+log = structlog.get_logger("muster.api")
 
 Answer = bytes | list[bytes | memoryview]
 
@@ -53,8 +57,10 @@ class Asked(Protocol):
     """Whose request it is (`dispatch.ConnectionRequests`)."""
 
     current: Any
+    gone: bool
+    sink: Any
 
-    def open(self, route: Route, correlation: bytes, again: CommitAgain | None = None) -> Callable[[Message], None]:
+    def open(self, route: Route, correlation: bytes) -> Callable[[Message], None]:
         """A request is at hand, of this kind, that is answered later: by what is returned."""
 
 
@@ -98,14 +104,13 @@ class HeartbeatAgain:
 
 
 class CommitAgain(Template):
-    """An OffsetCommit of topics and partitions that exist: its offsets and leader epochs may vary.
-
-    `response` is its answer when all is well, `before` and `after` the bytes of that around the correlation id.
+    """An OffsetCommit of topics and partitions that exist: its offsets and leader epochs may vary. Its connection has
+    one request at a time, so it is also who is answered.
     """
 
     __slots__ = (
-        "_commit", "_image", "_no_epochs", "_permissions", "_route", "_shard", "_topics",
-        "after", "before", "met", "response",
+        "_after", "_before", "_commit", "_correlation", "_image", "_no_epochs", "_permissions", "_requests",
+        "_response", "_route", "_shard", "_topics", "met",
     )  # fmt: skip
 
     def __init__(
@@ -118,8 +123,10 @@ class CommitAgain(Template):
         self._topics, self._image = node.topics, node.topics.image
         self._shard, self._commit = shard, commit
         self._no_epochs = None if len(runs[0][1]) == 2 else (-1,) * len(runs)
-        self.response = commit.response
-        self.before, self.after = route.around(commit.response)
+        self._requests: Any = None
+        self._correlation = b""
+        self._response = commit.response
+        self._before, self._after = route.around(commit.response)
 
     def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
         """See `Again`."""
@@ -127,15 +134,29 @@ class CommitAgain(Template):
         if parts is None or self._topics.image is not self._image or self._permissions != Permissions.version:
             return NOT_AGAIN
         self.met = True
-        exchange = requests.open(self._route, data[start + 4 : start + 8], self)
+        self._correlation = data[start + 4 : start + 8]
+        self._requests = requests
+        requests.current = self
         if self._no_epochs is None:
-            done = self._shard.commit_again(self._commit, parts[4::3], parts[5::3], exchange)
+            done = self._shard.commit_again(self._commit, parts[4::3], parts[5::3], self)
         else:
-            done = self._shard.commit_again(self._commit, parts[3::2], self._no_epochs, exchange)
+            done = self._shard.commit_again(self._commit, parts[3::2], self._no_epochs, self)
         if done:
             return None
         requests.current = None
         return NOT_AGAIN
+
+    def __call__(self, response: Message) -> None:
+        """Answer, unless the connection has ended."""
+        requests = self._requests
+        if requests.current is not self:
+            if not requests.gone:
+                log.error("a request was answered twice", **self._route.facts())
+        elif response is self._response:
+            requests.current = None
+            requests.sink.answer(self._before + self._correlation + self._after)
+        else:
+            requests.open(self._route, self._correlation)(response)
 
 
 def make_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> CommitAgain | None:

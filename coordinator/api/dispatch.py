@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import structlog
 
-from muster.coordinator.api.again import NOT_AGAIN, Again, Answer, CommitAgain, make
+from muster.coordinator.api.again import NOT_AGAIN, Again, Answer, make
 from muster.coordinator.api.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
@@ -48,16 +48,12 @@ class Sink(Protocol):
 class Exchange:
     """One request and its answer: the `Respond` that its handler is given."""
 
-    __slots__ = ("_requests", "again", "correlation", "route")
+    __slots__ = ("_requests", "correlation", "route")
 
-    def __init__(
-        self, requests: ConnectionRequests, route: Route, correlation: bytes, again: CommitAgain | None = None
-    ) -> None:
-        """`again`: what it was made ready as."""
+    def __init__(self, requests: ConnectionRequests, route: Route, correlation: bytes) -> None:
         self._requests = requests
         self.route = route
         self.correlation = correlation
-        self.again = again
 
     def __call__(self, response: Message | None) -> None:
         """Answer. Only the first call counts, and none after the connection has ended."""
@@ -66,12 +62,7 @@ class Exchange:
             if not requests.gone:
                 log.error("a request was answered twice", **self.route.facts())
         elif requests.before_encode is None:
-            again = self.again
-            if again is not None and response is again.response:
-                requests.current = None
-                requests.sink.answer(again.before + self.correlation + again.after)
-            else:
-                self.send(response)
+            self.send(response)
         else:
             requests.before_encode(requests.context, response, self.send)
 
@@ -207,9 +198,9 @@ class ConnectionRequests:
         self.current = None
         return exchange.frame(response)
 
-    def open(self, route: Route, correlation: bytes, again: CommitAgain | None = None) -> Exchange:
+    def open(self, route: Route, correlation: bytes) -> Exchange:
         """A request is at hand, of this kind, that is answered later: by what is returned."""
-        exchange = self.current = Exchange(self, route, correlation, again)
+        exchange = self.current = Exchange(self, route, correlation)
         return exchange
 
     def closed(self) -> None:

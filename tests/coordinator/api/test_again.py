@@ -307,3 +307,17 @@ def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeyp
     for number in range(1_000):
         peer.ask(COMMIT, 9, commit(("t1", number % 3, number)))
     assert len(made) < 12
+
+
+def test_an_answer_counts_once_and_not_after_the_end() -> None:
+    peer = Peer()
+    for number in range(3):
+        peer.ask(COMMIT, 9, commit(("t1", 0, number)))
+    made = peer.requests.again
+    assert isinstance(made, again.CommitAgain)
+    with capture_logs() as logs:
+        made(made._response)
+        assert [line["event"] for line in logs] == ["a request was answered twice"]
+        peer.requests.closed()
+        made(made._response)
+    assert len(logs) == 1
