@@ -42,6 +42,12 @@ class TestDump:
         assert lines == expected
         assert [list(line) for line in lines] == [list(line) for line in expected]
 
+    def test_a_file_that_is_none_of_a_log(self, tmp_path: Path, capsys: Captured) -> None:
+        path = tmp_path / "notes.txt"
+        path.write_text("root:x:0:0:root:/root:/bin/bash\n" * 9)
+        assert main(["log", "dump", str(path)]) == 1
+        assert "notes.txt has no whole batch in it" in capsys.readouterr().err
+
     def test_one_partition_and_one_segment(self, capsys: Captured) -> None:
         folder = GOLDEN / "__consumer_offsets-14"
         assert main(["log", "dump", str(folder), "--jsonl"]) == 0

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from muster.coordinator.api.context import THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.properties import InvalidProperty
 from muster.coordinator.properties.lookup import TOPIC as TOPIC_PROPERTIES
 from muster.coordinator.properties.topic import list_append, list_subtract
-from muster.coordinator.topics.names import name_fault
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, name_fault
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.state import BROKER_RESOURCE, TOPIC_RESOURCE
 from muster.coordinator.topics.topics import Topic
@@ -28,6 +28,7 @@ APPEND = 2
 SUBTRACT = 3
 """AlterConfigOp.OpType."""
 
+CLEANUP_POLICY: Final = "cleanup.policy"
 Changes = dict[str, str | None]
 """Config -> its new text, None: unset."""
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
@@ -107,6 +108,8 @@ def _alter_all(
             wanted = changes(topic, row)
             after = {**node.topics.state.topic_configs(name), **wanted}
             node.topics.configs.check({key: text for key, text in after.items() if text is not None})
+            if name == GROUP_EVENTS_TOPIC and "compact" in (after.get(CLEANUP_POLICY) or ""):
+                raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is a history: it cannot be compacted")
             if not validate_only:
                 node.topics.set_configs(TOPIC_RESOURCE, name, wanted)
         except Refused as refusal:

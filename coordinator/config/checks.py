@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from muster.coordinator.config.error import ConfigError
 from muster.coordinator.properties import Value
+
+SMALLEST_SEGMENT_BYTES: Final = 1 << 20
+"""What Kafka demands of the topic property `segment.bytes`, though it takes less for those that it is made from."""
 
 _LIMITED = {
     "consumer": ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"),
@@ -44,6 +48,7 @@ def check(value: Callable[[str], Value]) -> None:
                 f"group.{kind}.heartbeat.interval.ms={beat} must be less than group.{kind}.session.timeout.ms={session}"
             )
     _retention(value)
+    _segments(value)
     _network(value)
     codec = value("offsets.topic.compression.codec")
     if isinstance(codec, int) and not 0 <= codec <= 4:
@@ -56,6 +61,13 @@ def _retention(value: Callable[[str], Value]) -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if value(name) == 0:
             raise ConfigError(f"{name}=0 would delete records at once; expected at least 1, or -1 for no limit")
+
+
+def _segments(value: Callable[[str], Value]) -> None:
+    for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
+        size = value(name)
+        if isinstance(size, int) and size < SMALLEST_SEGMENT_BYTES:
+            raise ConfigError(f"{name}={size} is too small for a topic; expected at least {SMALLEST_SEGMENT_BYTES}")
 
 
 def _network(value: Callable[[str], Value]) -> None:

@@ -18,7 +18,9 @@ from muster.coordinator.groups.vote import tally
 
 
 def rebalance_started(turn: Turn, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
-    """A rebalance is about to begin: nothing of the group has changed yet. One that was on has failed."""
+    """A rebalance is about to begin: nothing of the group has changed yet, but that a new member is in it. One that was
+    on has failed.
+    """
     now, failed = turn.now, group.round
     if group.late_syncs:
         _tell_late_syncs(turn, group)
@@ -35,6 +37,8 @@ def rebalance_started(turn: Turn, group: ClassicGroup, cause: str, trigger: Trig
         group.round = Round(cause, trigger, now.mono_ms, failed.before, failed.stopped_ms)
     else:
         before = {one.member_id: one.assignment for one in group.members.values()} | group.departed
+        if cause == events.NEW_MEMBER and trigger is not None:
+            before.pop(trigger.member, None)
         group.round = Round(cause, trigger, now.mono_ms, before, None)
     group.departed = {}
     turn.event(

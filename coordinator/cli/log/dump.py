@@ -68,7 +68,9 @@ def _files(path: Path) -> list[tuple[Place | None, Path]]:
 
 
 def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes of the batches of a file, one by one; a torn or reserved end is passed over in silence."""
+    """Position and bytes of the batches of a file, one by one; a torn or reserved end behind them is passed over in
+    silence.
+    """
     with file.open("rb") as stream:
         data, position = b"", 0
         while more := stream.read(CHUNK_BYTES):
@@ -87,6 +89,8 @@ def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
             position += at
             data = data[at:]
             progress.add(len(more))
+        if position == 0 and any(data):
+            raise Damaged(f"{file} has no whole batch in it: it is no segment of a log, or one that was cut off")
 
 
 def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterator[Row]:

@@ -159,6 +159,13 @@ def test_configs_are_set_unset_and_described(node: Node) -> None:
     assert node.topics.state.topic_configs("t") == {"cleanup.policy": "compact"}
 
 
+def test_the_history_of_the_groups_is_never_compacted(node: Node) -> None:
+    node.topics.ensure_topic("__group_events")
+    for operation, text in ((SET, "compact"), (SET, "compact,delete"), (APPEND, "compact")):
+        assert alter(node, ("cleanup.policy", operation, text), name="__group_events") == ErrorCode.INVALID_CONFIG
+    assert alter(node, ("retention.ms", SET, "7"), ("cleanup.policy", SET, "delete"), name="__group_events") == 0
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

@@ -121,6 +121,14 @@ def test_other_names_of_kafkas_are_accepted_and_told_as_unused(name: str) -> Non
         ),
         ("group.share.heartbeat.interval.ms=4000", "group.share.min.heartbeat.interval.ms=5000 is greater than"),
         ("log.retention.ms=0", "log.retention.ms=0 would delete records at once; expected at least 1, or -1 for no limit"),
+        (
+            "offsets.topic.segment.bytes=100000",
+            "offsets.topic.segment.bytes=100000 is too small for a topic; expected at least 1048576",
+        ),
+        (
+            "transaction.state.log.segment.bytes=1",
+            "transaction.state.log.segment.bytes=1 is too small for a topic; expected at least 1048576",
+        ),
         ("queued.max.request.bytes=5", "queued.max.request.bytes=5 is less than socket.request.max.bytes=104857600"),
         ("offsets.topic.compression.codec=9", "offsets.topic.compression.codec=9 names no codec"),
         ("max.connections.per.ip.overrides=1.2.3.4", "max.connections.per.ip.overrides: '1.2.3.4' is not HOST:NUMBER"),

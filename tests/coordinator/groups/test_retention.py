@@ -72,6 +72,15 @@ def test_to_the_millisecond() -> None:
     assert len(tombstones(room)) == 2
 
 
+def test_to_the_millisecond_of_what_the_commit_said() -> None:
+    room = room_of(every_ms=1)
+    room.commit(retention=5_000)
+    room.advance(4_999)
+    assert tombstones(room) == []
+    room.advance(1)
+    assert len(tombstones(room)) == 2
+
+
 def test_the_longest_retention_there_is() -> None:
     room = room_of(minutes=2**31 - 1)
     room.commit()

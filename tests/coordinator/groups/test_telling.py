@@ -46,7 +46,7 @@ def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
     assert facts == {
         "generation": 3, "protocol_type": "consumer", "protocol": "range", "votes": {"range": 3}, "leader": a,
         "cause": events.NEW_MEMBER, "trigger": events.Trigger(c, None, "c", "/10.0.0.1", "here I am"),
-        "join_phase_ms": 50, "sync_phase_ms": 10, "took_ms": 60, "before": {a: b"0", b: b"1", c: b""},
+        "join_phase_ms": 50, "sync_phase_ms": 10, "took_ms": 60, "before": {a: b"0", b: b"1"},
         "topics": {}, "settings": room.settings,
     }  # fmt: skip
     assert [(one.member, one.joined_ms, one.synced_ms, one.heard_ms, one.assignment) for one in members] == [
@@ -59,6 +59,26 @@ def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
     room.sync(c)
     room.sync(c)
     assert told(room, events.MEMBERS_SYNCED) == [{"generation": 3, "synced": {c: wall + 1_567}}]
+
+
+def test_before_are_those_of_the_last_generation_that_there_was() -> None:
+    """Not who began the rebalance by joining, nor who joined one that failed."""
+    room = Room()
+    a, b = room.stable()
+    assert told(room, events.REBALANCE_COMPLETED)[0]["before"] == {}
+    room.events.clear()
+    room.join()  # c
+    room.join(a)
+    room.join(b)  # the leader's assignment is waited for
+    room.join()  # d: begun again
+    members = list(room.group().members)
+    for one in members[:3]:
+        room.join(one)
+    room.sync(members[0], dict.fromkeys(members, b"z"))
+    assert [facts["cause"] for facts in told(room, events.REBALANCE_FAILED)] == [events.NEW_MEMBER]
+    (facts,) = told(room, events.REBALANCE_COMPLETED)
+    assert facts["before"].keys() == {a, b}
+    assert len(facts["members"]) == 4
 
 
 def test_when_a_member_was_last_heard_of_is_told_when_it_goes() -> None:

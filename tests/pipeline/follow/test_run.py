@@ -29,7 +29,7 @@ from tests.pipeline.live import Live
 
 KILLED_S = 240
 PAUSE_S = 0.2
-QUICK_TO_START = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_TO_START = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"}
 OF_THE_CLOCK = {"lag": {"end_ms", "behind_ms"}, "stalls": {"end_ms", "start_ms", "complete"}}
 """Columns that depend on when a live cluster was asked how far its topics reach."""
 
