@@ -109,7 +109,8 @@ def test_killed_again_and_again(running: Live, spark: SparkSession, tmp_path: Pa
     assert child.returncode == 0, errors.decode()[-2000:]
     assert f"tables: {out}/tables" in told.decode()
     once = follower(running, out, "--once")
-    assert once.wait(300) == 0
+    once.communicate(timeout=300)
+    assert once.returncode == 0
     assert (out / "report.html").stat().st_size > 1_000
     tables = saved(spark, str(out))
     for name, rows in analysed(spark, running, tmp_path / "stage", ALL).items():
