@@ -102,7 +102,8 @@ class LogOffline(LogError):
 
 
 class DamagedLog(LogError):
-    """A batch in the middle of a log does not hold together, with whole batches after it (KAFKA_STORAGE_ERROR).
+    """A batch does not hold together that was whole once (KAFKA_STORAGE_ERROR): others follow it, or it was synced, or
+    the log was left by a clean stop.
 
     Cutting there would drop what was acknowledged, so the partition stays offline until an operator decides.
     """

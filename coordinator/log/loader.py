@@ -2,21 +2,25 @@
 
 After a clean stop only the newest segment is looked at, and only behind its last index entry. Otherwise all from the
 recovery point on is gone through with every CRC checked.
+
+What a clean stop left, and what lies below the recovery point, was whole and on the disk once: bytes there that are no
+whole batches are damage and are never cut. A tail behind the recovery point may be an append that a kill cut short.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
 
 import structlog
 
-from muster.coordinator.log import checkpoints, leftovers
+from muster.coordinator.log import checkpoints, leftovers, walk
 from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.epochs import LeaderEpochs
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint
 from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader
+from muster.coordinator.log.last_stop import LastStop
 from muster.coordinator.log.log import Log
-from muster.coordinator.log.recovery import Checked, check_segment, only_zeros, whole_batch_follows
+from muster.coordinator.log.recovery import Checked, check_batch, check_segment, only_zeros, whole_batch_follows
 from muster.coordinator.log.segment import LOG_SUFFIX, Segment, segment_name
 from muster.coordinator.log.segmented import Contents
 from muster.coordinator.log.settings import LogConfig
@@ -25,15 +29,6 @@ from muster.coordinator.log.storage import Storage
 LONG_BYTES = 256 * 1024 * 1024
 """Recovery of more than that tells how far it is, each time so much is done."""
 _logger = structlog.get_logger("muster.log")
-
-
-@dataclass(frozen=True, slots=True)
-class LastStop:
-    """What the data directory says of the last stop, for one partition."""
-
-    was_clean: bool
-    recovery_point: int = 0
-    start_offset: int = 0
 
 
 def load_log(
@@ -48,15 +43,16 @@ def load_log(
     sync: SharedSync | None = None,
     wait_for_sync: bool = False,
 ) -> Log:
-    """The log in `directory`, which must exist. DamagedLog when a batch in its middle does not hold together."""
+    """The log in `directory`, which must exist. DamagedLog when a batch does not hold together that was whole once."""
     segments = _segments(storage, directory, config, last_stop.start_offset, wall_ms)
     epochs = _epochs(storage, directory)
     noted = epochs.entries()
     if last_stop.was_clean:
-        end_offset = _end_of(segments[-1])
+        end_offset = _end_of(segments)
     else:
         end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition, has_room=wait_for_sync)
     start_offset = max(last_stop.start_offset, segments[0].base_offset)
+    _tell_of_lost_end(max(start_offset, end_offset), last_stop.recovery_point, topic, partition)
     contents = Contents(
         storage,
         directory,
@@ -111,14 +107,40 @@ def _segments(storage: Storage, directory: str, config: LogConfig, start_offset:
     return segments
 
 
-def _end_of(segment: Segment) -> int:
-    """The offset after the last batch of a segment that was closed as it should be."""
-    if segment.size == 0:
-        return segment.base_offset
+def _end_of(segments: list[Segment]) -> int:
+    """The offset after the last batch of a log that was closed as it should be. DamagedLog when that is not whole."""
+    newest = segments[-1]
+    last = next((segment for segment in reversed(segments) if segment.size), newest)
+    if last.size == 0:
+        return newest.base_offset
     try:
-        return segment.restore_marks()
-    except CorruptBatch as error:
-        raise DamagedLog(segment.place(segment.size), str(error)) from error
+        index = last.index()
+    except CorruptBatch:
+        start = 0  # it had to be made anew; the walk finds the place
+    else:
+        start = index.positions[-1] if len(index) else 0
+    ((position, header),) = deque(walk.batches(last, start, last.size), maxlen=1)
+    data = last.file.pread(header.size, position)
+    _, reason = check_batch(data, 0, len(data), last.base_offset, last.base_offset)
+    if reason:
+        raise DamagedLog(last.place(position), reason)
+    if last is newest:
+        return last.restore_marks()
+    last.release()
+    return newest.base_offset
+
+
+def _tell_of_lost_end(end_offset: int, recovery_point: int, topic: str, partition: int) -> None:
+    """Kafka serves what is left without a word; whoever runs this shall know that it is not all."""
+    if end_offset < recovery_point:
+        _logger.error(
+            "synced_records_gone",
+            topic=topic,
+            partition=partition,
+            end_offset=end_offset,
+            recovery_point=recovery_point,
+            what=f"{recovery_point - end_offset} records that were synced are gone: the log ends before them",
+        )
 
 
 def _recover(
@@ -151,14 +173,16 @@ def _recover(
         checked = check_segment(segment, size, max(next_offset, segment.base_offset), note, has_room=has_room)
         next_offset = checked.next_offset
         if checked.left:
-            _cut_tail(segments, index, size, checked, topic, partition)
+            _cut_tail(segments, index, size, checked, recovery_point, topic, partition)
         if not is_last:
             segment.store_indexes()
             segment.release()
     return max(next_offset, segments[-1].base_offset)
 
 
-def _cut_tail(segments: list[Segment], index: int, size: int, checked: Checked, topic: str, partition: int) -> None:
+def _cut_tail(
+    segments: list[Segment], index: int, size: int, checked: Checked, recovery_point: int, topic: str, partition: int
+) -> None:
     segment = segments[index]
     position = size - checked.left
     reason = checked.reason
@@ -168,6 +192,9 @@ def _cut_tail(segments: list[Segment], index: int, size: int, checked: Checked, 
     follower = whole_batch_follows(segment.file, position, size, checked.next_offset) if reason else None
     if follower is not None:
         raise DamagedLog(segment.place(position), f"{reason}, and a whole batch follows at byte {follower}")
+    if checked.next_offset < recovery_point:
+        reason = f"{reason or 'zeros'}, and all up to offset {recovery_point - 1} was synced"
+        raise DamagedLog(segment.place(position), reason)
     segment.file.truncate(position)
     if later:
         # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was

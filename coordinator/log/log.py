@@ -187,16 +187,30 @@ class Log(DurableLog):
         return b""
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 1024 * 1024) -> Iterator[bytes]:
-        """All whole batches from `offset` (the start) to the present end, in chunks of about `chunk_bytes`."""
-        return walk.replay(self, self.start_offset if offset is None else offset, self.end_offset, chunk_bytes)
+        """All whole batches from `offset` (the start) to the present end, in chunks of about `chunk_bytes`.
+
+        DamagedLog where there is none; the log is offline then.
+        """
+        chunks = walk.replay(self, self.start_offset if offset is None else offset, self.end_offset, chunk_bytes)
+        return self._watched(chunks)
+
+    def _watched(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        try:
+            yield from chunks
+        except DamagedLog as damage:
+            self._go_offline_for(damage)
+            raise
 
     def damaged_at(self, offset: int, reason: str) -> DamagedLog:
         """Whoever replays found that the batch at `offset` does not hold together: the log goes offline; the error."""
         segment = self.segments[self.segment_index(offset)]
         where = segment.locate(offset)
         damage = DamagedLog(segment.place(0 if where is None else where[0]), reason)
-        self.go_offline(damage.path, OSError(f"damaged at byte {damage.position}: {reason}"))
+        self._go_offline_for(damage)
         return damage
+
+    def _go_offline_for(self, damage: DamagedLog) -> None:
+        self.go_offline(damage.path, OSError(f"damaged at byte {damage.position}: {damage.reason}"))
 
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
         """The headers of the same batches."""

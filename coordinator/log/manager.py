@@ -15,7 +15,8 @@ from muster.coordinator.log import checkpoints
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheckpoint, WrongDirectory
-from muster.coordinator.log.loader import LastStop, load_log
+from muster.coordinator.log.last_stop import LastStop
+from muster.coordinator.log.loader import load_log
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage import Lock as DirectoryHeld
@@ -249,8 +250,11 @@ class LogManager:
         log = self._logs.pop(key, None)
         if log is not None:
             log.abandon()
-        for offsets in (self._recovery_points, self._start_offsets, self.offline):
-            offsets.pop(key, None)
+        self.offline.pop(key, None)
+        noted = [offsets.pop(key, 0) for offsets in (self._recovery_points, self._start_offsets)]
+        if any(noted):
+            # a log made anew under this name shall not be measured by the old one's offsets after a kill
+            self.checkpoint()
         # Kafka's name for it, cut to what a file system takes
         doomed = f"{f'{topic}-{partition}'[: 255 - 40]}.{self._draw_uuid().hex()}{DELETE_SUFFIX}"
         try:
@@ -299,8 +303,8 @@ class LogManager:
         """Give the directory back. `clean`: everything is synced and noted first, so that the next start needs no
         recovery.
 
-        A log that cannot be synced makes the stop an unclean one. With `clean=False` the files stay as a kill would
-        leave them.
+        A log that cannot be synced, or is offline for damage, makes the stop an unclean one. With `clean=False` the
+        files stay as a kill would leave them.
         """
         if self._lock is None:
             return
@@ -309,7 +313,8 @@ class LogManager:
                 for log in self.logs():
                     log.close()
                 self.checkpoint()
-                if all(log.closed_cleanly for log in self.logs()):
+                # one that is offline is to be looked at from end to end again, whatever the next start finds of it
+                if all(log.closed_cleanly for log in self.logs()) and not self.offline:
                     self.storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown(), sync=True)
             else:
                 for log in self.logs():

@@ -264,9 +264,11 @@ class Segment:
         size = self.size
         batches = self.batches(0, size)
         self.reset_indexes()
-        for _, header in batches:
-            self.note(header.size, header.last_offset, header.max_timestamp)
-        self.size = size
+        try:
+            for _, header in batches:
+                self.note(header.size, header.last_offset, header.max_timestamp)
+        finally:
+            self.size = size
         # as in a segment closed as it should be: its last entry is the greatest timestamp
         self.time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 

@@ -62,16 +62,18 @@ def _chunks(
 def headers(log: Log, offset: int, end_offset: int) -> Iterator[BatchHeader]:
     """The headers of all batches from the one that holds `offset`."""
     parts = _parts(log, offset, end_offset)
-    return (header for segment, start, end in parts for _, header in _batches(segment, start, end))
+    return (header for segment, start, end in parts for _, header in batches(segment, start, end))
 
 
-def _batches(segment: Segment, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def batches(segment: Segment, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of the whole batches from `start` up to `end`; DamagedLog where one is not whole."""
     position = start
     try:
         for at, header in segment.batches(start, end):
-            position = at + header.size
-            if position > end:
+            position = at
+            if at + header.size > end:
                 raise CorruptBatch(f"a batch of {header.size} bytes, of which {end - at} are there")
+            position += header.size
             yield at, header
     except CorruptBatch as error:
         raise DamagedLog(segment.place(position), str(error)) from error

@@ -461,3 +461,125 @@ def test_a_long_recovery_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) ->
     assert [line["bytes"] for line in lines] == [total] * len(lines)
     assert [line["bytes_checked"] for line in lines][:1] == [0]
     assert 1 < len(lines) < 5
+
+
+def clean(count: int = 3) -> tuple[MemoryStorage, list[int]]:
+    """A log left by a clean stop, and the positions of its batches."""
+    storage = MemoryStorage()
+    manager = manage(storage)
+    list(fill(manager.open_log("t", 0, config=SMALL), count))
+    manager.close()
+    positions = [0]
+    for size in manage_headers(bytes(storage.files[LOG])):
+        positions.append(positions[-1] + size)
+    return storage, positions
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("left", [1, 17, 60, 61, 62, 104])
+def test_a_batch_that_a_clean_stop_left_whole_is_never_cut(left: int, indexed: bool) -> None:
+    storage, positions = clean()
+    del storage.files[LOG][positions[2] + left :]
+    if not indexed:
+        for name in [name for name in storage.files if name.endswith("index")]:
+            del storage.files[name]
+    before = bytes(storage.files[LOG])
+    for kill in (False, True, False):
+        manager = manage(storage)
+        with pytest.raises(DamagedLog) as found:
+            manager.open_log("t", 0, config=SMALL)
+        assert found.value.position == positions[2]
+        assert list(manager.offline) == [("t", 0)]
+        manager.close(clean=not kill)
+        assert bytes(storage.files[LOG]) == before
+
+
+def test_nor_is_one_whose_last_byte_is_another() -> None:
+    storage, positions = clean()
+    storage.files[LOG][-5] ^= 1
+    for kill in (False, True, False):
+        manager = manage(storage)
+        with pytest.raises(DamagedLog, match="CRC") as found:
+            manager.open_log("t", 0, config=SMALL)
+        assert found.value.position == positions[2]
+        manager.close(clean=not kill)
+    assert len(storage.files[LOG]) == positions[3]
+
+
+def test_nor_the_last_batch_before_an_empty_segment() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    log = manager.open_log("t", 0, config=SMALL)
+    list(fill(log, 3))
+    log.roll(NOW)
+    manager.close()
+    manager = manage(storage)
+    assert manager.open_log("t", 0, config=SMALL).end_offset == 3
+    manager.close()
+    del storage.files[LOG][-17:]
+    with pytest.raises(DamagedLog):
+        manage(storage).open_log("t", 0, config=SMALL)
+
+
+def test_damage_found_after_a_kill_is_found_again_after_a_clean_stop() -> None:
+    storage, _ = written(5)
+    storage.files[LOG][150] ^= 1
+    for _ in range(3):
+        manager = killed(storage)
+        with pytest.raises(DamagedLog):
+            manager.open_log("t", 0, config=SMALL)
+        manager.close()
+
+
+def test_a_replay_that_finds_no_batch_takes_the_log_offline() -> None:
+    storage, positions = clean(60)
+    storage.files[LOG][positions[1] + 8 : positions[1] + 12] = struct.pack(">i", -5)
+    manager = manage(storage)
+    log = manager.open_log("t", 0, config=SMALL)
+    with pytest.raises(DamagedLog):
+        everything(log)
+    assert log.failure is not None
+    manager.close()
+    assert storage.load(".kafka_cleanshutdown") is None
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("left", [0, 1, 2, None])
+def test_synced_records_that_are_gone_are_told_of_once(left: int | None, was_clean: bool) -> None:
+    storage, positions = clean()
+    for name in [name for name in storage.files if name.endswith("index")]:
+        del storage.files[name]
+    if left is None:
+        del storage.files[LOG]
+    else:
+        del storage.files[LOG][positions[left] :]
+    if not was_clean:
+        storage.remove(".kafka_cleanshutdown")
+    manager = manage(storage)
+    with capture_logs() as told:
+        log = manager.open_log("t", 0, config=SMALL)
+    (line,) = [line for line in told if line["event"] == "synced_records_gone"]
+    end = left or 0
+    assert (line["topic"], line["partition"], line["log_level"]) == ("t", 0, "error")
+    assert (line["end_offset"], line["recovery_point"]) == (end, 3)
+    assert f"{3 - end} records" in line["what"]
+    assert log.append(0, batch(b"on"), wall_ms=NOW).base_offset == end
+    manager.close()
+    with capture_logs() as told:
+        manage(storage).open_log("t", 0, config=SMALL)
+    assert told == []
+
+
+def test_a_topic_made_anew_is_not_measured_by_the_old_one() -> None:
+    storage, _ = clean(50)
+    manager = manage(storage)
+    log = manager.open_log("t", 0, config=SMALL)
+    log.delete_records_before(40)
+    manager.checkpoint()
+    manager.delete("t", 0)
+    list(fill(manager.open_log("t", 0, config=SMALL), 2))
+    manager = killed(storage)
+    with capture_logs() as told:
+        log = manager.open_log("t", 0, config=SMALL)
+    assert (log.start_offset, log.end_offset) == (0, 2)
+    assert told == []
