@@ -148,3 +148,32 @@ class TestCheckAndRepair:
         assert main(["log", "repair", str(data), "--partition", "99"]) == 2
         assert "is no partition's folder" in capsys.readouterr().err
         assert main(["log", "check", str(data / "none")]) == 2
+
+    @pytest.mark.parametrize("how", ["cut", "emptied", "gone"])
+    def test_what_a_clean_stop_synced_and_is_no_longer_there(self, how: str, tmp_path: Path, capsys: Captured) -> None:
+        manager = LogManager(FileStorage(tmp_path), LogSettings())
+        manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
+        for topic in ("orders", "others"):
+            for _ in range(3):
+                manager.open_log(topic, 0).append(0, batches.build([(b"k", b"v")], timestamp_ms=NOW), wall_ms=NOW)
+        manager.close()
+        assert main(["log", "check", str(tmp_path)]) == 0
+        path = tmp_path / "orders-0" / "00000000000000000000.log"
+        content = path.read_bytes()
+        if how == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(content[:-17] if how == "cut" else b"")
+        capsys.readouterr()
+        assert main(["log", "check", str(tmp_path)]) == 1
+        told = capsys.readouterr().out
+        assert "the last stop was clean" in told if how == "cut" else "3 records are gone" in told
+        assert f"muster log repair {tmp_path} --partition orders-0" in told
+        assert main(["log", "repair", str(tmp_path), "--partition", "orders-0"]) == 0
+        assert ("offsets 2 to 2" if how == "cut" else "offsets 0 to 2") in capsys.readouterr().out
+        if how != "gone":
+            assert main(["log", "check", str(tmp_path / "orders-0")]) == 0
+        assert main(["log", "check", str(tmp_path)]) == 0
+        capsys.readouterr()
+        assert main(["log", "repair", str(tmp_path), "--partition", "orders-0"]) == 0
+        assert "nothing to repair" in capsys.readouterr().out

@@ -12,6 +12,7 @@ from muster.coordinator.log.errors import InsaneIndex
 from muster.coordinator.log.headers import BatchHeader, read_header
 from muster.coordinator.log.index import OffsetIndex, TimeIndex
 from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.last_stop import UNKNOWN, LastStop
 from muster.coordinator.log.leftovers import base_offset_of, is_leftover
 from muster.coordinator.log.recovery import check_batch, only_zeros, whole_batch_follows
 from muster.coordinator.log.segment import LOG_SUFFIX, segment_name
@@ -57,6 +58,11 @@ class SegmentFacts(NamedTuple):
     """
     has_bad_index: bool
 
+    @property
+    def is_bad_to_the_end(self) -> bool:
+        """Its last stretch does not hold together."""
+        return bool(self.bad) and self.bad[-1][0].end == self.size
+
 
 def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iterator[Stretch]:
     """All of a segment file, in order. `next_offset`: the lowest that its first batch may have."""
@@ -89,10 +95,22 @@ def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iter
 class Inspection:
     """Looks at one partition's folder."""
 
-    def __init__(self, storage: Storage, directory: str, progress: Callable[[int], object] = lambda _: None) -> None:
-        """`progress` is told of bytes as they are read."""
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        progress: Callable[[int], object] = lambda _: None,
+        *,
+        last_stop: LastStop = UNKNOWN,
+    ) -> None:
+        """`progress` is told of bytes as they are read; `last_stop` tells what must be there."""
         self.findings: list[Finding] = []
         self.segments: list[SegmentFacts] = []
+        self.end_offset = 0
+        """The offset after the last whole batch."""
+        self.lost: range | None = None
+        """Offsets that were synced, and of which the files say nothing any more."""
+        self._last_stop = last_stop
         self._storage = storage
         self._directory = directory
         self._progress = progress
@@ -118,6 +136,25 @@ class Inspection:
         for index, base in enumerate(bases):
             follower = bases[index + 1] if index + 1 < len(bases) else None
             next_offset = max(self._segment(base, sizes[base], max(next_offset, base), follower), next_offset)
+        self.end_offset = max(next_offset, self._last_stop.start_offset)
+        has_bad_tail = bool(self.segments) and self.segments[-1].is_bad_to_the_end
+        if self.end_offset < self._last_stop.recovery_point and not has_bad_tail:
+            self.lost = range(self.end_offset, self._last_stop.recovery_point)
+            self._find(
+                DAMAGE,
+                segment_name(bases[-1]) + LOG_SUFFIX if bases else "",
+                None,
+                f"the log ends at offset {self.end_offset}, all before its recovery point "
+                f"{self._last_stop.recovery_point} was synced: {len(self.lost)} records are gone",
+            )
+
+    def _is_damaged_tail(self, stretch: Stretch, next_offset: int) -> str:
+        """Why the end of the newest segment cannot be an append that a kill cut short; "" when it can."""
+        if self._last_stop.was_clean:
+            return f"{stretch.problem or 'zeros'}; the last stop was clean, so it was whole then"
+        if next_offset < self._last_stop.recovery_point:
+            return f"{stretch.problem or 'zeros'}; all up to offset {self._last_stop.recovery_point - 1} was synced"
+        return ""
 
     def _find(self, severity: str, name: str, position: int | None, problem: str) -> None:
         file = self._storage.file(f"{self._directory}/{name}" if self._directory else name).path
@@ -142,7 +179,12 @@ class Inspection:
                     next_offset = header.next_offset
                     continue
                 is_tail = stretch.end == size and follower is None
-                if not stretch.problem:
+                damage = self._is_damaged_tail(stretch, next_offset) if is_tail else ""
+                if damage:
+                    point = self._last_stop.recovery_point
+                    bad.append((stretch, next_offset, point if point > next_offset else -1))
+                    self._find(DAMAGE, file_name, stretch.position, damage)
+                elif not stretch.problem:
                     if follower is not None:
                         self._find(NOTE, file_name, stretch.position, "zeros up to the end of a segment that is full")
                 elif is_tail:

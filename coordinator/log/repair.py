@@ -13,6 +13,7 @@ from typing import NamedTuple
 from muster.coordinator.log.files import FileStorage
 from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.inspection import Inspection, SegmentFacts
+from muster.coordinator.log.last_stop import UNKNOWN, lower_recovery_point, read_last_stops
 from muster.coordinator.log.segment import LOG_SUFFIX
 from muster.coordinator.log.storage import File
 
@@ -40,6 +41,8 @@ class Repair(NamedTuple):
     """The damaged files, under the names they have now."""
     indexes: list[str]
     """Index files that were removed: they are made anew."""
+    gone: list[range]
+    """Offsets that were synced and that no file holds: the log goes on without them."""
 
 
 def repair(directory: str, partition: str) -> Repair:
@@ -47,9 +50,11 @@ def repair(directory: str, partition: str) -> Repair:
     storage = FileStorage(directory)
     lock = storage.lock()
     try:
-        inspection = Inspection(storage, partition)
+        topic, _, index = partition.rpartition("-")
+        key = (topic, int(index)) if index.isdecimal() else (partition, -1)
+        inspection = Inspection(storage, partition, last_stop=read_last_stops(storage).get(key, UNKNOWN))
         inspection.run()
-        done = Repair([], [], [])
+        done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost])
         for facts in inspection.segments:
             if facts.bad:
                 _rewrite(storage, facts, done)
@@ -59,6 +64,8 @@ def repair(directory: str, partition: str) -> Repair:
                         storage.remove(facts.name + suffix)
                         done.indexes.append(f"{storage.root}/{facts.name}{suffix}")
         storage.sync_directory(partition)
+        if inspection.is_damaged:
+            lower_recovery_point(storage, key, inspection.end_offset)
         return done
     finally:
         lock.release()

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from muster.coordinator.cli.log.places import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
 from muster.coordinator.cli.progress import Progress
+from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.files import FileStorage
 from muster.coordinator.log.inspection import DAMAGE, Finding, Inspection
+from muster.coordinator.log.last_stop import UNKNOWN, LastStop, read_last_stops
 
 
 def check(directory: Path, *, as_json: bool) -> int:
     """Look at every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
     try:
         places = partitions_in(directory)
+        # before the segments: a server that runs moves them on
+        stops = read_last_stops(FileStorage(places[0].folder.resolve().parent))
+        if places[0].folder != directory:
+            places = sorted([*places, *_emptied(directory, stops)])
         total = sum(file.stat().st_size for place in places for file in segment_files(place.folder))
         with Progress("checking", total) as progress:
-            found = [(place, _inspect(place, progress)) for place in places]
+            found = [
+                (place, _inspect(place, stops.get((place.topic, place.number), UNKNOWN), progress)) for place in places
+            ]
     except (WrongPath, OSError) as error:
         print(f"muster log check: {error}", file=sys.stderr)
         return 2
@@ -46,8 +55,18 @@ def check(directory: Path, *, as_json: bool) -> int:
     return 1 if damaged else 0
 
 
-def _inspect(place: Place, progress: Progress) -> Inspection:
-    inspection = Inspection(FileStorage(place.folder), "", progress.add)
+def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place]:
+    """Partitions whose folder is there without a single segment, although there were records in it."""
+    places = [Place(topic, index, directory / f"{topic}-{index}") for topic, index in stops]
+    return [
+        place
+        for place, stop in zip(places, stops.values(), strict=True)
+        if stop.recovery_point > stop.start_offset and place.folder.is_dir() and not segment_files(place.folder)
+    ]
+
+
+def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspection:
+    inspection = Inspection(FileStorage(place.folder), "", progress.add, last_stop=last_stop)
     inspection.run()
     return inspection
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from muster.coordinator.cli.log.places import OFFSETS_TOPIC, segment_files
+from muster.coordinator.cli.log.places import OFFSETS_TOPIC, place_of
 from muster.coordinator.log import repair as repairing
 from muster.coordinator.log.errors import DirectoryLocked
 from muster.coordinator.log.repair import Loss
@@ -15,7 +15,7 @@ def repair(directory: Path, partition: str) -> int:
     """Repair one partition of a data directory; 0: done, 1: it could not be done, 2: there is no such partition."""
     name = f"{OFFSETS_TOPIC}-{partition}" if partition.isascii() and partition.isdigit() else partition
     folder = directory / name
-    if not folder.is_dir() or not segment_files(folder):
+    if place_of(folder) is None or not folder.is_dir():
         print(f"muster log repair: {folder} is no partition's folder: give one of {directory}", file=sys.stderr)
         return 2
     try:
@@ -33,7 +33,12 @@ def repair(directory: Path, partition: str) -> int:
         print(f"the damaged file is kept as {kept}; remove it when you need it no more")
     for index in done.indexes:
         print(f"{index} was removed: the next start makes it anew")
-    if not (done.losses or done.indexes):
+    for gone in done.gone:
+        print(
+            f"{name}: offsets {gone.start} to {gone.stop - 1} were synced and are in no file any more: lost for good "
+            f"unless a backup has them; the log goes on at offset {gone.start}"
+        )
+    if not (done.losses or done.indexes or done.gone):
         print(f"{name}: nothing to repair")
     return 0
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.log import DamagedLog, DirectoryLocked
 from muster.coordinator.log.files import FileStorage
 from muster.coordinator.log.inspection import DAMAGE, NOTE, Inspection
+from muster.coordinator.log.last_stop import UNKNOWN, read_last_stops
 from muster.coordinator.log.repair import repair
 from tests.coordinator.log.support import GOLDEN, SMALL, everything, fill, on_files
 
@@ -23,7 +25,8 @@ def written(directory: Path, count: int, *, clean: bool = True) -> list[bytes]:
 
 
 def inspect(directory: Path) -> Inspection:
-    inspection = Inspection(FileStorage(directory), "t-0")
+    storage = FileStorage(directory)
+    inspection = Inspection(storage, "t-0", last_stop=read_last_stops(storage).get(("t", 0), UNKNOWN))
     inspection.run()
     return inspection
 
@@ -124,7 +127,7 @@ def test_an_index_that_leads_astray_is_removed(tmp_path: Path) -> None:
 def test_what_is_in_order_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, 5)
     before = {path: path.read_bytes() for path in tmp_path.glob("t-0/*")}
-    assert repair(str(tmp_path), "t-0") == ([], [], [])
+    assert repair(str(tmp_path), "t-0") == ([], [], [], [])
     assert {path: path.read_bytes() for path in tmp_path.glob("t-0/*")} == before
 
 
@@ -134,3 +137,72 @@ def test_a_second_repair_keeps_what_the_first_kept(tmp_path: Path) -> None:
         flip(tmp_path / LOG, 400)
         repair(str(tmp_path), "t-0")
     assert len(list(tmp_path.glob("t-0/*.damaged*"))) == 2
+
+
+@pytest.mark.parametrize("how", ["cut", "cut in the header", "flipped", "zeros"])
+def test_the_end_that_a_clean_stop_left_is_damage_until_it_is_repaired(how: str, tmp_path: Path) -> None:
+    content = written(tmp_path, 3)
+    path = tmp_path / LOG
+    data = path.read_bytes()
+    last = len(data) // 3 * 2
+    broken = {
+        "cut": data[:-17],
+        "cut in the header": data[: last + 20],
+        "flipped": data[:-5] + bytes([data[-5] ^ 1]) + data[-4:],
+        "zeros": data[:last] + bytes(len(data) - last),
+    }[how]
+    path.write_bytes(broken)
+    for kill in (False, True):
+        found = inspect(tmp_path)
+        assert [(finding.severity, finding.position) for finding in found.findings] == [(DAMAGE, last)]
+        manager = on_files(tmp_path)
+        with pytest.raises(DamagedLog):
+            manager.open_log("t", 0)
+        manager.close(clean=not kill)
+    done = repair(str(tmp_path), "t-0")
+    assert [(loss.position, loss.first_offset, loss.end_offset) for loss in done.losses] == [(last, 2, 3)]
+    assert [Path(kept).read_bytes() for kept in done.kept_beside] == [broken]
+    assert inspect(tmp_path).findings == []
+    manager = on_files(tmp_path)
+    with capture_logs() as told:
+        log = manager.open_log("t", 0)
+    assert told == []
+    assert [value for _, value in everything(log)] == content[:2]
+    assert list(fill(log, 1)) == [everything(log)[-1][1]]
+    manager.close()
+    assert inspect(tmp_path).findings == []
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, None])
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_log_that_ends_before_its_recovery_point(left: int | None, was_clean: bool, tmp_path: Path) -> None:
+    content = written(tmp_path, 3)
+    path = tmp_path / LOG
+    data = path.read_bytes()
+    for index in tmp_path.glob("t-0/*index"):
+        index.unlink()
+    if left is None:
+        path.unlink()
+    else:
+        path.write_bytes(data[: len(data) // 3 * left])
+    if not was_clean:
+        (tmp_path / ".kafka_cleanshutdown").unlink()
+    end = left or 0
+    (finding,) = inspect(tmp_path).findings
+    assert finding.severity == DAMAGE
+    assert f"{3 - end} records are gone" in finding.problem
+    assert repair(str(tmp_path), "t-0").gone == [range(end, 3)]
+    assert inspect(tmp_path).findings == []
+    manager = on_files(tmp_path)
+    with capture_logs() as told:
+        log = manager.open_log("t", 0)
+    assert told == []
+    assert [value for _, value in everything(log)] == content[:end]
+    manager.close()
+
+
+def test_a_checkpoint_that_cannot_be_understood_is_passed_over(tmp_path: Path) -> None:
+    written(tmp_path, 3)
+    (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense")
+    assert read_last_stops(FileStorage(tmp_path)) == {}
+    assert inspect(tmp_path).findings == []
