@@ -61,6 +61,32 @@ def groups(server: ServerProcess, *arguments: str) -> subprocess.CompletedProces
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+async def test_nothing_is_appended_behind_what_a_clean_stop_left_whole_and_is_cut(start_server: Start) -> None:
+    server = start_server()
+    create_topic(server, "orders", 1)
+    async with producing(server.bootstrap) as producer:
+        for number in range(3):
+            await producer.send_and_wait("orders", b"%d" % number, partition=0)
+    server.stop()
+    path = server.workdir / "data" / "orders-0" / "00000000000000000000.log"
+    cut = path.read_bytes()[:-17]
+    path.write_bytes(cut)
+    for _ in range(2):  # what it says is the same after each further clean stop
+        checked = muster(server, "check")
+        assert (checked.returncode, f"{path} at byte" in checked.stdout) == (1, True)
+        server.start()
+        assert "muster log repair" in server.log()
+        server.stop()
+        assert path.read_bytes() == cut
+    repaired = muster(server, "repair", "--partition", "orders-0")
+    assert (repaired.returncode, "lost: offsets 2 to 2" in repaired.stdout) == (0, True)
+    server.start()
+    async with producing(server.bootstrap) as producer:
+        assert (await producer.send_and_wait("orders", b"new", partition=0)).offset == 2
+    async with consuming(server.bootstrap, "orders", auto_offset_reset="earliest") as consumer:
+        assert [(await consumer.getone()).value for _ in range(3)] == [b"0", b"1", b"new"]
+
+
 @pytest.mark.parametrize("stop", ["clean", "killed"])
 async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_others_serve(
     start_server: Start, stop: str
@@ -96,6 +122,8 @@ async def test_a_damaged_partition_is_offline_until_it_is_repaired_and_the_other
     }
     assert (listed.returncode, listed.stderr.count("\n")) == (1, 1)
     assert f"partition {hurt} of __consumer_offsets is offline" in listed.stderr
+    none = groups(server, "list", "--state", "Dead")
+    assert (none.returncode, none.stdout) == (1, "no groups of that kind can be seen: not all partitions are online\n")
     for told in (listed, groups(server, "describe", GROUPS[0]), groups(server, "offsets", GROUPS[0])):
         assert (told.returncode, repair in told.stderr) == (1, True)
         assert f"{path} is damaged at byte 0" in told.stderr

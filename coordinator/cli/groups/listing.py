@@ -16,6 +16,7 @@ from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
 def list_groups(cluster: Cluster, states: Sequence[str], types: Sequence[str], *, as_json: bool) -> int:
     """Print all groups, by name; exit status 1 when those of some partition are not among them."""
     groups = all_groups(cluster, states, types)
+    missing = offline_partitions(cluster)
     if as_json:
         for one in groups:
             print_json({"group": one.group_id, "type": one.group_type, "state": one.group_state,
@@ -24,8 +25,10 @@ def list_groups(cluster: Cluster, states: Sequence[str], types: Sequence[str], *
         rows = [(one.group_id, one.group_type, one.group_state, one.protocol_type) for one in groups]
         print_table(("GROUP", "TYPE", "STATE", "PROTOCOL TYPE"), rows)
     else:
-        print("there are no groups" + (" of that kind" if states or types else ""))
-    missing = offline_partitions(cluster)
+        kind = " of that kind" if states or types else ""
+        print(
+            f"no groups{kind} can be seen: not all partitions are online" if missing else f"there are no groups{kind}"
+        )
     for partition, why in missing:
         told = f"partition {partition} of __consumer_offsets is offline, its groups are not listed"
         print(f"muster groups list: {told}: {why}", file=sys.stderr)
