@@ -277,14 +277,16 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     stop = asyncio.Event()
     # what was loaded lives as long as the process: the collector need not walk through it again and again
     server = Server(config, loaded=gc.freeze)
-    await server.start()
+    # before the start, for it may be long; the first process of a container has no other handlers
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, loop, number, stop)
+    await server.start()
     gc.freeze()
     gc.set_threshold(GC_EVERY_OBJECTS)
     gc.enable()
     first = server.bound[0]
-    ready("localhost" if first.host in WILDCARDS else first.host, first.port)
+    if not stop.is_set():
+        ready("localhost" if first.host in WILDCARDS else first.host, first.port)
     await stop.wait()
     await server.stop()
     log.info("stopped")

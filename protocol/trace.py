@@ -6,6 +6,8 @@ that cannot be read.
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.protocol.message import MalformedMessage
 from muster.protocol.wire import MAX_STRING
 
@@ -29,6 +31,12 @@ class LayoutField:
         self.fields: list[LayoutField] = []
 
 
+MOST_ELEMENTS: Final = 250_000
+"""So many structs or texts may be in one array of a request: millions of objects would keep everybody else waiting for
+seconds. Kafka has no limit but the size of a request; nor has any cluster as many partitions.
+"""
+
+
 def explain(layout: str, version: int, data: bytes, start: int, end: int, error: Exception) -> MalformedMessage:
     """The error that tells why data[start:end] is not a message of this layout and version.
 
@@ -36,7 +44,8 @@ def explain(layout: str, version: int, data: bytes, start: int, end: int, error:
     """
     head, *lines = layout.strip("\n").split("\n")
     name, _, flexible = head.split()
-    reader = _Reader(data, start, end, version, within(version, flexible.removeprefix("flexible=")))
+    is_flexible = within(version, flexible.removeprefix("flexible="))
+    reader = _Reader(data, start, end, version, is_flexible, name.endswith("Request"))
     try:
         reader.struct(layout_fields(lines), name)
     except MalformedMessage as found:
@@ -70,7 +79,8 @@ def within(version: int, versions: str) -> bool:
 class _Reader:
     """Reads one message; every method takes the path of what it reads."""
 
-    def __init__(self, data: bytes, start: int, end: int, version: int, flexible: bool) -> None:
+    def __init__(self, data: bytes, start: int, end: int, version: int, flexible: bool, is_request: bool) -> None:
+        self.is_request = is_request
         self.data, self.position, self.end = data, start, min(end, len(data))
         self.version, self.flexible = version, flexible
 
@@ -147,6 +157,8 @@ class _Reader:
         least = FIXED.get(field.kind, 1)
         self.check(count >= 0, path, f"negative number of elements {count}")
         self.check(count * least <= left, path, f"{count} elements cannot fit in the {left} bytes left")
+        is_limited = self.is_request and (field.fields or field.kind == "string")
+        self.check(not is_limited or count <= MOST_ELEMENTS, path, f"{count} elements are more than {MOST_ELEMENTS}")
         for i in range(count):
             self.one(field, f"{path}[{i}]", False)
 

@@ -126,6 +126,7 @@ def test_help_and_version_load_nothing_of_the_server() -> None:
         (["serve", "--override", "num.partition=3"], "muster serve: unknown property num.partition (--override)"),
         (["serve", "--override", "num.partitions=0"], "muster serve: num.partitions: '0' (--override) is not valid"),
         (["serve", "--config", "no-such-file"], "muster serve: the configuration file no-such-file cannot be read"),
+        (["serve", "--data-dir", ""], "muster serve: argument --data-dir: '' names no directory"),
         (["serve", "--in-memory", "--data-dir", "x"], "muster serve: argument --data-dir: not allowed with argument --in-memory"),
         (["serve", "--log-level", "loud"], "muster serve: argument --log-level: invalid choice: 'loud'"),
         (["serve", "--lisen", ":1"], "muster: unrecognized arguments: --lisen :1"),

@@ -26,6 +26,12 @@ examples:
 """
 
 
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' names no directory")
+    return Path(text)
+
+
 class _Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence, without the usage in front of it."""
 
@@ -58,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     place = serve.add_mutually_exclusive_group()
     place.add_argument(
-        "--data-dir", type=Path, metavar="DIR", help="where to keep the log (default: log.dirs, else ./muster-data)"
+        "--data-dir", type=_folder, metavar="DIR", help="where to keep the log (default: log.dirs, else ./muster-data)"
     )
     place.add_argument("--in-memory", action="store_true", help="keep the log in memory; it is gone at the end")
     serve.add_argument("--config", type=Path, metavar="FILE", help="a server.properties as Kafka has it")

@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         "_frames_bytes",
         "_granted",
         "_limits",
+        "_most",
         "_on_made",
         "_open",
         "_open_channel",
@@ -97,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._open_requests = open_requests
         self._on_made = on_made
         self._splitter = FrameSplitter(max_request_bytes)
+        self._most = max_request_bytes + LENGTH_BYTES
         self._frames: deque[Frame] = deque()
         self._frames_bytes = 0
         self._granted = 0
@@ -155,7 +157,7 @@ class Connection(asyncio.Protocol):
         """Handle what is whole, keep the rest."""
         self.alive = True
         size = len(data)
-        if self._calm and size > LENGTH_BYTES and _length(data)[0] == size - LENGTH_BYTES:
+        if self._calm and LENGTH_BYTES < size <= self._most and _length(data)[0] == size - LENGTH_BYTES:
             # nearly always: nothing waits in either direction, and one chunk is one request
             requests = self._requests
             try:

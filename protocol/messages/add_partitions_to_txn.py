@@ -153,7 +153,7 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
     v3, v4, v5 = _get_qhi(b, p)
     p += 14
     a6: list[AddPartitionsToTxnTopic] = []
-    if v5 < 0 or v5 * 6 > end - p:
+    if not 0 <= v5 <= 250000 or v5 * 6 > end - p:
         refuse()
     if v5:
         for _ in range(v5):
@@ -195,7 +195,7 @@ def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPa
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[AddPartitionsToTxnTopic] = []
-    if n5 < 0 or n5 * 3 > end - p:
+    if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
         refuse()
     if n5:
         for _ in range(n5):
@@ -238,7 +238,7 @@ def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPa
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AddPartitionsToTxnTransaction] = []
-    if n1 < 0 or n1 * 14 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 14 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -257,7 +257,7 @@ def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPa
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[AddPartitionsToTxnTopic] = []
-            if n8 < 0 or n8 * 3 > end - p:
+            if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
                 refuse()
             if n8:
                 for _ in range(n8):

@@ -82,7 +82,7 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[Listener] = []
-    if n6 < 0 or n6 * 5 > end - p:
+    if not 0 <= n6 <= 250000 or n6 * 5 > end - p:
         refuse()
     if n6:
         for _ in range(n6):
@@ -135,7 +135,7 @@ def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoter
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[Listener] = []
-    if n6 < 0 or n6 * 5 > end - p:
+    if not 0 <= n6 <= 250000 or n6 * 5 > end - p:
         refuse()
     if n6:
         for _ in range(n6):

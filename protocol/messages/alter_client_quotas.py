@@ -106,14 +106,14 @@ def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterCl
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AlterClientQuotasRequestEntryData] = []
-    if v1 < 0 or v1 * 8 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 8 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
             (v3,) = _get_i(b, p)
             p += 4
             a4: list[AlterClientQuotasRequestEntityData] = []
-            if v3 < 0 or v3 * 4 > end - p:
+            if not 0 <= v3 <= 250000 or v3 * 4 > end - p:
                 refuse()
             if v3:
                 for _ in range(v3):
@@ -139,7 +139,7 @@ def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterCl
             (v9,) = _get_i(b, p)
             p += 4
             a10: list[OpData] = []
-            if v9 < 0 or v9 * 11 > end - p:
+            if not 0 <= v9 <= 250000 or v9 * 11 > end - p:
                 refuse()
             if v9:
                 for _ in range(v9):
@@ -169,7 +169,7 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AlterClientQuotasRequestEntryData] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -179,7 +179,7 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                 n3, p = uvarint(b, p - 1)
             n3 -= 1
             a4: list[AlterClientQuotasRequestEntityData] = []
-            if n3 < 0 or n3 * 3 > end - p:
+            if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
                 refuse()
             if n3:
                 for _ in range(n3):
@@ -211,7 +211,7 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                 n9, p = uvarint(b, p - 1)
             n9 -= 1
             a10: list[OpData] = []
-            if n9 < 0 or n9 * 11 > end - p:
+            if not 0 <= n9 <= 250000 or n9 * 11 > end - p:
                 refuse()
             if n9:
                 for _ in range(n9):

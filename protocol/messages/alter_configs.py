@@ -94,7 +94,7 @@ def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsR
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AlterConfigsResource] = []
-    if v1 < 0 or v1 * 7 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 7 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -109,7 +109,7 @@ def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsR
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[AlterableConfig] = []
-            if v6 < 0 or v6 * 4 > end - p:
+            if not 0 <= v6 <= 250000 or v6 * 4 > end - p:
                 refuse()
             if v6:
                 for _ in range(v6):
@@ -147,7 +147,7 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AlterConfigsResource] = []
-    if n1 < 0 or n1 * 4 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 4 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -166,7 +166,7 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[AlterableConfig] = []
-            if n6 < 0 or n6 * 3 > end - p:
+            if not 0 <= n6 <= 250000 or n6 * 3 > end - p:
                 refuse()
             if n6:
                 for _ in range(n6):

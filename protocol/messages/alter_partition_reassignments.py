@@ -116,7 +116,7 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[ReassignableTopic] = []
-    if n2 < 0 or n2 * 3 > end - p:
+    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
         refuse()
     if n2:
         for _ in range(n2):
@@ -133,7 +133,7 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[ReassignablePartition] = []
-            if n6 < 0 or n6 * 6 > end - p:
+            if not 0 <= n6 <= 250000 or n6 * 6 > end - p:
                 refuse()
             if n6:
                 for _ in range(n6):
@@ -180,7 +180,7 @@ def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) 
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[ReassignableTopic] = []
-    if n3 < 0 or n3 * 3 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
         refuse()
     if n3:
         for _ in range(n3):
@@ -197,7 +197,7 @@ def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) 
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[ReassignablePartition] = []
-            if n7 < 0 or n7 * 6 > end - p:
+            if not 0 <= n7 <= 250000 or n7 * 6 > end - p:
                 refuse()
             if n7:
                 for _ in range(n7):

@@ -83,7 +83,7 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AlterReplicaLogDir] = []
-    if v1 < 0 or v1 * 6 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -98,7 +98,7 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
             (v5,) = _get_i(b, p)
             p += 4
             a6: list[AlterReplicaLogDirTopic] = []
-            if v5 < 0 or v5 * 6 > end - p:
+            if not 0 <= v5 <= 250000 or v5 * 6 > end - p:
                 refuse()
             if v5:
                 for _ in range(v5):
@@ -132,7 +132,7 @@ def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> Alte
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AlterReplicaLogDir] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -149,7 +149,7 @@ def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> Alte
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[AlterReplicaLogDirTopic] = []
-            if n5 < 0 or n5 * 3 > end - p:
+            if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
                 refuse()
             if n5:
                 for _ in range(n5):

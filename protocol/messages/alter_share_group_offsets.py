@@ -106,7 +106,7 @@ def decode_alter_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> A
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[AlterShareGroupOffsetsRequestTopic] = []
-    if n3 < 0 or n3 * 3 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
         refuse()
     if n3:
         for _ in range(n3):
@@ -123,7 +123,7 @@ def decode_alter_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> A
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[AlterShareGroupOffsetsRequestPartition] = []
-            if n7 < 0 or n7 * 13 > end - p:
+            if not 0 <= n7 <= 250000 or n7 * 13 > end - p:
                 refuse()
             if n7:
                 for _ in range(n7):

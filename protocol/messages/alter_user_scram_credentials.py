@@ -91,7 +91,7 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[ScramCredentialDeletion] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -115,7 +115,7 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[ScramCredentialUpsertion] = []
-    if n6 < 0 or n6 * 9 > end - p:
+    if not 0 <= n6 <= 250000 or n6 * 9 > end - p:
         refuse()
     if n6:
         for _ in range(n6):

@@ -157,7 +157,7 @@ def decode_consumer_group_describe_request_v0(b: bytes, p: int, end: int) -> Con
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

@@ -178,7 +178,7 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[str] | None = []
-    if n11 < 0 or n11 > end - p:
+    if not 0 <= n11 <= 250000 or n11 > end - p:
         if n11 != -1:
             refuse()
         a12 = None
@@ -210,7 +210,7 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         n18, p = uvarint(b, p - 1)
     n18 -= 1
     a19: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = []
-    if n18 < 0 or n18 * 18 > end - p:
+    if not 0 <= n18 <= 250000 or n18 * 18 > end - p:
         if n18 != -1:
             refuse()
         a19 = None
@@ -290,7 +290,7 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[str] | None = []
-    if n11 < 0 or n11 > end - p:
+    if not 0 <= n11 <= 250000 or n11 > end - p:
         if n11 != -1:
             refuse()
         a12 = None
@@ -332,7 +332,7 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         n20, p = uvarint(b, p - 1)
     n20 -= 1
     a21: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = []
-    if n20 < 0 or n20 * 18 > end - p:
+    if not 0 <= n20 <= 250000 or n20 * 18 > end - p:
         if n20 != -1:
             refuse()
         a21 = None

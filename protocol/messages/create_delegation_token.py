@@ -101,7 +101,7 @@ def decode_create_delegation_token_request_v1(b: bytes, p: int, end: int) -> Cre
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[CreatableRenewers] = []
-    if v1 < 0 or v1 * 4 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 4 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -136,7 +136,7 @@ def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> Cre
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[CreatableRenewers] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -197,7 +197,7 @@ def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> Cre
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[CreatableRenewers] = []
-    if n5 < 0 or n5 * 3 > end - p:
+    if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
         refuse()
     if n5:
         for _ in range(n5):

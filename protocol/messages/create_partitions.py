@@ -88,7 +88,7 @@ def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePar
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[CreatePartitionsTopic] = []
-    if v1 < 0 or v1 * 10 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 10 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -103,7 +103,7 @@ def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePar
             v5, v6 = _get_ii(b, p)
             p += 8
             a7: list[CreatePartitionsAssignment] | None = []
-            if v6 < 0 or v6 * 4 > end - p:
+            if not 0 <= v6 <= 250000 or v6 * 4 > end - p:
                 if v6 != -1:
                     refuse()
                 a7 = None
@@ -135,7 +135,7 @@ def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePar
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[CreatePartitionsTopic] = []
-    if n1 < 0 or n1 * 7 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 7 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -154,7 +154,7 @@ def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePar
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[CreatePartitionsAssignment] | None = []
-            if n6 < 0 or n6 * 2 > end - p:
+            if not 0 <= n6 <= 250000 or n6 * 2 > end - p:
                 if n6 != -1:
                     refuse()
                 a7 = None

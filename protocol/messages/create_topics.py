@@ -167,7 +167,7 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[CreatableTopic] = []
-    if v1 < 0 or v1 * 16 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 16 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -182,7 +182,7 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
             v5, v6, v7 = _get_ihi(b, p)
             p += 10
             a8: list[CreatableReplicaAssignment] = []
-            if v7 < 0 or v7 * 8 > end - p:
+            if not 0 <= v7 <= 250000 or v7 * 8 > end - p:
                 refuse()
             if v7:
                 for _ in range(v7):
@@ -198,7 +198,7 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[CreatableTopicConfig] = []
-            if v12 < 0 or v12 * 4 > end - p:
+            if not 0 <= v12 <= 250000 or v12 * 4 > end - p:
                 refuse()
             if v12:
                 for _ in range(v12):
@@ -236,7 +236,7 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[CreatableTopic] = []
-    if n1 < 0 or n1 * 10 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 10 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -255,7 +255,7 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[CreatableReplicaAssignment] = []
-            if n7 < 0 or n7 * 6 > end - p:
+            if not 0 <= n7 <= 250000 or n7 * 6 > end - p:
                 refuse()
             if n7:
                 for _ in range(n7):
@@ -283,7 +283,7 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                 n12, p = uvarint(b, p - 1)
             n12 -= 1
             a13: list[CreatableTopicConfig] = []
-            if n12 < 0 or n12 * 3 > end - p:
+            if not 0 <= n12 <= 250000 or n12 * 3 > end - p:
                 refuse()
             if n12:
                 for _ in range(n12):

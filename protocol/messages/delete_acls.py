@@ -135,7 +135,7 @@ def decode_delete_acls_request_v1(b: bytes, p: int, end: int) -> DeleteAclsReque
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DeleteAclsFilter] = []
-    if v1 < 0 or v1 * 10 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 10 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -184,7 +184,7 @@ def decode_delete_acls_request_v2(b: bytes, p: int, end: int) -> DeleteAclsReque
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DeleteAclsFilter] = []
-    if n1 < 0 or n1 * 8 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 8 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

@@ -89,7 +89,7 @@ def decode_delete_records_request_v0(b: bytes, p: int, end: int) -> DeleteRecord
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DeleteRecordsTopic] = []
-    if v1 < 0 or v1 * 6 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -104,7 +104,7 @@ def decode_delete_records_request_v0(b: bytes, p: int, end: int) -> DeleteRecord
             (v5,) = _get_i(b, p)
             p += 4
             a6: list[DeleteRecordsPartition] = []
-            if v5 < 0 or v5 * 12 > end - p:
+            if not 0 <= v5 <= 250000 or v5 * 12 > end - p:
                 refuse()
             if v5:
                 for _ in range(v5):
@@ -126,7 +126,7 @@ def decode_delete_records_request_v2(b: bytes, p: int, end: int) -> DeleteRecord
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DeleteRecordsTopic] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -143,7 +143,7 @@ def decode_delete_records_request_v2(b: bytes, p: int, end: int) -> DeleteRecord
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[DeleteRecordsPartition] = []
-            if n5 < 0 or n5 * 13 > end - p:
+            if not 0 <= n5 <= 250000 or n5 * 13 > end - p:
                 refuse()
             if n5:
                 for _ in range(n5):

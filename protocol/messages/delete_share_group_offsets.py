@@ -84,7 +84,7 @@ def decode_delete_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> 
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[DeleteShareGroupOffsetsRequestTopic] = []
-    if n3 < 0 or n3 * 2 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 2 > end - p:
         refuse()
     if n3:
         for _ in range(n3):

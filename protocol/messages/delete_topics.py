@@ -81,7 +81,7 @@ def decode_delete_topics_request_v1(b: bytes, p: int, end: int) -> DeleteTopicsR
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[str] = []
-    if v1 < 0 or v1 * 2 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -108,7 +108,7 @@ def decode_delete_topics_request_v4(b: bytes, p: int, end: int) -> DeleteTopicsR
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -138,7 +138,7 @@ def decode_delete_topics_request_v6(b: bytes, p: int, end: int) -> DeleteTopicsR
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DeleteTopicState] = []
-    if n1 < 0 or n1 * 18 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 18 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

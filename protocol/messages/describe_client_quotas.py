@@ -102,7 +102,7 @@ def decode_describe_client_quotas_request_v0(b: bytes, p: int, end: int) -> Desc
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[ComponentData] = []
-    if v1 < 0 or v1 * 5 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 5 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -139,7 +139,7 @@ def decode_describe_client_quotas_request_v1(b: bytes, p: int, end: int) -> Desc
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[ComponentData] = []
-    if n1 < 0 or n1 * 4 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 4 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

@@ -145,7 +145,7 @@ def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeCo
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribeConfigsResource] = []
-    if v1 < 0 or v1 * 7 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 7 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -160,7 +160,7 @@ def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeCo
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[str] | None = []
-            if v6 < 0 or v6 * 2 > end - p:
+            if not 0 <= v6 <= 250000 or v6 * 2 > end - p:
                 if v6 != -1:
                     refuse()
                 a7 = None
@@ -189,7 +189,7 @@ def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeCo
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribeConfigsResource] = []
-    if v1 < 0 or v1 * 7 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 7 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -204,7 +204,7 @@ def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeCo
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[str] | None = []
-            if v6 < 0 or v6 * 2 > end - p:
+            if not 0 <= v6 <= 250000 or v6 * 2 > end - p:
                 if v6 != -1:
                     refuse()
                 a7 = None
@@ -236,7 +236,7 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeConfigsResource] = []
-    if n1 < 0 or n1 * 4 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 4 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -255,7 +255,7 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[str] | None = []
-            if n6 < 0 or n6 > end - p:
+            if not 0 <= n6 <= 250000 or n6 > end - p:
                 if n6 != -1:
                     refuse()
                 a7 = None

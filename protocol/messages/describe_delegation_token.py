@@ -112,7 +112,7 @@ def decode_describe_delegation_token_request_v1(b: bytes, p: int, end: int) -> D
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribeDelegationTokenOwner] | None = []
-    if v1 < 0 or v1 * 4 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 4 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
@@ -149,7 +149,7 @@ def decode_describe_delegation_token_request_v2(b: bytes, p: int, end: int) -> D
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeDelegationTokenOwner] | None = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         if n1 != -1:
             refuse()
         a2 = None

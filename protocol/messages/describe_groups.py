@@ -104,7 +104,7 @@ def decode_describe_groups_request_v0(b: bytes, p: int, end: int) -> DescribeGro
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[str] = []
-    if v1 < 0 or v1 * 2 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -126,7 +126,7 @@ def decode_describe_groups_request_v3(b: bytes, p: int, end: int) -> DescribeGro
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[str] = []
-    if v1 < 0 or v1 * 2 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -153,7 +153,7 @@ def decode_describe_groups_request_v5(b: bytes, p: int, end: int) -> DescribeGro
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

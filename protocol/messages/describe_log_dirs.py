@@ -117,7 +117,7 @@ def decode_describe_log_dirs_request_v1(b: bytes, p: int, end: int) -> DescribeL
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribableLogDirTopic] | None = []
-    if v1 < 0 or v1 * 6 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
@@ -154,7 +154,7 @@ def decode_describe_log_dirs_request_v2(b: bytes, p: int, end: int) -> DescribeL
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribableLogDirTopic] | None = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         if n1 != -1:
             refuse()
         a2 = None

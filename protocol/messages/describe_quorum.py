@@ -175,7 +175,7 @@ def decode_describe_quorum_request_v0(b: bytes, p: int, end: int) -> DescribeQuo
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeQuorumRequestTopicData] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -192,7 +192,7 @@ def decode_describe_quorum_request_v0(b: bytes, p: int, end: int) -> DescribeQuo
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[DescribeQuorumRequestPartitionData] = []
-            if n5 < 0 or n5 * 5 > end - p:
+            if not 0 <= n5 <= 250000 or n5 * 5 > end - p:
                 refuse()
             if n5:
                 for _ in range(n5):

@@ -127,7 +127,7 @@ def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeShareGroupOffsetsRequestGroup] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -144,7 +144,7 @@ def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[DescribeShareGroupOffsetsRequestTopic] | None = []
-            if n5 < 0 or n5 * 3 > end - p:
+            if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
                 if n5 != -1:
                     refuse()
                 a6 = None

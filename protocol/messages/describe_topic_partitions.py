@@ -151,7 +151,7 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[TopicRequest] = []
-    if n1 < 0 or n1 * 2 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 2 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

@@ -90,7 +90,7 @@ def decode_describe_user_scram_credentials_request_v0(
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[UserName] | None = []
-    if n1 < 0 or n1 * 2 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 2 > end - p:
         if n1 != -1:
             refuse()
         a2 = None

@@ -105,7 +105,7 @@ def decode_elect_leaders_request_v0(b: bytes, p: int, end: int) -> ElectLeadersR
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[TopicPartitions] | None = []
-    if v1 < 0 or v1 * 6 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
@@ -141,7 +141,7 @@ def decode_elect_leaders_request_v1(b: bytes, p: int, end: int) -> ElectLeadersR
     v1, v2 = _get_bi(b, p)
     p += 5
     a3: list[TopicPartitions] | None = []
-    if v2 < 0 or v2 * 6 > end - p:
+    if not 0 <= v2 <= 250000 or v2 * 6 > end - p:
         if v2 != -1:
             refuse()
         a3 = None
@@ -182,7 +182,7 @@ def decode_elect_leaders_request_v2(b: bytes, p: int, end: int) -> ElectLeadersR
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[TopicPartitions] | None = []
-    if n2 < 0 or n2 * 3 > end - p:
+    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
         if n2 != -1:
             refuse()
         a3 = None

@@ -316,7 +316,7 @@ def decode_fetch_request_v4(b: bytes, p: int, end: int) -> FetchRequest:
     v1, v2, v3, v4, v5, v6 = _get_iiiibi(b, p)
     p += 21
     a7: list[FetchTopic] = []
-    if v6 < 0 or v6 * 6 > end - p:
+    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
         refuse()
     if v6:
         for _ in range(v6):
@@ -331,7 +331,7 @@ def decode_fetch_request_v4(b: bytes, p: int, end: int) -> FetchRequest:
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[FetchPartition] = []
-            if v10 < 0 or v10 * 16 > end - p:
+            if not 0 <= v10 <= 250000 or v10 * 16 > end - p:
                 refuse()
             if v10:
                 for _ in range(v10):
@@ -348,7 +348,7 @@ def decode_fetch_request_v5(b: bytes, p: int, end: int) -> FetchRequest:
     v1, v2, v3, v4, v5, v6 = _get_iiiibi(b, p)
     p += 21
     a7: list[FetchTopic] = []
-    if v6 < 0 or v6 * 6 > end - p:
+    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
         refuse()
     if v6:
         for _ in range(v6):
@@ -363,7 +363,7 @@ def decode_fetch_request_v5(b: bytes, p: int, end: int) -> FetchRequest:
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[FetchPartition] = []
-            if v10 < 0 or v10 * 24 > end - p:
+            if not 0 <= v10 <= 250000 or v10 * 24 > end - p:
                 refuse()
             if v10:
                 for _ in range(v10):
@@ -380,7 +380,7 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7, v8 = _get_iiiibiii(b, p)
     p += 29
     a9: list[FetchTopic] = []
-    if v8 < 0 or v8 * 6 > end - p:
+    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
         refuse()
     if v8:
         for _ in range(v8):
@@ -395,7 +395,7 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[FetchPartition] = []
-            if v12 < 0 or v12 * 24 > end - p:
+            if not 0 <= v12 <= 250000 or v12 * 24 > end - p:
                 refuse()
             if v12:
                 for _ in range(v12):
@@ -406,7 +406,7 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
     (v18,) = _get_i(b, p)
     p += 4
     a19: list[ForgottenTopic] = []
-    if v18 < 0 or v18 * 6 > end - p:
+    if not 0 <= v18 <= 250000 or v18 * 6 > end - p:
         refuse()
     if v18:
         for _ in range(v18):
@@ -436,7 +436,7 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7, v8 = _get_iiiibiii(b, p)
     p += 29
     a9: list[FetchTopic] = []
-    if v8 < 0 or v8 * 6 > end - p:
+    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
         refuse()
     if v8:
         for _ in range(v8):
@@ -451,7 +451,7 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[FetchPartition] = []
-            if v12 < 0 or v12 * 28 > end - p:
+            if not 0 <= v12 <= 250000 or v12 * 28 > end - p:
                 refuse()
             if v12:
                 for _ in range(v12):
@@ -462,7 +462,7 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
     (v19,) = _get_i(b, p)
     p += 4
     a20: list[ForgottenTopic] = []
-    if v19 < 0 or v19 * 6 > end - p:
+    if not 0 <= v19 <= 250000 or v19 * 6 > end - p:
         refuse()
     if v19:
         for _ in range(v19):
@@ -492,7 +492,7 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7, v8 = _get_iiiibiii(b, p)
     p += 29
     a9: list[FetchTopic] = []
-    if v8 < 0 or v8 * 6 > end - p:
+    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
         refuse()
     if v8:
         for _ in range(v8):
@@ -507,7 +507,7 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[FetchPartition] = []
-            if v12 < 0 or v12 * 28 > end - p:
+            if not 0 <= v12 <= 250000 or v12 * 28 > end - p:
                 refuse()
             if v12:
                 for _ in range(v12):
@@ -518,7 +518,7 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
     (v19,) = _get_i(b, p)
     p += 4
     a20: list[ForgottenTopic] = []
-    if v19 < 0 or v19 * 6 > end - p:
+    if not 0 <= v19 <= 250000 or v19 * 6 > end - p:
         refuse()
     if v19:
         for _ in range(v19):
@@ -578,7 +578,7 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[FetchTopic] = []
-    if n8 < 0 or n8 * 3 > end - p:
+    if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
         refuse()
     if n8:
         for _ in range(n8):
@@ -595,7 +595,7 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
                 n12, p = uvarint(b, p - 1)
             n12 -= 1
             a13: list[FetchPartition] = []
-            if n12 < 0 or n12 * 33 > end - p:
+            if not 0 <= n12 <= 250000 or n12 * 33 > end - p:
                 refuse()
             if n12:
                 for _ in range(n12):
@@ -617,7 +617,7 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
         n20, p = uvarint(b, p - 1)
     n20 -= 1
     a21: list[ForgottenTopic] = []
-    if n20 < 0 or n20 * 3 > end - p:
+    if not 0 <= n20 <= 250000 or n20 * 3 > end - p:
         refuse()
     if n20:
         for _ in range(n20):
@@ -671,7 +671,7 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[FetchTopic] = []
-    if n8 < 0 or n8 * 18 > end - p:
+    if not 0 <= n8 <= 250000 or n8 * 18 > end - p:
         refuse()
     if n8:
         for _ in range(n8):
@@ -683,7 +683,7 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
                 n11, p = uvarint(b, p - 1)
             n11 -= 1
             a12: list[FetchPartition] = []
-            if n11 < 0 or n11 * 33 > end - p:
+            if not 0 <= n11 <= 250000 or n11 * 33 > end - p:
                 refuse()
             if n11:
                 for _ in range(n11):
@@ -705,7 +705,7 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
         n19, p = uvarint(b, p - 1)
     n19 -= 1
     a20: list[ForgottenTopic] = []
-    if n19 < 0 or n19 * 18 > end - p:
+    if not 0 <= n19 <= 250000 or n19 * 18 > end - p:
         refuse()
     if n19:
         for _ in range(n19):
@@ -767,7 +767,7 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[FetchTopic] = []
-    if n7 < 0 or n7 * 18 > end - p:
+    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
         refuse()
     if n7:
         for _ in range(n7):
@@ -779,7 +779,7 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[FetchPartition] = []
-            if n10 < 0 or n10 * 33 > end - p:
+            if not 0 <= n10 <= 250000 or n10 * 33 > end - p:
                 refuse()
             if n10:
                 for _ in range(n10):
@@ -801,7 +801,7 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
         n18, p = uvarint(b, p - 1)
     n18 -= 1
     a19: list[ForgottenTopic] = []
-    if n18 < 0 or n18 * 18 > end - p:
+    if not 0 <= n18 <= 250000 or n18 * 18 > end - p:
         refuse()
     if n18:
         for _ in range(n18):
@@ -861,7 +861,7 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[FetchTopic] = []
-    if n7 < 0 or n7 * 18 > end - p:
+    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
         refuse()
     if n7:
         for _ in range(n7):
@@ -873,7 +873,7 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[FetchPartition] = []
-            if n10 < 0 or n10 * 33 > end - p:
+            if not 0 <= n10 <= 250000 or n10 * 33 > end - p:
                 refuse()
             if n10:
                 for _ in range(n10):
@@ -897,7 +897,7 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
         n20, p = uvarint(b, p - 1)
     n20 -= 1
     a21: list[ForgottenTopic] = []
-    if n20 < 0 or n20 * 18 > end - p:
+    if not 0 <= n20 <= 250000 or n20 * 18 > end - p:
         refuse()
     if n20:
         for _ in range(n20):
@@ -957,7 +957,7 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[FetchTopic] = []
-    if n7 < 0 or n7 * 18 > end - p:
+    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
         refuse()
     if n7:
         for _ in range(n7):
@@ -969,7 +969,7 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[FetchPartition] = []
-            if n10 < 0 or n10 * 33 > end - p:
+            if not 0 <= n10 <= 250000 or n10 * 33 > end - p:
                 refuse()
             if n10:
                 for _ in range(n10):
@@ -1000,7 +1000,7 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
         n21, p = uvarint(b, p - 1)
     n21 -= 1
     a22: list[ForgottenTopic] = []
-    if n21 < 0 or n21 * 18 > end - p:
+    if not 0 <= n21 <= 250000 or n21 * 18 > end - p:
         refuse()
     if n21:
         for _ in range(n21):

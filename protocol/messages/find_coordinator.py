@@ -140,7 +140,7 @@ def decode_find_coordinator_request_v4(b: bytes, p: int, end: int) -> FindCoordi
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[str] = []
-    if n2 < 0 or n2 > end - p:
+    if not 0 <= n2 <= 250000 or n2 > end - p:
         refuse()
     if n2:
         for _ in range(n2):

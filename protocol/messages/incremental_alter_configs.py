@@ -95,7 +95,7 @@ def decode_incremental_alter_configs_request_v0(b: bytes, p: int, end: int) -> I
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AlterConfigsResource] = []
-    if v1 < 0 or v1 * 7 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 7 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -110,7 +110,7 @@ def decode_incremental_alter_configs_request_v0(b: bytes, p: int, end: int) -> I
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[AlterableConfig] = []
-            if v6 < 0 or v6 * 5 > end - p:
+            if not 0 <= v6 <= 250000 or v6 * 5 > end - p:
                 refuse()
             if v6:
                 for _ in range(v6):
@@ -148,7 +148,7 @@ def decode_incremental_alter_configs_request_v1(b: bytes, p: int, end: int) -> I
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AlterConfigsResource] = []
-    if n1 < 0 or n1 * 4 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 4 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -167,7 +167,7 @@ def decode_incremental_alter_configs_request_v1(b: bytes, p: int, end: int) -> I
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[AlterableConfig] = []
-            if n6 < 0 or n6 * 4 > end - p:
+            if not 0 <= n6 <= 250000 or n6 * 4 > end - p:
                 refuse()
             if n6:
                 for _ in range(n6):

@@ -162,7 +162,7 @@ def decode_join_group_request_v0(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v8,) = _get_i(b, p)
     p += 4
     a9: list[JoinGroupRequestProtocol] = []
-    if v8 < 0 or v8 * 6 > end - p:
+    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
         refuse()
     if v8:
         for _ in range(v8):
@@ -216,7 +216,7 @@ def decode_join_group_request_v1(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v9,) = _get_i(b, p)
     p += 4
     a10: list[JoinGroupRequestProtocol] = []
-    if v9 < 0 or v9 * 6 > end - p:
+    if not 0 <= v9 <= 250000 or v9 * 6 > end - p:
         refuse()
     if v9:
         for _ in range(v9):
@@ -280,7 +280,7 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v11,) = _get_i(b, p)
     p += 4
     a12: list[JoinGroupRequestProtocol] = []
-    if v11 < 0 or v11 * 6 > end - p:
+    if not 0 <= v11 <= 250000 or v11 * 6 > end - p:
         refuse()
     if v11:
         for _ in range(v11):
@@ -346,7 +346,7 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[JoinGroupRequestProtocol] = []
-    if n11 < 0 or n11 * 3 > end - p:
+    if not 0 <= n11 <= 250000 or n11 * 3 > end - p:
         refuse()
     if n11:
         for _ in range(n11):
@@ -418,7 +418,7 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[JoinGroupRequestProtocol] = []
-    if n11 < 0 or n11 * 3 > end - p:
+    if not 0 <= n11 <= 250000 or n11 * 3 > end - p:
         refuse()
     if n11:
         for _ in range(n11):

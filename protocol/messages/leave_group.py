@@ -98,7 +98,7 @@ def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupReque
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[MemberIdentity] = []
-    if v3 < 0 or v3 * 4 > end - p:
+    if not 0 <= v3 <= 250000 or v3 * 4 > end - p:
         refuse()
     if v3:
         for _ in range(v3):
@@ -140,7 +140,7 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[MemberIdentity] = []
-    if n3 < 0 or n3 * 3 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
         refuse()
     if n3:
         for _ in range(n3):
@@ -189,7 +189,7 @@ def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupReque
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[MemberIdentity] = []
-    if n3 < 0 or n3 * 4 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 4 > end - p:
         refuse()
     if n3:
         for _ in range(n3):

@@ -81,7 +81,7 @@ def decode_list_groups_request_v4(b: bytes, p: int, end: int) -> ListGroupsReque
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -109,7 +109,7 @@ def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsReque
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -127,7 +127,7 @@ def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsReque
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[str] = []
-    if n5 < 0 or n5 > end - p:
+    if not 0 <= n5 <= 250000 or n5 > end - p:
         refuse()
     if n5:
         for _ in range(n5):

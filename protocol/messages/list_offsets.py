@@ -115,7 +115,7 @@ def decode_list_offsets_request_v1(b: bytes, p: int, end: int) -> ListOffsetsReq
     v1, v2 = _get_ii(b, p)
     p += 8
     a3: list[ListOffsetsTopic] = []
-    if v2 < 0 or v2 * 6 > end - p:
+    if not 0 <= v2 <= 250000 or v2 * 6 > end - p:
         refuse()
     if v2:
         for _ in range(v2):
@@ -130,7 +130,7 @@ def decode_list_offsets_request_v1(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[ListOffsetsPartition] = []
-            if v6 < 0 or v6 * 12 > end - p:
+            if not 0 <= v6 <= 250000 or v6 * 12 > end - p:
                 refuse()
             if v6:
                 for _ in range(v6):
@@ -147,7 +147,7 @@ def decode_list_offsets_request_v2(b: bytes, p: int, end: int) -> ListOffsetsReq
     v1, v2, v3 = _get_ibi(b, p)
     p += 9
     a4: list[ListOffsetsTopic] = []
-    if v3 < 0 or v3 * 6 > end - p:
+    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
         refuse()
     if v3:
         for _ in range(v3):
@@ -162,7 +162,7 @@ def decode_list_offsets_request_v2(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v7,) = _get_i(b, p)
             p += 4
             a8: list[ListOffsetsPartition] = []
-            if v7 < 0 or v7 * 12 > end - p:
+            if not 0 <= v7 <= 250000 or v7 * 12 > end - p:
                 refuse()
             if v7:
                 for _ in range(v7):
@@ -179,7 +179,7 @@ def decode_list_offsets_request_v4(b: bytes, p: int, end: int) -> ListOffsetsReq
     v1, v2, v3 = _get_ibi(b, p)
     p += 9
     a4: list[ListOffsetsTopic] = []
-    if v3 < 0 or v3 * 6 > end - p:
+    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
         refuse()
     if v3:
         for _ in range(v3):
@@ -194,7 +194,7 @@ def decode_list_offsets_request_v4(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v7,) = _get_i(b, p)
             p += 4
             a8: list[ListOffsetsPartition] = []
-            if v7 < 0 or v7 * 16 > end - p:
+            if not 0 <= v7 <= 250000 or v7 * 16 > end - p:
                 refuse()
             if v7:
                 for _ in range(v7):
@@ -216,7 +216,7 @@ def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsReq
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[ListOffsetsTopic] = []
-    if n3 < 0 or n3 * 3 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
         refuse()
     if n3:
         for _ in range(n3):
@@ -233,7 +233,7 @@ def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsReq
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[ListOffsetsPartition] = []
-            if n7 < 0 or n7 * 17 > end - p:
+            if not 0 <= n7 <= 250000 or n7 * 17 > end - p:
                 refuse()
             if n7:
                 for _ in range(n7):
@@ -267,7 +267,7 @@ def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRe
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[ListOffsetsTopic] = []
-    if n3 < 0 or n3 * 3 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
         refuse()
     if n3:
         for _ in range(n3):
@@ -284,7 +284,7 @@ def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRe
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[ListOffsetsPartition] = []
-            if n7 < 0 or n7 * 17 > end - p:
+            if not 0 <= n7 <= 250000 or n7 * 17 > end - p:
                 refuse()
             if n7:
                 for _ in range(n7):

@@ -94,7 +94,7 @@ def decode_list_partition_reassignments_request_v0(b: bytes, p: int, end: int) -
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[ListPartitionReassignmentsTopics] | None = []
-    if n2 < 0 or n2 * 3 > end - p:
+    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
         if n2 != -1:
             refuse()
         a3 = None

@@ -81,7 +81,7 @@ def decode_list_transactions_request_v0(b: bytes, p: int, end: int) -> ListTrans
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -120,7 +120,7 @@ def decode_list_transactions_request_v1(b: bytes, p: int, end: int) -> ListTrans
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -161,7 +161,7 @@ def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTrans
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

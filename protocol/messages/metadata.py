@@ -187,7 +187,7 @@ def decode_metadata_request_v0(b: bytes, p: int, end: int) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] = []
-    if v1 < 0 or v1 * 2 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -209,7 +209,7 @@ def decode_metadata_request_v1(b: bytes, p: int, end: int) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] | None = []
-    if v1 < 0 or v1 * 2 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
@@ -235,7 +235,7 @@ def decode_metadata_request_v4(b: bytes, p: int, end: int) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] | None = []
-    if v1 < 0 or v1 * 2 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
@@ -263,7 +263,7 @@ def decode_metadata_request_v8(b: bytes, p: int, end: int) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] | None = []
-    if v1 < 0 or v1 * 2 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
@@ -294,7 +294,7 @@ def decode_metadata_request_v9(b: bytes, p: int, end: int) -> MetadataRequest:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[MetadataRequestTopic] | None = []
-    if n1 < 0 or n1 * 2 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 2 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
@@ -332,7 +332,7 @@ def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[MetadataRequestTopic] | None = []
-    if n1 < 0 or n1 * 18 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 18 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
@@ -375,7 +375,7 @@ def decode_metadata_request_v11(b: bytes, p: int, end: int) -> MetadataRequest:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[MetadataRequestTopic] | None = []
-    if n1 < 0 or n1 * 18 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 18 > end - p:
         if n1 != -1:
             refuse()
         a2 = None

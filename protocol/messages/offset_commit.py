@@ -149,7 +149,7 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
     v6, v7 = _get_qi(b, p)
     p += 12
     a8: list[OffsetCommitRequestTopic] = []
-    if v7 < 0 or v7 * 6 > end - p:
+    if not 0 <= v7 <= 250000 or v7 * 6 > end - p:
         refuse()
     if v7:
         for _ in range(v7):
@@ -164,7 +164,7 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
             (v11,) = _get_i(b, p)
             p += 4
             a12: list[OffsetCommitRequestPartition] = []
-            if v11 < 0 or v11 * 14 > end - p:
+            if not 0 <= v11 <= 250000 or v11 * 14 > end - p:
                 refuse()
             if v11:
                 for _ in range(v11):
@@ -205,7 +205,7 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
     (v6,) = _get_i(b, p)
     p += 4
     a7: list[OffsetCommitRequestTopic] = []
-    if v6 < 0 or v6 * 6 > end - p:
+    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
         refuse()
     if v6:
         for _ in range(v6):
@@ -220,7 +220,7 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[OffsetCommitRequestPartition] = []
-            if v10 < 0 or v10 * 14 > end - p:
+            if not 0 <= v10 <= 250000 or v10 * 14 > end - p:
                 refuse()
             if v10:
                 for _ in range(v10):
@@ -261,7 +261,7 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
     (v6,) = _get_i(b, p)
     p += 4
     a7: list[OffsetCommitRequestTopic] = []
-    if v6 < 0 or v6 * 6 > end - p:
+    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
         refuse()
     if v6:
         for _ in range(v6):
@@ -276,7 +276,7 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[OffsetCommitRequestPartition] = []
-            if v10 < 0 or v10 * 18 > end - p:
+            if not 0 <= v10 <= 250000 or v10 * 18 > end - p:
                 refuse()
             if v10:
                 for _ in range(v10):
@@ -327,7 +327,7 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
     (v8,) = _get_i(b, p)
     p += 4
     a9: list[OffsetCommitRequestTopic] = []
-    if v8 < 0 or v8 * 6 > end - p:
+    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
         refuse()
     if v8:
         for _ in range(v8):
@@ -342,7 +342,7 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[OffsetCommitRequestPartition] = []
-            if v12 < 0 or v12 * 18 > end - p:
+            if not 0 <= v12 <= 250000 or v12 * 18 > end - p:
                 refuse()
             if v12:
                 for _ in range(v12):
@@ -396,7 +396,7 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[OffsetCommitRequestTopic] = []
-    if n8 < 0 or n8 * 3 > end - p:
+    if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
         refuse()
     if n8:
         for _ in range(n8):
@@ -413,7 +413,7 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
                 n12, p = uvarint(b, p - 1)
             n12 -= 1
             a13: list[OffsetCommitRequestPartition] = []
-            if n12 < 0 or n12 * 18 > end - p:
+            if not 0 <= n12 <= 250000 or n12 * 18 > end - p:
                 refuse()
             if n12:
                 for _ in range(n12):
@@ -481,7 +481,7 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[OffsetCommitRequestTopic] = []
-    if n8 < 0 or n8 * 18 > end - p:
+    if not 0 <= n8 <= 250000 or n8 * 18 > end - p:
         refuse()
     if n8:
         for _ in range(n8):
@@ -493,7 +493,7 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
                 n11, p = uvarint(b, p - 1)
             n11 -= 1
             a12: list[OffsetCommitRequestPartition] = []
-            if n11 < 0 or n11 * 18 > end - p:
+            if not 0 <= n11 <= 250000 or n11 * 18 > end - p:
                 refuse()
             if n11:
                 for _ in range(n11):

@@ -96,7 +96,7 @@ def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteR
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[OffsetDeleteRequestTopic] = []
-    if v3 < 0 or v3 * 6 > end - p:
+    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
         refuse()
     if v3:
         for _ in range(v3):
@@ -111,7 +111,7 @@ def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteR
             (v7,) = _get_i(b, p)
             p += 4
             a8: list[OffsetDeleteRequestPartition] = []
-            if v7 < 0 or v7 * 4 > end - p:
+            if not 0 <= v7 <= 250000 or v7 * 4 > end - p:
                 refuse()
             if v7:
                 for _ in range(v7):

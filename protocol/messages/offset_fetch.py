@@ -209,7 +209,7 @@ def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[OffsetFetchRequestTopic] = []
-    if v3 < 0 or v3 * 6 > end - p:
+    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
         refuse()
     if v3:
         for _ in range(v3):
@@ -247,7 +247,7 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[OffsetFetchRequestTopic] | None = []
-    if v3 < 0 or v3 * 6 > end - p:
+    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
         if v3 != -1:
             refuse()
         a4 = None
@@ -291,7 +291,7 @@ def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchReq
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[OffsetFetchRequestTopic] | None = []
-    if n3 < 0 or n3 * 3 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
         if n3 != -1:
             refuse()
         a4 = None
@@ -345,7 +345,7 @@ def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchReq
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[OffsetFetchRequestTopic] | None = []
-    if n3 < 0 or n3 * 3 > end - p:
+    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
         if n3 != -1:
             refuse()
         a4 = None
@@ -394,7 +394,7 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[OffsetFetchRequestGroup] = []
-    if n1 < 0 or n1 * 3 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -411,7 +411,7 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[OffsetFetchRequestTopics] | None = []
-            if n5 < 0 or n5 * 3 > end - p:
+            if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
                 if n5 != -1:
                     refuse()
                 a6 = None
@@ -465,7 +465,7 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[OffsetFetchRequestGroup] = []
-    if n1 < 0 or n1 * 8 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 8 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -494,7 +494,7 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[OffsetFetchRequestTopics] | None = []
-            if n8 < 0 or n8 * 3 > end - p:
+            if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
                 if n8 != -1:
                     refuse()
                 a9 = None
@@ -548,7 +548,7 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[OffsetFetchRequestGroup] = []
-    if n1 < 0 or n1 * 8 > end - p:
+    if not 0 <= n1 <= 250000 or n1 * 8 > end - p:
         refuse()
     if n1:
         for _ in range(n1):
@@ -577,7 +577,7 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[OffsetFetchRequestTopics] | None = []
-            if n8 < 0 or n8 * 18 > end - p:
+            if not 0 <= n8 <= 250000 or n8 * 18 > end - p:
                 if n8 != -1:
                     refuse()
                 a9 = None

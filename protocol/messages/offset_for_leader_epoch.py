@@ -90,7 +90,7 @@ def decode_offset_for_leader_epoch_request_v2(b: bytes, p: int, end: int) -> Off
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[OffsetForLeaderTopic] = []
-    if v1 < 0 or v1 * 6 > end - p:
+    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
         refuse()
     if v1:
         for _ in range(v1):
@@ -105,7 +105,7 @@ def decode_offset_for_leader_epoch_request_v2(b: bytes, p: int, end: int) -> Off
             (v5,) = _get_i(b, p)
             p += 4
             a6: list[OffsetForLeaderPartition] = []
-            if v5 < 0 or v5 * 12 > end - p:
+            if not 0 <= v5 <= 250000 or v5 * 12 > end - p:
                 refuse()
             if v5:
                 for _ in range(v5):
@@ -122,7 +122,7 @@ def decode_offset_for_leader_epoch_request_v3(b: bytes, p: int, end: int) -> Off
     v1, v2 = _get_ii(b, p)
     p += 8
     a3: list[OffsetForLeaderTopic] = []
-    if v2 < 0 or v2 * 6 > end - p:
+    if not 0 <= v2 <= 250000 or v2 * 6 > end - p:
         refuse()
     if v2:
         for _ in range(v2):
@@ -137,7 +137,7 @@ def decode_offset_for_leader_epoch_request_v3(b: bytes, p: int, end: int) -> Off
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[OffsetForLeaderPartition] = []
-            if v6 < 0 or v6 * 12 > end - p:
+            if not 0 <= v6 <= 250000 or v6 * 12 > end - p:
                 refuse()
             if v6:
                 for _ in range(v6):
@@ -159,7 +159,7 @@ def decode_offset_for_leader_epoch_request_v4(b: bytes, p: int, end: int) -> Off
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[OffsetForLeaderTopic] = []
-    if n2 < 0 or n2 * 3 > end - p:
+    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
         refuse()
     if n2:
         for _ in range(n2):
@@ -176,7 +176,7 @@ def decode_offset_for_leader_epoch_request_v4(b: bytes, p: int, end: int) -> Off
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[OffsetForLeaderPartition] = []
-            if n6 < 0 or n6 * 13 > end - p:
+            if not 0 <= n6 <= 250000 or n6 * 13 > end - p:
                 refuse()
             if n6:
                 for _ in range(n6):

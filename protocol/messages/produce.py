@@ -203,7 +203,7 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
     v3, v4, v5 = _get_hii(b, p)
     p += 10
     a6: list[TopicProduceData] = []
-    if v5 < 0 or v5 * 6 > end - p:
+    if not 0 <= v5 <= 250000 or v5 * 6 > end - p:
         refuse()
     if v5:
         for _ in range(v5):
@@ -218,7 +218,7 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
             (v9,) = _get_i(b, p)
             p += 4
             a10: list[PartitionProduceData] = []
-            if v9 < 0 or v9 * 8 > end - p:
+            if not 0 <= v9 <= 250000 or v9 * 8 > end - p:
                 refuse()
             if v9:
                 for _ in range(v9):
@@ -258,7 +258,7 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[TopicProduceData] = []
-    if n5 < 0 or n5 * 3 > end - p:
+    if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
         refuse()
     if n5:
         for _ in range(n5):
@@ -275,7 +275,7 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
                 n9, p = uvarint(b, p - 1)
             n9 -= 1
             a10: list[PartitionProduceData] = []
-            if n9 < 0 or n9 * 6 > end - p:
+            if not 0 <= n9 <= 250000 or n9 * 6 > end - p:
                 refuse()
             if n9:
                 for _ in range(n9):
@@ -329,7 +329,7 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[TopicProduceData] = []
-    if n5 < 0 or n5 * 18 > end - p:
+    if not 0 <= n5 <= 250000 or n5 * 18 > end - p:
         refuse()
     if n5:
         for _ in range(n5):
@@ -341,7 +341,7 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[PartitionProduceData] = []
-            if n8 < 0 or n8 * 6 > end - p:
+            if not 0 <= n8 <= 250000 or n8 * 6 > end - p:
                 refuse()
             if n8:
                 for _ in range(n8):

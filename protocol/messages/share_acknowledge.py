@@ -195,7 +195,7 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[AcknowledgeTopic] = []
-    if n6 < 0 or n6 * 18 > end - p:
+    if not 0 <= n6 <= 250000 or n6 * 18 > end - p:
         refuse()
     if n6:
         for _ in range(n6):
@@ -207,7 +207,7 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
                 n9, p = uvarint(b, p - 1)
             n9 -= 1
             a10: list[AcknowledgePartition] = []
-            if n9 < 0 or n9 * 6 > end - p:
+            if not 0 <= n9 <= 250000 or n9 * 6 > end - p:
                 refuse()
             if n9:
                 for _ in range(n9):
@@ -219,7 +219,7 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
                         n12, p = uvarint(b, p - 1)
                     n12 -= 1
                     a13: list[AcknowledgementBatch] = []
-                    if n12 < 0 or n12 * 18 > end - p:
+                    if not 0 <= n12 <= 250000 or n12 * 18 > end - p:
                         refuse()
                     if n12:
                         for _ in range(n12):
@@ -289,7 +289,7 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[AcknowledgeTopic] = []
-    if n7 < 0 or n7 * 18 > end - p:
+    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
         refuse()
     if n7:
         for _ in range(n7):
@@ -301,7 +301,7 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[AcknowledgePartition] = []
-            if n10 < 0 or n10 * 6 > end - p:
+            if not 0 <= n10 <= 250000 or n10 * 6 > end - p:
                 refuse()
             if n10:
                 for _ in range(n10):
@@ -313,7 +313,7 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
                         n13, p = uvarint(b, p - 1)
                     n13 -= 1
                     a14: list[AcknowledgementBatch] = []
-                    if n13 < 0 or n13 * 18 > end - p:
+                    if not 0 <= n13 <= 250000 or n13 * 18 > end - p:
                         refuse()
                     if n13:
                         for _ in range(n13):

@@ -275,7 +275,7 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[FetchTopic] = []
-    if n11 < 0 or n11 * 18 > end - p:
+    if not 0 <= n11 <= 250000 or n11 * 18 > end - p:
         refuse()
     if n11:
         for _ in range(n11):
@@ -287,7 +287,7 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
                 n14, p = uvarint(b, p - 1)
             n14 -= 1
             a15: list[FetchPartition] = []
-            if n14 < 0 or n14 * 6 > end - p:
+            if not 0 <= n14 <= 250000 or n14 * 6 > end - p:
                 refuse()
             if n14:
                 for _ in range(n14):
@@ -299,7 +299,7 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
                         n17, p = uvarint(b, p - 1)
                     n17 -= 1
                     a18: list[AcknowledgementBatch] = []
-                    if n17 < 0 or n17 * 18 > end - p:
+                    if not 0 <= n17 <= 250000 or n17 * 18 > end - p:
                         refuse()
                     if n17:
                         for _ in range(n17):
@@ -337,7 +337,7 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
         n23, p = uvarint(b, p - 1)
     n23 -= 1
     a24: list[ForgottenTopic] = []
-    if n23 < 0 or n23 * 18 > end - p:
+    if not 0 <= n23 <= 250000 or n23 * 18 > end - p:
         refuse()
     if n23:
         for _ in range(n23):
@@ -397,7 +397,7 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
         n13, p = uvarint(b, p - 1)
     n13 -= 1
     a14: list[FetchTopic] = []
-    if n13 < 0 or n13 * 18 > end - p:
+    if not 0 <= n13 <= 250000 or n13 * 18 > end - p:
         refuse()
     if n13:
         for _ in range(n13):
@@ -409,7 +409,7 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
                 n16, p = uvarint(b, p - 1)
             n16 -= 1
             a17: list[FetchPartition] = []
-            if n16 < 0 or n16 * 6 > end - p:
+            if not 0 <= n16 <= 250000 or n16 * 6 > end - p:
                 refuse()
             if n16:
                 for _ in range(n16):
@@ -421,7 +421,7 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
                         n19, p = uvarint(b, p - 1)
                     n19 -= 1
                     a20: list[AcknowledgementBatch] = []
-                    if n19 < 0 or n19 * 18 > end - p:
+                    if not 0 <= n19 <= 250000 or n19 * 18 > end - p:
                         refuse()
                     if n19:
                         for _ in range(n19):
@@ -459,7 +459,7 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
         n25, p = uvarint(b, p - 1)
     n25 -= 1
     a26: list[ForgottenTopic] = []
-    if n25 < 0 or n25 * 18 > end - p:
+    if not 0 <= n25 <= 250000 or n25 * 18 > end - p:
         refuse()
     if n25:
         for _ in range(n25):

@@ -141,7 +141,7 @@ def decode_share_group_describe_request_v1(b: bytes, p: int, end: int) -> ShareG
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if n1 < 0 or n1 > end - p:
+    if not 0 <= n1 <= 250000 or n1 > end - p:
         refuse()
     if n1:
         for _ in range(n1):

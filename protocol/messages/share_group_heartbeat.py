@@ -124,7 +124,7 @@ def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Share
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[str] | None = []
-    if n8 < 0 or n8 > end - p:
+    if not 0 <= n8 <= 250000 or n8 > end - p:
         if n8 != -1:
             refuse()
         a9 = None

@@ -368,7 +368,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             n15, p = uvarint(b, p - 1)
         n15 -= 1
         a16: list[Subtopology] = []
-        if n15 < 0 or n15 * 8 > end - p:
+        if not 0 <= n15 <= 250000 or n15 * 8 > end - p:
             refuse()
         if n15:
             for _ in range(n15):
@@ -385,7 +385,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n19, p = uvarint(b, p - 1)
                 n19 -= 1
                 a20: list[str] = []
-                if n19 < 0 or n19 > end - p:
+                if not 0 <= n19 <= 250000 or n19 > end - p:
                     refuse()
                 if n19:
                     for _ in range(n19):
@@ -403,7 +403,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n23, p = uvarint(b, p - 1)
                 n23 -= 1
                 a24: list[str] = []
-                if n23 < 0 or n23 > end - p:
+                if not 0 <= n23 <= 250000 or n23 > end - p:
                     refuse()
                 if n23:
                     for _ in range(n23):
@@ -421,7 +421,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n27, p = uvarint(b, p - 1)
                 n27 -= 1
                 a28: list[TopicInfo] = []
-                if n27 < 0 or n27 * 9 > end - p:
+                if not 0 <= n27 <= 250000 or n27 * 9 > end - p:
                     refuse()
                 if n27:
                     for _ in range(n27):
@@ -440,7 +440,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                             n33, p = uvarint(b, p - 1)
                         n33 -= 1
                         a34: list[KeyValue] = []
-                        if n33 < 0 or n33 * 3 > end - p:
+                        if not 0 <= n33 <= 250000 or n33 * 3 > end - p:
                             refuse()
                         if n33:
                             for _ in range(n33):
@@ -474,7 +474,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n39, p = uvarint(b, p - 1)
                 n39 -= 1
                 a40: list[str] = []
-                if n39 < 0 or n39 > end - p:
+                if not 0 <= n39 <= 250000 or n39 > end - p:
                     refuse()
                 if n39:
                     for _ in range(n39):
@@ -492,7 +492,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n43, p = uvarint(b, p - 1)
                 n43 -= 1
                 a44: list[TopicInfo] = []
-                if n43 < 0 or n43 * 9 > end - p:
+                if not 0 <= n43 <= 250000 or n43 * 9 > end - p:
                     refuse()
                 if n43:
                     for _ in range(n43):
@@ -511,7 +511,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                             n49, p = uvarint(b, p - 1)
                         n49 -= 1
                         a50: list[KeyValue] = []
-                        if n49 < 0 or n49 * 3 > end - p:
+                        if not 0 <= n49 <= 250000 or n49 * 3 > end - p:
                             refuse()
                         if n49:
                             for _ in range(n49):
@@ -545,7 +545,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n55, p = uvarint(b, p - 1)
                 n55 -= 1
                 a56: list[CopartitionGroup] = []
-                if n55 < 0 or n55 * 4 > end - p:
+                if not 0 <= n55 <= 250000 or n55 * 4 > end - p:
                     refuse()
                 if n55:
                     for _ in range(n55):
@@ -603,7 +603,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n63, p = uvarint(b, p - 1)
     n63 -= 1
     a64: list[StreamsGroupHeartbeatRequestTaskIds] | None = []
-    if n63 < 0 or n63 * 3 > end - p:
+    if not 0 <= n63 <= 250000 or n63 * 3 > end - p:
         if n63 != -1:
             refuse()
         a64 = None
@@ -640,7 +640,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n70, p = uvarint(b, p - 1)
     n70 -= 1
     a71: list[StreamsGroupHeartbeatRequestTaskIds] | None = []
-    if n70 < 0 or n70 * 3 > end - p:
+    if not 0 <= n70 <= 250000 or n70 * 3 > end - p:
         if n70 != -1:
             refuse()
         a71 = None
@@ -677,7 +677,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n77, p = uvarint(b, p - 1)
     n77 -= 1
     a78: list[StreamsGroupHeartbeatRequestTaskIds] | None = []
-    if n77 < 0 or n77 * 3 > end - p:
+    if not 0 <= n77 <= 250000 or n77 * 3 > end - p:
         if n77 != -1:
             refuse()
         a78 = None
@@ -742,7 +742,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n91, p = uvarint(b, p - 1)
     n91 -= 1
     a92: list[KeyValue] | None = []
-    if n91 < 0 or n91 * 3 > end - p:
+    if not 0 <= n91 <= 250000 or n91 * 3 > end - p:
         if n91 != -1:
             refuse()
         a92 = None
@@ -775,7 +775,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n98, p = uvarint(b, p - 1)
     n98 -= 1
     a99: list[TaskOffset] | None = []
-    if n98 < 0 or n98 * 14 > end - p:
+    if not 0 <= n98 <= 250000 or n98 * 14 > end - p:
         if n98 != -1:
             refuse()
         a99 = None
@@ -803,7 +803,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n105, p = uvarint(b, p - 1)
     n105 -= 1
     a106: list[TaskOffset] | None = []
-    if n105 < 0 or n105 * 14 > end - p:
+    if not 0 <= n105 <= 250000 or n105 * 14 > end - p:
         if n105 != -1:
             refuse()
         a106 = None

@@ -103,7 +103,7 @@ def decode_sync_group_request_v0(b: bytes, p: int, end: int) -> SyncGroupRequest
     (v6,) = _get_i(b, p)
     p += 4
     a7: list[SyncGroupRequestAssignment] = []
-    if v6 < 0 or v6 * 6 > end - p:
+    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
         refuse()
     if v6:
         for _ in range(v6):
@@ -159,7 +159,7 @@ def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest
     (v8,) = _get_i(b, p)
     p += 4
     a9: list[SyncGroupRequestAssignment] = []
-    if v8 < 0 or v8 * 6 > end - p:
+    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
         refuse()
     if v8:
         for _ in range(v8):
@@ -218,7 +218,7 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[SyncGroupRequestAssignment] = []
-    if n8 < 0 or n8 * 3 > end - p:
+    if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
         refuse()
     if n8:
         for _ in range(n8):
@@ -303,7 +303,7 @@ def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest
         n12, p = uvarint(b, p - 1)
     n12 -= 1
     a13: list[SyncGroupRequestAssignment] = []
-    if n12 < 0 or n12 * 3 > end - p:
+    if not 0 <= n12 <= 250000 or n12 * 3 > end - p:
         refuse()
     if n12:
         for _ in range(n12):

@@ -141,7 +141,7 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
     v5, v6, v7 = _get_qhi(b, p)
     p += 14
     a8: list[TxnOffsetCommitRequestTopic] = []
-    if v7 < 0 or v7 * 6 > end - p:
+    if not 0 <= v7 <= 250000 or v7 * 6 > end - p:
         refuse()
     if v7:
         for _ in range(v7):
@@ -156,7 +156,7 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
             (v11,) = _get_i(b, p)
             p += 4
             a12: list[TxnOffsetCommitRequestPartition] = []
-            if v11 < 0 or v11 * 14 > end - p:
+            if not 0 <= v11 <= 250000 or v11 * 14 > end - p:
                 refuse()
             if v11:
                 for _ in range(v11):
@@ -197,7 +197,7 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
     v5, v6, v7 = _get_qhi(b, p)
     p += 14
     a8: list[TxnOffsetCommitRequestTopic] = []
-    if v7 < 0 or v7 * 6 > end - p:
+    if not 0 <= v7 <= 250000 or v7 * 6 > end - p:
         refuse()
     if v7:
         for _ in range(v7):
@@ -212,7 +212,7 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
             (v11,) = _get_i(b, p)
             p += 4
             a12: list[TxnOffsetCommitRequestPartition] = []
-            if v11 < 0 or v11 * 18 > end - p:
+            if not 0 <= v11 <= 250000 or v11 * 18 > end - p:
                 refuse()
             if v11:
                 for _ in range(v11):
@@ -273,7 +273,7 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
         n12, p = uvarint(b, p - 1)
     n12 -= 1
     a13: list[TxnOffsetCommitRequestTopic] = []
-    if n12 < 0 or n12 * 3 > end - p:
+    if not 0 <= n12 <= 250000 or n12 * 3 > end - p:
         refuse()
     if n12:
         for _ in range(n12):
@@ -290,7 +290,7 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
                 n16, p = uvarint(b, p - 1)
             n16 -= 1
             a17: list[TxnOffsetCommitRequestPartition] = []
-            if n16 < 0 or n16 * 18 > end - p:
+            if not 0 <= n16 <= 250000 or n16 * 18 > end - p:
                 refuse()
             if n16:
                 for _ in range(n16):

@@ -95,7 +95,7 @@ def decode_update_features_request_v0(b: bytes, p: int, end: int) -> UpdateFeatu
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[FeatureUpdateKey] = []
-    if n2 < 0 or n2 * 5 > end - p:
+    if not 0 <= n2 <= 250000 or n2 * 5 > end - p:
         refuse()
     if n2:
         for _ in range(n2):
@@ -131,7 +131,7 @@ def decode_update_features_request_v1(b: bytes, p: int, end: int) -> UpdateFeatu
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[FeatureUpdateKey] = []
-    if n2 < 0 or n2 * 5 > end - p:
+    if not 0 <= n2 <= 250000 or n2 * 5 > end - p:
         refuse()
     if n2:
         for _ in range(n2):

@@ -109,8 +109,8 @@ def test_killed_again_and_again(running: Live, spark: SparkSession, tmp_path: Pa
     assert child.returncode == 0, errors.decode()[-2000:]
     assert f"tables: {out}/tables" in told.decode()
     once = follower(running, out, "--once")
-    once.communicate(timeout=300)
-    assert once.returncode == 0
+    _, errors = once.communicate(timeout=300)
+    assert once.returncode == 0, errors.decode()[-2000:]
     assert (out / "report.html").stat().st_size > 1_000
     tables = saved(spark, str(out))
     for name, rows in analysed(spark, running, tmp_path / "stage", ALL).items():

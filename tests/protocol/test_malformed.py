@@ -15,7 +15,9 @@ from muster.protocol.api import Api, all_apis, api_named
 from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.records import OFFSETS, UnknownRecord, decode_metadata
+from muster.protocol.trace import MOST_ELEMENTS
 from tests.protocol.random_messages import draw, layouts
 
 LAYOUTS = layouts()
@@ -127,6 +129,16 @@ def test_giant_counts_allocate_nothing() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_more_elements_than_anybody_needs_are_refused() -> None:
+    """They would fit; to make objects of them would take seconds."""
+    served = api_named("Metadata")
+    most = MetadataRequest(topics=[MetadataRequestTopic(name="")] * MOST_ELEMENTS)
+    data = served.encode_request(1, most)
+    assert len(served.decode_request(1, data).topics or ()) == MOST_ELEMENTS
+    with pytest.raises(MalformedMessage, match="topics: 250001 elements are more than 250000"):
+        served.decode_request(1, (MOST_ELEMENTS + 1).to_bytes(4, "big") + data[4:] + bytes(2))
 
 
 # As Kafka 4.3 was seen to do (its RequestContext.parseRequest, fed with these bytes).

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from muster.protocol.trace import MOST_ELEMENTS
 from tools.codec.schema import CODES, SIZES, Field, Message, Struct
 from tools.codec.source import Packers, Source
 
@@ -121,7 +122,10 @@ class Decoder(Source):
         least = self._least(f)
         size = f"{n} * {least}" if least > 1 else n
         self(f"{x}: list[{element}]{optional} = []")
-        self(f"if {n} < 0 or {size} > end - p:")
+        # numbers are read all at once; to make millions of objects would keep everybody else waiting for seconds
+        is_limited = self._message.kind == "request" and (f.struct is not None or f.kind == "string")
+        outside = f"not 0 <= {n} <= {MOST_ELEMENTS}" if is_limited else f"{n} < 0"
+        self(f"if {outside} or {size} > end - p:")
         if null:
             self(f"    if {n} != -1:")
             self("        refuse()")

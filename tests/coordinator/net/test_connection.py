@@ -305,6 +305,15 @@ class TestBackPressure:
         await turn()
         assert bench.reads()
 
+    async def test_a_request_that_is_too_large_is_refused_also_when_it_comes_whole(self) -> None:
+        bench = Bench(max_bytes=100)
+        bench.receive(b"x" * 100)
+        assert len(bench.echo.seen) == 1
+        with capture_logs() as logs:
+            bench.receive(b"x" * 101)
+        assert [line["why"] for line in logs] == ["frame size 101 is larger than 100"]
+        assert len(bench.echo.seen) == 1
+
     async def test_a_large_request_alone_is_read_to_its_end(self, bench: Bench) -> None:
         whole = frame(b"z" * 500_000)
         for start in range(0, len(whole), 50_000):
