@@ -16,7 +16,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event, Now
 from muster.coordinator.log import batches
-from muster.coordinator.log.errors import LogError
+from muster.coordinator.log.errors import LogError, RecordListTooLarge
 from muster.coordinator.observe.refused import SECOND_MS, Refused
 from muster.coordinator.observe.schema import plain_json, to_json
 from muster.protocol.errors import ErrorCode, error_name
@@ -144,6 +144,13 @@ class Journal:
             if not self._sync_is_due:
                 self._sync_is_due = True
                 self._clock.call_at(now.mono_ms + SYNC_MS, self._sync)
+        except RecordListTooLarge as error:
+            # one member's metadata may be as large as a request
+            if len(rows) > 1:
+                for row in rows:
+                    self._append([row], now)
+            else:
+                log.error("an event is too large for its log, and lost", partition=self.partition, error=str(error))
         except (LogError, OSError) as error:
             self._log = None
             self._closed_until_ms = now.mono_ms + REOPEN_MS

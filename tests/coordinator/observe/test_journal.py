@@ -12,6 +12,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.log import batches
+from muster.coordinator.log.errors import RecordListTooLarge
 from muster.coordinator.observe.journal import LINGER_MS, REOPEN_MS, Journal
 from tests.coordinator.observe.test_refused import refusal
 
@@ -28,6 +29,8 @@ class FakeLog:
         assert (leader_epoch, wall_ms) == (3, 1_700_000_000_000 + self.elapsed)
         if self.fails:
             raise OSError("no space left on device")
+        if len(batch) > self.most_bytes:
+            raise RecordListTooLarge(f"a batch of {len(batch)} bytes does not fit")
         self.batches += 1
         for _, rows in batches.read(bytes(batch)):
             self.rows.extend((row.key, json.loads(row.value or b"")) for row in rows)
@@ -36,6 +39,7 @@ class FakeLog:
         self.synced.append(mono_ms)
 
     elapsed = batches = 0
+    most_bytes = 10_000
 
 
 class Desk:
@@ -75,6 +79,16 @@ def test_what_happened_is_there_at_once_in_order_by_group(desk: Desk) -> None:
     assert desk.told() == [(b"g", "group_created"), (b"h", "group_deleted")]
     assert desk.log.rows[0][1]["time"] == desk.clock.now().wall_ms
     desk.tell()
+    assert desk.opened == 1
+
+
+def test_an_event_that_is_too_large_takes_no_other_with_it(desk: Desk) -> None:
+    large = Event(events.GROUP_DELETED, "g" * 20_000, {})
+    with capture_logs() as logs:
+        desk.tell(CREATED, large, CREATED)
+        desk.tell(CREATED)
+    assert desk.told() == [(b"g", "group_created")] * 3
+    assert [line["event"] for line in logs] == ["an event is too large for its log, and lost"]
     assert desk.opened == 1
 
 
