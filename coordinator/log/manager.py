@@ -314,7 +314,9 @@ class LogManager:
                     log.close()
                 self.checkpoint()
                 # one that is offline is to be looked at from end to end again, whatever the next start finds of it
-                if all(log.closed_cleanly for log in self.logs()) and not self.offline:
+                # and one that nobody has opened since the process was killed is as that left it
+                unseen = self.needs_recovery and not self._logs.keys() >= set(self.on_disk())
+                if all(log.closed_cleanly for log in self.logs()) and not self.offline and not unseen:
                     self.storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown(), sync=True)
             else:
                 for log in self.logs():

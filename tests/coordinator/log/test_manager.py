@@ -140,6 +140,24 @@ def test_clean_and_unclean_stops_are_told_apart() -> None:
     assert [value for _, value in everything(manager.open_log("t", 0))] == content
 
 
+def test_a_log_that_nobody_opened_after_a_kill_is_not_taken_for_whole() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    for index in range(2):
+        list(fill(manager.open_log("t", index, config=SMALL), 5))
+    manager.close(clean=False)
+    del storage.files[f"t-1/{0:020d}.log"][-3:]
+    manager = manage(storage)
+    manager.open_log("t", 0, config=SMALL)
+    manager.close(clean=True)
+    manager = manage(storage)
+    assert manager.needs_recovery
+    assert manager.open_log("t", 1, config=SMALL).end_offset < 5, "torn, not damaged"
+    manager.open_log("t", 0, config=SMALL)
+    manager.close(clean=True)
+    assert storage.load(".kafka_cleanshutdown") is not None
+
+
 def test_a_log_that_was_never_opened_keeps_its_checkpoints() -> None:
     storage = MemoryStorage()
     manager = manage(storage)
