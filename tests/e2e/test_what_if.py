@@ -23,15 +23,15 @@ NewTopic = Callable[[int], str]
 pytestmark = with_events
 
 
-def replayed(told: Told, group: str, *settings: str) -> Comparison:
-    """The what-if of the group, whose replay makes what really was."""
-    found = compare(history_of(group, told()), [one for text in settings for one in parse(text)])
-    assert (found.fidelity.withheld, found.fidelity.share) == (False, 1.0), found.fidelity
-    return found
+TRIES = 3
+"""How often a group may do the same until its replay is exact. Where a machine is busy a client may be late by itself:
+assign by claims that are a round old, or poll after a deadline. No history tells that.
+"""
 
 
-async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    topic, told = new_topic(PARTITIONS), Told(server, group)
+async def restart_and_death(server: ServerProcess, topic: str, group: str) -> Comparison:
+    """A member restarts, another one dies: the what-if of that."""
+    told = Told(server, group)
 
     def member(name: str) -> Member:
         return Member(name, Ledger(), server.bootstrap, [topic], group)
@@ -49,7 +49,17 @@ async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic,
             doomed.kill()
             await doomed.wait()
             await shared_out(pair, PARTITIONS)
-    found = replayed(told, group, "static=false", "static")
+    settings = [one for text in ("static=false", "static") for one in parse(text)]
+    return compare(history_of(group, told()), settings)
+
+
+async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
+    topic = new_topic(PARTITIONS)
+    for number in range(TRIES):
+        found = await restart_and_death(server, topic, f"{group}-{number}")
+        if found.fidelity.share == 1.0:
+            break
+    assert (found.fidelity.withheld, found.fidelity.share) == (False, 1.0), found.fidelity
     as_it_was, static = (one.figures for one in found.whatif)
     assert as_it_was is not None
     assert (as_it_was.rebalances, as_it_was.moved_partitions) == (
@@ -64,9 +74,9 @@ async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic,
     assert static.rebalances < found.actual.rebalances
 
 
-@pytest.mark.parametrize("client", MEMBERS)
-def test_a_cooperative_scale_out(server: ServerProcess, new_topic: NewTopic, group: str, client: str) -> None:
-    topic, told = new_topic(PARTITIONS), Told(server, group)
+def scale_out(server: ServerProcess, topic: str, group: str, client: str) -> Comparison:
+    """From one to three members, one after the other: the what-if of that."""
+    told = Told(server, group)
     strategy = COOPERATIVE if client == "confluent-kafka" else (KAFKA_PYTHON_COOPERATIVE,)
     running: list[ThreadMember] = []
 
@@ -81,11 +91,15 @@ def test_a_cooperative_scale_out(server: ServerProcess, new_topic: NewTopic, gro
             )
             start(running[-1:], block)
             eventually_sync(shared, f"{len(running)} to share")
-    found = compare(history_of(group, told()), [])
-    fidelity = found.fidelity
-    if client == "kafka-python" and fidelity.withheld:
-        # under load its leader sometimes assigns by claims that are a round old, which no history tells
-        assert fidelity.reproduced == fidelity.generations - 1
-    else:
-        assert (fidelity.share, fidelity.withheld) == (1.0, False), fidelity
-        assert fidelity.why in (None, FOREIGN)  # neither assigns quite as Kafka's cooperative-sticky does
+    return compare(history_of(group, told()), [])
+
+
+@pytest.mark.parametrize("client", MEMBERS)
+def test_a_cooperative_scale_out(server: ServerProcess, new_topic: NewTopic, group: str, client: str) -> None:
+    topic = new_topic(PARTITIONS)
+    for number in range(TRIES):
+        fidelity = scale_out(server, topic, f"{group}-{number}", client).fidelity
+        if fidelity.share == 1.0:
+            break
+    assert (fidelity.share, fidelity.withheld) == (1.0, False), fidelity
+    assert fidelity.why in (None, FOREIGN)  # neither assigns quite as Kafka's cooperative-sticky does
