@@ -85,6 +85,7 @@ pipeline: $(VENV)/.spark ## tell from a group log what the groups did (SOURCE=mu
 	@exec $(BIN)/muster analyze $(SOURCE) $(ARGS)
 
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
+	@$(BIN)/python -m compileall -q $(SOURCES)
 	$(BIN)/python -m bench.run
 
 bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='--only reading')

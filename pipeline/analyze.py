@@ -21,8 +21,9 @@ from muster.pipeline.about import About
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.follow.command import follow
+from muster.pipeline.formats import HTML, PARQUET
 from muster.pipeline.java import NoJava
-from muster.pipeline.output import HTML, LARGE, PARQUET, remove, write_table, write_text
+from muster.pipeline.output import LARGE, remove, write_table, write_text
 from muster.pipeline.progress import Progress, quiet
 from muster.pipeline.report.chosen import Chosen
 from muster.pipeline.report.page import render

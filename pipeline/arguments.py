@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.pipeline.follow import arguments as following
+from muster.pipeline.formats import FORMATS
 
-FORMATS: Final = ("html", "parquet", "csv", "json")
 OUT: Final = "muster-report"
 DEFAULT: Final = "default"
 NONE: Final = "none"

@@ -13,11 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-PARQUET: Final = "parquet"
-CSV: Final = "csv"
-JSON: Final = "json"
-HTML: Final = "html"
-FORMATS: Final = (HTML, PARQUET, CSV, JSON)
+from muster.pipeline.formats import CSV, JSON, PARQUET
+
 LARGE: Final = ("commits",)
 """Tables as long as the log; all others are written into one file each where it is text."""
 

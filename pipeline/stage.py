@@ -8,7 +8,7 @@ table of Parquet or Delta files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
@@ -19,19 +19,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import EVENTS, TABLES
+from muster.pipeline.formats import DELTA, PARQUET
 from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.cluster import bounds
 from muster.pipeline.sources.ends import ENDS, ends_of_cluster, ends_of_path
 from muster.pipeline.sources.format import open_reader
 from muster.pipeline.sources.frame import raw_rows, some_rows
-from muster.pipeline.sources.options import BOOTSTRAP, DECODED_ROWS, KAFKA_PREFIX
+from muster.pipeline.sources.options import DECODED_ROWS, of_client
 from muster.pipeline.sources.places import NoSource, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
-
-PARQUET: Final = "parquet"
-DELTA: Final = "delta"
 
 
 class Source(NamedTuple):
@@ -178,6 +176,4 @@ def _options(spark: SparkSession, source: Source, more: Mapping[str, str]) -> di
     options = {**more, "numPartitions": str(max(spark.sparkContext.defaultParallelism, 1))}
     if source.path is not None:
         return {**options, "path": source.path}
-    return options | {
-        name if name == BOOTSTRAP else f"{KAFKA_PREFIX}{name}": value for name, value in (source.kafka or {}).items()
-    }
+    return options | of_client(source.kafka or {})

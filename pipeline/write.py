@@ -10,6 +10,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -36,9 +37,8 @@ GROUP_BYTES: Final = 32 << 20
 _REPEATED: Final = ("group", "topic", "metadata", "topic_id", "protocol_type", "protocol", "record_name")
 """Columns of few different values: a dictionary is worth its while."""
 
-WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
-KINDS_AT_ONCE: Final = "16"
-"""With so many files open at once, Spark need not sort rows by kind before it writes them."""
+_WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
+_AT_ONCE: Final = "16"
 
 
 class Work(NamedTuple):
@@ -72,14 +72,23 @@ def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
     if is_local(spark, folder):
         return _by_workers(work, Path(plain(folder)), wanted)
     decoded = work.rows.mapInArrow(work.decode, from_arrow_schema(DECODED))
-    before = spark.conf.get(WRITERS)
-    spark.conf.set(WRITERS, KINDS_AT_ONCE)
-    try:
+    with many_files(spark):
         decoded.where(is_kept(wanted)).write.mode("overwrite").partitionBy("kind").parquet(folder)
-    finally:
-        spark.conf.set(WRITERS, before or "0")
     written = spark.read.schema(from_arrow_schema(DECODED)).parquet(folder)
     return {row["kind"]: row["count"] for row in written.groupBy("kind").count().collect()}
+
+
+@contextmanager
+def many_files(spark: SparkSession) -> Iterator[None]:
+    """What begins in this block may have so many files open at once that rows need not be sorted by kind before they
+    are written.
+    """
+    before = spark.conf.get(_WRITERS)
+    spark.conf.set(_WRITERS, _AT_ONCE)
+    try:
+        yield
+    finally:
+        spark.conf.set(_WRITERS, before or "0")
 
 
 def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import structlog
-
 from muster.coordinator.api.context import Permissions, RequestContext
 from muster.coordinator.api.membership import handle_heartbeat
 from muster.coordinator.api.node import Node
@@ -26,8 +24,6 @@ from muster.protocol.template import Run, Template, runs_between
 if TYPE_CHECKING:
     from muster.coordinator.api.routes import Route
     from muster.coordinator.shard import Shard
-
-log = structlog.get_logger("muster.api")
 
 Answer = bytes | list[bytes | memoryview]
 
@@ -57,11 +53,13 @@ class Asked(Protocol):
     """Whose request it is (`dispatch.ConnectionRequests`)."""
 
     current: Any
-    gone: bool
     sink: Any
 
     def open(self, route: Route, correlation: bytes) -> Callable[[Message], None]:
         """A request is at hand, of this kind, that is answered later: by what is returned."""
+
+    def not_awaited(self, route: Route) -> None:
+        """An answer came that nobody waits for."""
 
 
 class HeartbeatAgain:
@@ -150,8 +148,7 @@ class CommitAgain(Template):
         """Answer, unless the connection has ended."""
         requests = self._requests
         if requests.current is not self:
-            if not requests.gone:
-                log.error("a request was answered twice", **self._route.facts())
+            requests.not_awaited(self._route)
         elif response is self._response:
             requests.current = None
             requests.sink.answer(self._before + self._correlation + self._after)

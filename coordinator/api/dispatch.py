@@ -59,8 +59,7 @@ class Exchange:
         """Answer. Only the first call counts, and none after the connection has ended."""
         requests = self._requests
         if requests.current is not self:
-            if not requests.gone:
-                log.error("a request was answered twice", **self.route.facts())
+            requests.not_awaited(self.route)
         elif requests.before_encode is None:
             self.send(response)
         else:
@@ -202,6 +201,11 @@ class ConnectionRequests:
         """A request is at hand, of this kind, that is answered later: by what is returned."""
         exchange = self.current = Exchange(self, route, correlation)
         return exchange
+
+    def not_awaited(self, route: Route) -> None:
+        """An answer came that nobody waits for: the connection has ended, or it is the second one."""
+        if not self.gone:
+            log.error("a request was answered twice", **route.facts())
 
     def closed(self) -> None:
         """The connection has ended."""

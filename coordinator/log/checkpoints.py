@@ -27,6 +27,12 @@ def encode_uuid(uuid: bytes) -> str:
     return base64.urlsafe_b64encode(uuid).decode().rstrip("=")
 
 
+def partition_of(directory: str) -> Partition | None:
+    """Topic and index of a partition's directory; None for any other name."""
+    topic, dash, index = directory.rpartition("-")
+    return (topic, int(index)) if dash and topic and index.isascii() and index.isdigit() else None
+
+
 def decode_uuid(text: str) -> bytes:
     """The 16 bytes of `encode_uuid`; ValueError for anything else."""
     uuid = base64.b64decode(text + "==", altchars=b"-_", validate=True)

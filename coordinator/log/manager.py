@@ -124,7 +124,7 @@ class LogManager:
 
     def on_disk(self) -> list[Partition]:
         """The partitions that have a directory, in order."""
-        found = [_partition_of(entry.name) for entry in self.storage.entries("") if entry.is_directory]
+        found = [checkpoints.partition_of(entry.name) for entry in self.storage.entries("") if entry.is_directory]
         return sorted(partition for partition in found if partition is not None)
 
     def topic_id_on_disk(self, topic: str, partition: int) -> bytes | None:
@@ -244,17 +244,22 @@ class LogManager:
         finally:
             self._was_clean = clean
 
-    def delete(self, topic: str, partition: int) -> None:
-        """Take a partition's log away: at once by name, the bytes when there is time. Harmless when there is none."""
-        key = (topic, partition)
-        log = self._logs.pop(key, None)
-        if log is not None:
-            log.abandon()
-        self.offline.pop(key, None)
-        noted = [offsets.pop(key, 0) for offsets in (self._recovery_points, self._start_offsets)]
-        if any(noted):
-            # a log made anew under this name shall not be measured by the old one's offsets after a kill
+    def delete(self, topic: str, *partitions: int) -> None:
+        """Take logs of a topic away: at once by name, the bytes when there is time. Harmless where there is none."""
+        noted = 0
+        for key in ((topic, partition) for partition in partitions):
+            log = self._logs.pop(key, None)
+            if log is not None:
+                log.abandon()
+            self.offline.pop(key, None)
+            noted += self._recovery_points.pop(key, 0) + self._start_offsets.pop(key, 0)
+        if noted:
+            # a log made anew under one of these names shall not be measured by the old one's offsets after a kill
             self.checkpoint()
+        for partition in partitions:
+            self._remove(topic, partition)
+
+    def _remove(self, topic: str, partition: int) -> None:
         # Kafka's name for it, cut to what a file system takes
         doomed = f"{f'{topic}-{partition}'[: 255 - 40]}.{self._draw_uuid().hex()}{DELETE_SUFFIX}"
         try:
@@ -335,9 +340,3 @@ class LogManager:
 
 def _leave_to_next_start(failure: OSError | None) -> None:
     """What could not be removed is removed by the next `open`."""
-
-
-def _partition_of(directory: str) -> Partition | None:
-    """Topic and index of a partition's directory; None for any other name."""
-    topic, dash, index = directory.rpartition("-")
-    return (topic, int(index)) if dash and topic and index.isascii() and index.isdigit() else None

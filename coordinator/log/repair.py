@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.coordinator.log.checkpoints import partition_of
 from muster.coordinator.log.files import FileStorage
 from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.inspection import Inspection, SegmentFacts
@@ -50,8 +51,7 @@ def repair(directory: str, partition: str) -> Repair:
     storage = FileStorage(directory)
     lock = storage.lock()
     try:
-        topic, _, index = partition.rpartition("-")
-        key = (topic, int(index)) if index.isdecimal() else (partition, -1)
+        key = partition_of(partition) or (partition, -1)
         inspection = Inspection(storage, partition, last_stop=read_last_stops(storage).get(key, UNKNOWN))
         inspection.run()
         done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost])

@@ -324,10 +324,10 @@ class Topics:
 
     def _close(self, topic: Topic) -> None:
         del self.by_name[topic.name], self.by_id[topic.topic_id]
-        for index, partition in enumerate(topic.partitions):
+        for partition in topic.partitions:
             if partition is not None:
                 partition.close()
-            self.logs.delete(topic.name, index)
+        self.logs.delete(topic.name, *range(len(topic.partitions)))
 
     def _publish(self) -> None:
         self.image = self.state.image()

@@ -6,8 +6,8 @@ import argparse
 import re
 from typing import Final, NamedTuple
 
-PARQUET: Final = "parquet"
-DELTA: Final = "delta"
+from muster.pipeline.formats import DELTA, HTML, PARQUET
+
 ALL: Final = "all"
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _OWN: Final = {"trigger": None, "once": False, "keep": None, "page_every": None, "table_format": None}
@@ -51,7 +51,7 @@ def read(options: argparse.Namespace) -> Follow | None:
         raise ValueError(f"--follow goes on and on: leave --until {options.until} out")
     if options.what_if not in ("default", "none"):
         raise ValueError(f"--what-if {options.what_if}: --follow tells what happened; ask an analysis what would have")
-    odd = [name for name in options.format.split(",") if name.strip().lower() not in ("html", PARQUET)]
+    odd = [name for name in options.format.split(",") if name.strip().lower() not in (HTML, PARQUET)]
     if odd:
         raise ValueError(
             f"--format {options.format}: --follow writes html and parquet; analyze what it left for others"
@@ -63,7 +63,7 @@ def read(options: argparse.Namespace) -> Follow | None:
         _milliseconds("--trigger", options.trigger or "10s"),
         options.once,
         None if options.keep == ALL else _milliseconds("--keep", options.keep or "7d"),
-        page_every if "html" in options.format else 0,
+        page_every if HTML in options.format else 0,
         options.table_format or PARQUET,
     )
 

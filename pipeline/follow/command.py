@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from muster.pipeline.arguments import Arguments
-from muster.pipeline.follow.arguments import DELTA, Follow
+from muster.pipeline.follow.arguments import Follow
 from muster.pipeline.follow.delta import EXTENSION, prepare
 from muster.pipeline.follow.run import Follower, Following
+from muster.pipeline.formats import DELTA
 from muster.pipeline.progress import quiet
 from muster.pipeline.session import open_session
 from muster.pipeline.sources.cluster import bounds

@@ -24,7 +24,7 @@ from muster.pipeline.report.select import select
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BOOTSTRAP
 from muster.pipeline.wanted import Wanted
-from muster.pipeline.write import KINDS_AT_ONCE, WRITERS
+from muster.pipeline.write import many_files
 
 PAGE: Final = "report.html"
 _STEP_S: Final = 0.2
@@ -136,17 +136,13 @@ class Follower:
             raise error
 
     def _start(self) -> StreamingQuery:
-        before = self._spark.conf.get(WRITERS)
-        self._spark.conf.set(WRITERS, KINDS_AT_ONCE)
-        try:
+        with many_files(self._spark):
             rows = logged(self._spark, self._what.kafka, self._what.max_rows)
             writer = rows.writeStream.foreachBatch(appender(self._store, self._what.wanted))
             writer = writer.option("checkpointLocation", self._store.checkpoint).queryName("muster-follow")
             if self._what.once:
                 return writer.trigger(availableNow=True).start()
             return writer.trigger(processingTime=f"{self._what.trigger_ms} milliseconds").start()
-        finally:
-            self._spark.conf.set(WRITERS, before or "0")
 
     def _finish_batch(self, query: StreamingQuery) -> None:
         """A batch that is under way is not cut off, unless it takes too long: it would have to be done again."""

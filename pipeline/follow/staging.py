@@ -17,7 +17,7 @@ from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
 from muster.pipeline.schema import DECODED, OFFSETS_TOPIC
-from muster.pipeline.sources.options import BOOTSTRAP, KAFKA_PREFIX
+from muster.pipeline.sources.options import of_client
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
 EVENT: Final = "event"
@@ -57,9 +57,7 @@ def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, option
     reader = spark.readStream.format("muster").options(**options).option("waitForTopic", "true")
     reader = reader.option("maxRowsPerTrigger", str(max_rows))
     reader = reader.option("numPartitions", str(max(spark.sparkContext.defaultParallelism, 1)))
-    for name, value in kafka.items():
-        reader = reader.option(name if name == BOOTSTRAP else f"{KAFKA_PREFIX}{name}", value)
-    return reader.load()
+    return reader.options(**of_client(kafka)).load()
 
 
 def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:

@@ -49,6 +49,11 @@ class Options(NamedTuple):
     """A stream of a topic that is not there yet waits for it."""
 
 
+def of_client(kafka: Mapping[str, str]) -> dict[str, str]:
+    """The options of format("muster") for a client with these, `bootstrap.servers` among them."""
+    return {name if name == BOOTSTRAP else f"{KAFKA_PREFIX}{name}": value for name, value in kafka.items()}
+
+
 def options_of(given: Mapping[str, str]) -> Options:
     """Read the options. Raises BadOption."""
     known: dict[str, str] = {}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.coordinator.log.checkpoints import partition_of
 from muster.coordinator.log.leftovers import base_offset_of
 
-_FOLDER = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]+)")
 OFFSETS_TOPIC = "__consumer_offsets"
 
 
@@ -31,8 +30,8 @@ class Place(NamedTuple):
 
 def place_of(folder: Path) -> Place | None:
     """The partition that a folder belongs to by its name; None for any other name."""
-    match = _FOLDER.fullmatch(folder.resolve().name)
-    return None if match is None else Place(match["topic"], int(match["index"]), folder)
+    partition = partition_of(folder.resolve().name)
+    return None if partition is None else Place(*partition, folder)
 
 
 def segment_files(folder: Path) -> list[Path]:
