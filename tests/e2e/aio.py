@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 from tests.e2e.ledger import Ledger, eventually
+from tests.support.consumers import stopped
 
 QUICK_CONSUMER = {
     "auto_offset_reset": "earliest",
@@ -40,7 +41,7 @@ async def consuming(bootstrap: str, *topics: str, **settings: Any) -> AsyncItera
         await consumer.start()
         yield consumer
     finally:
-        await consumer.stop()
+        await stopped(consumer)
 
 
 @asynccontextmanager
@@ -127,7 +128,7 @@ class Member:
             if not self._task.cancelled():
                 self._task.result()
             await self.commit()
-        await self.consumer.stop()
+        await stopped(self.consumer)
 
     async def _run(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 
 from tests.e2e.aio import QUICK_CONSUMER
+from tests.support.consumers import stopped
 from tests.support.servers import REPOSITORY
 
 
@@ -40,7 +41,7 @@ async def main(bootstrap: str, topic: str, group: str, *more: str) -> None:
         async for _ in consumer:
             pass
     finally:
-        await consumer.stop()
+        await stopped(consumer)
 
 
 @asynccontextmanager

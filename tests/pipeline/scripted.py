@@ -25,6 +25,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
 
+from tests.support.consumers import stopped
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 PATIENCE_S: Final = 90.0
@@ -113,7 +114,7 @@ class Process:
     async def stop(self) -> None:
         """End it in good order."""
         consumer = self._take()
-        await consumer.stop()
+        await stopped(consumer)
 
     async def kill(self) -> None:
         """End it as a power cut would: no commit, no LeaveGroup."""

@@ -16,6 +16,7 @@ from muster.coordinator.config.listeners import Address
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.support.consumers import stopped
 from tests.support.servers import ServerProcess
 from tests.torture.clients import NOT_NOW, Churner, Committer, connected
 from tests.torture.ledger import Ledger, Place
@@ -80,7 +81,7 @@ class Killing:
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.gather(*(one.consumer.stop() for one in self.consumers))
+            await asyncio.gather(*(stopped(one.consumer) for one in self.consumers))
         self.ledger.faults += [repr(one) for one in ended if not isinstance(one, asyncio.CancelledError)]
         await asyncio.to_thread(self._read_history)
         return self.ledger.faults

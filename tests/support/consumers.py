@@ -1,0 +1,33 @@
+"""Stopping aiokafka consumers, whatever they were just about to do."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+
+
+async def stopped(consumer: AIOKafkaConsumer) -> None:
+    """Stop it, all of it.
+
+    aiokafka 0.14 awaits tasks that it has cancelled and takes for granted that each ends quietly. One that had not
+    begun does not: CancelledError comes out of `stop()`, and what was to come after it is left undone.
+    """
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        stopping = asyncio.current_task()
+        if stopping is not None and stopping.cancelling():
+            raise
+        coordinator, fetcher = consumer._coordinator, consumer._fetcher
+        tasks = [fetcher._fetch_task, *fetcher._pending_tasks]
+        if isinstance(coordinator, GroupCoordinator):
+            tasks += [one for one in (coordinator._heartbeat_task, coordinator._commit_refresh_task) if one is not None]
+        while left := [one for one in tasks if not one.done()]:
+            for one in left:
+                one.cancel()  # once is not enough: the fetching task may take it for that of a task it waits for
+            await asyncio.sleep(0)
+        if isinstance(coordinator, GroupCoordinator):
+            await coordinator._maybe_leave_group()
+        await consumer._client.close()
