@@ -17,6 +17,7 @@ import structlog
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.deadlines import NEVER
+from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Now, Output
 from muster.coordinator.groups.telling import refusal
@@ -97,14 +98,6 @@ class Shard(Ledger):
 
     def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
         """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
-        response = self.decide_heartbeat(request, client)
-        if self.is_settled():
-            return response
-        self.hold(respond, response)
-        return None
-
-    def decide_heartbeat(self, request: HeartbeatRequest, client: Client) -> Message:
-        """The answer to a heartbeat, which may be given when `is_settled`, else is to be held."""
         if self.state_error:
             return refuse(request, self.state_error)
         core = self._core
@@ -113,11 +106,18 @@ class Shard(Ledger):
             self._not_well(request, response.error_code, client, self._observer)
         if core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
-        return response
+        if self.is_settled():
+            return response
+        self.hold(respond, response)
+        return None
 
-    def known(self, request: HeartbeatRequest) -> HeartbeatRequest:
-        """The request in the core's own words, to be kept: equal names are the same objects."""
-        return self._core.known(request) if self.active else request
+    def beating(self, request: HeartbeatRequest) -> Beating | None:
+        """Who sends such heartbeats, to be kept for `beat`; None when it is no member, or not now."""
+        return self._core.beating(request) if self.active else None
+
+    def beat(self, beating: Beating) -> bool:
+        """Whether all is well with that member, as may be said when `is_settled`. False: nothing was done."""
+        return not self.state_error and beating.beat(self._clock.mono_ms())
 
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
         """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""

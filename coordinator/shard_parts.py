@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.deadlines import Deadlines
+from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
 from muster.coordinator.log.errors import DamagedLog
@@ -34,8 +35,8 @@ class Core(Protocol):
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         """Answer a heartbeat."""
 
-    def known(self, request: HeartbeatRequest) -> HeartbeatRequest:
-        """The same with names that are the core's own objects."""
+    def beating(self, request: HeartbeatRequest) -> Beating | None:
+        """Who sends such heartbeats; None when it is no member now."""
 
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
         """Make a commit ready that is expected again with other offsets."""

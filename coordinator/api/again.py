@@ -15,7 +15,7 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.offset_commit import handle_offset_commit, sort_out
 from muster.coordinator.api.registry import Handler
 from muster.coordinator.groups import again as prepared
-from muster.coordinator.groups.heartbeat import WELL
+from muster.coordinator.groups.heartbeat import WELL, Beating
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -65,40 +65,47 @@ class Asked(Protocol):
 class HeartbeatAgain:
     """A member's Heartbeat, word by word."""
 
-    __slots__ = ("client", "met", "permissions", "request", "route", "shard", "size", "tail")
+    __slots__ = ("_after", "_beating", "_before", "_head", "_permissions", "_route", "_shard", "_tail", "met", "size")
 
-    def __init__(self, node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> None:
-        request: HeartbeatRequest = route.decode(frame, body_at, len(frame))
+    def __init__(self, route: Route, frame: bytes, shard: Shard, beating: Beating) -> None:
         self.met = False
         self.size = len(frame)
-        self.tail = frame[8:]
-        self.route = route
-        self.client = context.client
-        self.permissions = Permissions.version
-        self.shard = node.routing.shard(request.group_id)
-        self.request = self.shard.known(request)
-        route.answer_often(WELL)
+        self._head, self._tail = route.head, frame[8:]
+        self._permissions = Permissions.version
+        self._route, self._shard, self._beating = route, shard, beating
+        self._before, self._after = route.around_often(WELL)
 
     def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
         """See `Again`."""
-        route = self.route
         if (
-            data[start + 8 : start + self.size] != self.tail
-            or data[start : start + 4] != route.head
-            or self.permissions != Permissions.version
+            data[start + 8 : start + self.size] != self._tail
+            or data[start : start + 4] != self._head
+            or self._permissions != Permissions.version
         ):
             return NOT_AGAIN
+        shard = self._shard
+        if not shard.beat(self._beating):
+            return NOT_AGAIN
         self.met = True
-        shard = self.shard
-        response = shard.decide_heartbeat(self.request, self.client)
         correlation = data[start + 4 : start + 8]
-        if not shard.is_settled():
-            shard.hold(requests.open(route, correlation), response)
-            return None
-        if response is route.often:
-            return route.before + correlation + route.after
-        requests.open(route, correlation)(response)
+        if shard.is_settled():
+            return self._before + correlation + self._after
+        shard.hold(requests.open(self._route, correlation), WELL)
         return None
+
+
+def make_heartbeat(
+    node: Node,
+    route: Route,
+    context: RequestContext,  # noqa: ARG001 - as all makers
+    frame: bytes,
+    body_at: int,
+) -> HeartbeatAgain | None:
+    """None when it is none of a member of this generation."""
+    request: HeartbeatRequest = route.decode(frame, body_at, len(frame))
+    shard = node.routing.shard(request.group_id)
+    beating = shard.beating(request)
+    return None if beating is None else HeartbeatAgain(route, frame, shard, beating)
 
 
 class CommitAgain(Template):
@@ -184,7 +191,7 @@ def _set_all(request: OffsetCommitRequest, number: int) -> int:
 
 Maker = Callable[[Node, "Route", RequestContext, bytes, int], Again | None]
 MAKERS: Final[Mapping[Handler, Maker]] = {
-    handle_heartbeat: HeartbeatAgain,
+    handle_heartbeat: make_heartbeat,
     handle_offset_commit: make_commit,
 }
 """By the handler that is spared: maker(node, route, context, frame, body_at); `frame` is without its size, and was

@@ -28,9 +28,8 @@ class Route:
     """All that is known of one kind of request, whichever connection it comes on, before its body is read."""
 
     __slots__ = (
-        "after",
+        "_often",
         "api",
-        "before",
         "client_bytes",
         "client_id",
         "decode",
@@ -41,7 +40,6 @@ class Route:
         "head_size",
         "header_size",
         "lowers",
-        "often",
         "put_head",
         "raises",
         "repeats",
@@ -64,8 +62,7 @@ class Route:
         self.head_size, self.put_head = (5, _HEAD_5) if served.response_header_version(version) else (4, _HEAD_4)
         self.decode = served.request_decoder(version)
         self.encode = served.response_encoder(version)
-        self.often: Message | None = None
-        self.before = self.after = b""
+        self._often: tuple[bytes, bytes] | None = None
         self.repeats = run in MAKERS
         self.raises, self.lowers = shapes.converted(served.key, version)
 
@@ -75,10 +72,11 @@ class Route:
         frame = self.put_head(len(body) + self.head_size, bytes(4)) + body
         return frame[:4], frame[8:]
 
-    def answer_often(self, response: Message) -> None:
-        """Keep the bytes of an answer that is the same object each time: `before` and `after` the correlation id."""
-        if self.often is None:
-            self.often, (self.before, self.after) = response, self.around(response)
+    def around_often(self, response: Message) -> tuple[bytes, bytes]:
+        """`around` an answer that is the same object each time: thousands of connections share these bytes."""
+        if self._often is None:
+            self._often = self.around(response)
+        return self._often
 
     def facts(self) -> dict[str, object]:
         """For log lines."""

@@ -26,6 +26,7 @@ from muster.coordinator.groups import (
 from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.deadlines import Deadline, Due
+from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Command, Now, Output
 from muster.coordinator.groups.members import Member
@@ -106,9 +107,9 @@ class GroupCore:
         """Answer a Heartbeat, of which nothing comes but its answer, without a command and an output around it."""
         return heartbeat.answer(self._state, request, mono_ms)
 
-    def known(self, request: HeartbeatRequest) -> HeartbeatRequest:
-        """The request with the core's own names: where thousands are kept, these are there once."""
-        return heartbeat.known(self._state, request)
+    def beating(self, request: HeartbeatRequest) -> Beating | None:
+        """Who sends such heartbeats, to be asked before `heartbeat` is; None when it is no member now."""
+        return heartbeat.beating(self._state, request)
 
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
         """Make a commit ready that is expected again with other offsets; None when that cannot be done."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.deadlines import NEVER
+from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.state import State
 from muster.coordinator.groups.states import DEAD, EMPTY, PREPARING
 from muster.protocol.errors import ErrorCode
@@ -32,13 +34,44 @@ def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatRe
     return HeartbeatResponse(0, _refusal(state, request))
 
 
-def known(state: State, request: HeartbeatRequest) -> HeartbeatRequest:
-    """An equal request whose group and member are named by the same objects as in the state, when they are there."""
+class Beating:
+    """One member of one generation, whose heartbeats come again and again.
+
+    A member's session runs as long as it is one, in a core that is in office: no name need be looked up.
+    """
+
+    __slots__ = ("_generation", "_group", "_member", "_member_id")
+
+    def __init__(self, group: ClassicGroup, member: Member) -> None:
+        self._group, self._member = group, member
+        self._generation, self._member_id = group.generation, member.member_id
+
+    def beat(self, mono_ms: int) -> bool:
+        """Whether `answer` is WELL, and that is all that comes of it. False: nothing was done, it is to be asked."""
+        member, group = self._member, self._group
+        if (
+            member.due_ms == NEVER
+            or member.member_id is not self._member_id
+            or group.generation != self._generation
+            or group.state == PREPARING
+        ):
+            return False
+        due_ms = mono_ms + member.session_timeout_ms
+        if due_ms < member.queued_ms:
+            return False
+        member.due_ms = due_ms
+        return True
+
+
+def beating(state: State, request: HeartbeatRequest) -> Beating | None:
+    """Who sends such heartbeats; None when it is no member now."""
     group = state.classic(request.group_id)
     member = group.members.get(request.member_id) if group is not None else None
-    if group is None or member is None:
-        return request
-    return HeartbeatRequest(group.group_id, request.generation_id, member.member_id, request.group_instance_id)
+    if group is None or member is None or request.generation_id != group.generation:
+        return None
+    if request.group_instance_id not in (None, member.instance_id):
+        return None
+    return Beating(group, member)
 
 
 def _refusal(state: State, request: HeartbeatRequest) -> int:

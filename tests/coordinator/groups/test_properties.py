@@ -7,9 +7,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.groups.heartbeat import WELL, Beating
 from muster.coordinator.groups.records import to_bytes
 from muster.coordinator.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -43,6 +45,7 @@ class History:
         self.ids: list[str] = [""]
         self.generations: dict[str, int] = {}
         self.parked: set[object] = set()
+        self.beating: dict[tuple[Any, ...], Beating] = {}
 
     def step(self, what: str, group: str, who: int, choice: int, flag: bool) -> None:
         room = self.room
@@ -99,7 +102,7 @@ class History:
         self.room.records, self.room.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
         for record in old.records:
             self.room.core.replay(record.key, record.value, old.now)
-        self.generations = {}
+        self.generations, self.beating = {}, {}
         self.room.take(self.room.core.loaded(old.now))
 
     def check(self) -> None:
@@ -130,9 +133,30 @@ class History:
             for one in members.values():
                 parked = one.join_token is not None or one.sync_token is not None
                 assert parked or self.room.now.mono_ms <= one.due_ms < 2**63 - 1
+        self.check_beating()
         self.generations = {group_id: group.generation for group_id, group in state.groups.items()}  # type: ignore[attr-defined]  # all classic
         assert all(len(got) <= 1 for got in self.room.replies.values())
         assert self.open() == self.waiting()
+
+    def check_beating(self) -> None:
+        """Heartbeats that are expected again are well at no time when the same ones, read anew, are not."""
+        core, now = self.room.core, self.room.now.mono_ms
+        for group in core.state.groups.values():
+            for member in group.members.values():  # type: ignore[attr-defined]  # all classic
+                for instance in {None, member.instance_id}:
+                    names = group.group_id, group.generation, member.member_id, instance  # type: ignore[attr-defined]
+                    made = core.beating(HeartbeatRequest(*names))
+                    assert made is not None
+                    self.beating.setdefault(names, made)
+        for names, beating in self.beating.items():
+            members: list[Any] = [one for group in core.state.groups.values() for one in group.members.values()]  # type: ignore[attr-defined]
+            due = [one.due_ms for one in members]
+            if beating.beat(now):
+                beaten = [one.due_ms for one in members]
+                assert core.heartbeat(HeartbeatRequest(*names), now) is WELL
+                assert [one.due_ms for one in members] == beaten
+            for one, due_ms in zip(members, due, strict=True):
+                one.due_ms = due_ms
 
     def full(self, group: Any) -> bool:
         # Kafka does not look whether the one it refuses was the last that was waited for
@@ -171,6 +195,7 @@ def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, i
     again.loaded(history.room.now)
     assert persisted(again, live) == persisted(live, live)
     history.room.take(live.resign(16))
+    assert not any(one.beat(history.room.now.mono_ms) for one in history.beating.values())
     assert history.open() == set()
     assert all(len(got) <= 1 for got in history.room.replies.values())
 
