@@ -59,9 +59,7 @@ def replay(log: Log) -> float:
     count = 0
     begin = time.process_time()
     for chunk in log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
-        for key, value in codec.read(chunk):
-            core.replay(key, value, now)
-            count += 1
+        count += core.replay(codec.read(chunk), now)
     return count / (time.process_time() - begin)
 
 

@@ -106,8 +106,7 @@ def replay(core: GroupCore, records: Iterable[tuple[Message, Message]], version:
     for key, value in records:
         rows.append((OFFSETS.encode_key(key), OFFSETS.encode_value(value, version)))
         if len(rows) == PER_READ:
-            for decoded in codec.read(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms))):
-                core.replay(*decoded, BEGIN)
+            core.replay(codec.read(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms))), BEGIN)
             rows = []
     # what was kept for the load only is given back when something is written
     codec.build(codec.encode([group_tombstone("g")])[0], BEGIN)

@@ -213,9 +213,7 @@ class Shard(Ledger):
             if self._log.end_offset > self._log.start_offset:
                 now = self._clock.now()
                 for chunk in self._log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
-                    for key, value in self._codec.read(chunk):
-                        core.replay(key, value, now)
-                        records += 1
+                    records += core.replay(self._codec.read(chunk), now)
                     yield
                     if term != self._term:
                         return

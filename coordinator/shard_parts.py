@@ -4,7 +4,7 @@ behaviour.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,8 +52,8 @@ class Core(Protocol):
     def next_deadline_ms(self) -> int | None:
         """When `advance` is wanted next (monotonic ms)."""
 
-    def replay(self, key: Message, value: Message | None, now: Now) -> None:
-        """Take in one record of the log."""
+    def replay(self, records: Iterable[tuple[Message, Message | None]], now: Now) -> int:
+        """Take in records of the log: how many these were."""
 
     def loaded(self, now: Now) -> Output:
         """The whole log was replayed."""

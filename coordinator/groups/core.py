@@ -4,7 +4,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from muster.coordinator.groups import (
@@ -137,9 +137,11 @@ class GroupCore:
         """
         return self._state.deadlines.next_ms()
 
-    def replay(self, key: Message, value: Message | None, now: Now) -> None:  # noqa: ARG002  # every entry point takes the time
-        """Take over one record of the log, in its order; one of a type that this core does not know is skipped."""
-        self._state.evolve(key, value)
+    def replay(self, records: Iterable[tuple[Message, Message | None]], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
+        """Take over records of the log, in its order: how many these were. Those of a type that this core does not know
+        are skipped.
+        """
+        return self._state.evolve_all(records)
 
     def loaded(self, now: Now) -> Output:
         """All records are replayed: groups with members are Stable, with fresh sessions; a group above the size limit

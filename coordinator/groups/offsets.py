@@ -70,13 +70,15 @@ class Offsets:
 
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         """A commit replaces what was there."""
-        metadata = value.metadata
         packed: Packed = pack_offset(
             value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
         )
-        if metadata:
-            packed += metadata.encode("utf-8", "surrogatepass")
-        self.put_packed(group_id, topic, partition, packed)
+        if value.metadata:
+            packed += value.metadata.encode("utf-8", "surrogatepass")
+        try:
+            self._groups[group_id][topic][partition] = packed  # `put_packed`, without the call: a log has millions
+        except KeyError:
+            self.put_packed(group_id, topic, partition, packed)
 
     def put_packed(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
         """`put` of a value in the form in which it is kept."""

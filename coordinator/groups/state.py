@@ -4,7 +4,7 @@ Decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from muster.coordinator.groups.classic import ClassicGroup
@@ -53,6 +53,16 @@ class State:
             return False
         apply(self, key, value)
         return True
+
+    def evolve_all(self, records: Iterable[tuple[Message, Message | None]]) -> int:
+        """`evolve` of one after the other, of millions: how many there were."""
+        count = 0
+        for key, value in records:
+            apply = _EVOLVE.get(type(key))
+            if apply is not None:
+                apply(self, key, value)
+            count += 1
+        return count
 
 
 def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None) -> None:

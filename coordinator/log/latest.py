@@ -59,12 +59,35 @@ def key_of_single(data: bytes, position: int) -> tuple[int, int] | None:
 
 
 ODD, PLAIN, HAS_TOMBSTONES = range(3)
+_unpack_row = Struct(">BBxBBB").unpack_from
+"""The beginning of a record of 64 to 8,191 bytes whose key has less than 64 and that has small deltas: its size in two
+bytes, attributes, then timestamp delta, offset delta and length of the key in one byte each.
+"""
+_KEY_AT = HEADER_SIZE + 6
+"""Where the key of such a record begins, in a batch of its own."""
 
 
 def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
     """Note key -> offset of `count` uncompressed records from the byte `at` on, when all have keys and are of the usual
     size: PLAIN, or HAS_TOMBSTONES; otherwise ODD, with some of them noted.
     """
+    shape, twice_delta, place = PLAIN, 0, at
+    for offset in range(base_offset, base_offset + count):
+        size, more, stamp, delta, length = _unpack_row(data, place)
+        if delta != twice_delta or size < 128 or more >= 128 or stamp or length & 129:
+            return _scan_any_keys(data, at, count, base_offset, offsets)
+        twice_delta += 2
+        key = place + 6
+        after = key + (length >> 1)
+        offsets[data[key:after]] = offset
+        if data[after] == 1:
+            shape = HAS_TOMBSTONES
+        place += (size + (more << 7) - 124) >> 1
+    return shape
+
+
+def _scan_any_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
+    """`scan_keys`, whatever the records are like."""
     shape = PLAIN
     for _ in range(count):
         size = data[at]
@@ -151,29 +174,31 @@ class LatestKeys:
                     tombstone(base)
                 elif shape == ODD:
                     self._add_batch(data[at:end])
-            else:  # as `key_of_single`, in line: this runs once per record
-                start = at + (62 if data[at + 61] < 128 else 63)
-                size = data[start + 3]
-                is_usual = not (data[start + 1] or data[start + 2] or size & 1 or data[start - 1] >= 128)
-                if size < 128:
-                    start += 4
+            else:  # as `scan_keys`, in line: this runs once per record
+                size, more, stamp, twice_delta, key_length = _unpack_row(data, at + HEADER_SIZE)
+                if size < 128 or more >= 128 or stamp or twice_delta or key_length & 129:
+                    self._add_single(data, at, end, base)
                 else:
-                    is_usual = is_usual and data[start + 4] < 128
-                    size = size & 127 | data[start + 4] << 7
-                    start += 5
-                if is_usual:
-                    after = start + (size >> 1)
+                    start = at + _KEY_AT
+                    after = start + (key_length >> 1)
                     offsets[data[start:after]] = base
                     if data[after] == 1:
                         tombstone(base)
-                else:
-                    self._add_batch(data[at:end])
             self.end_offset = base + delta + 1
             at = end
             if len(offsets) >= capacity:
                 self.is_full = True
                 break
         return at
+
+    def _add_single(self, data: bytes, at: int, end: int, base: int) -> None:
+        where = key_of_single(data, at)
+        if where is None:
+            self._add_batch(data[at:end])
+            return
+        self.offsets[data[where[0] : where[1]]] = base
+        if data[where[1]] == 1:
+            self.tombstones.add(base)
 
     def _add_batch(self, batch: bytes) -> None:
         header = read_header(batch)

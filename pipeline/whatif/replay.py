@@ -161,8 +161,7 @@ class Replay:
             self._take_counts(history.counts[0][1])
         if given is None and not history.first_generation:
             return
-        key, value = initial_record(self, given)
-        self.core.replay(key, value, self.now)
+        self.core.replay([initial_record(self, given)], self.now)
         if given is not None:
             self.cooperative = is_cooperative(given.protocol)
             self.core.loaded(self.now)

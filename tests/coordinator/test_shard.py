@@ -105,8 +105,10 @@ class FakeCore:
     def group_count(self) -> int:
         return len(self.offsets)
 
-    def replay(self, key: Any, value: Any, now: Now) -> None:
-        self.offsets[key.partition] = value.offset
+    def replay(self, records: Any, now: Now) -> int:
+        before = len(self.offsets)
+        self.offsets.update((key.partition, value.offset) for key, value in records)
+        return len(self.offsets) - before
 
     def loaded(self, now: Now) -> Output:
         return self.after_load

@@ -313,6 +313,5 @@ class World:
     def replayed(self) -> GroupCore:
         """Another core, made of the records so far, that has not been told yet that these were all."""
         core = GroupCore(self.settings, TOPICS)
-        for record in self.records:
-            core.replay(record.key, record.value, self.now)
+        core.replay(((record.key, record.value) for record in self.records), self.now)
         return core

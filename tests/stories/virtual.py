@@ -156,7 +156,8 @@ class VirtualDriver:
         for record in self.records:
             key, value = to_bytes(record)
             record_type, key_message = OFFSETS.decode_key(key)
-            core.replay(key_message, None if value is None else OFFSETS.decode_value(record_type, value)[1], self.now)
+            decoded = None if value is None else OFFSETS.decode_value(record_type, value)[1]
+            core.replay([(key_message, decoded)], self.now)
         core.loaded(self.now)
         return core
 

@@ -46,7 +46,7 @@ def reload(room: Room, **settings: int) -> Room:
     again = Room(**settings)
     again.asked = 1_000
     for record in room.records:
-        again.core.replay(record.key, record.value, again.now)
+        again.core.replay([(record.key, record.value)], again.now)
     again.take(again.core.loaded(again.now))
     return again
 

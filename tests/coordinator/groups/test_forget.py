@@ -172,7 +172,7 @@ def test_offsets_committed_for_another_topic_of_that_name_stay() -> None:
     room.commit(partition=0)
     room.commit(partition=1, retention=1_000_000)  # version 1, which has no topic id
     value = OffsetCommitValue(7, commit_timestamp=1, topic_id=b"O" * 16)
-    room.core.replay(OffsetCommitKey("g", "t", 2), value, room.now)
+    room.core.replay([(OffsetCommitKey("g", "t", 2), value)], room.now)
     room.take(room.core.handle(TopicsChanged(NO_TOPICS), room.now))
     assert [room.fetch(partition=partition).committed_offset for partition in range(3)] == [-1, -1, 7]
     told = [event.facts for event in room.events if event.kind == events.OFFSETS_DELETED]
@@ -196,7 +196,7 @@ def test_offsets_of_topics_deleted_shortly_before_a_crash(named: dict[str, Topic
     core = GroupCore(GroupSettings(), image)
     rows = [("t", b"D" * 16), ("t", b"E" * 16), ("t", bytes(16)), ("t", b"N" * 16), ("elsewhere", b"O" * 16)]
     for number, (topic, topic_id) in enumerate(rows):
-        core.replay(OffsetCommitKey("g", topic, number), OffsetCommitValue(5, topic_id=topic_id), START)
+        core.replay([(OffsetCommitKey("g", topic, number), OffsetCommitValue(5, topic_id=topic_id))], START)
     output = core.loaded(START)
     left = [number for number, (topic, _) in enumerate(rows) if core.state.offsets.get("g", topic, number) is not None]
     assert left == kept

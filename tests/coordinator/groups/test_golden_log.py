@@ -27,8 +27,7 @@ def partitions() -> dict[int, list[tuple[Any, Any]]]:
 
 def replayed(records: list[tuple[Any, Any]]) -> GroupCore:
     core = GroupCore(GroupSettings(), NO_TOPICS)
-    for key, value in records:
-        core.replay(key, value, START)
+    assert core.replay(records, START) == len(records)
     core.loaded(START)
     return core
 

@@ -294,7 +294,7 @@ def test_in_a_join_phase_those_are_in_who_come_first() -> None:
     a, b, c = room.stable(count=3)
     small = Room(group_max_size=2)
     for record in room.records:
-        small.core.replay(record.key, record.value, small.now)
+        small.core.replay([(record.key, record.value)], small.now)
     small.take(small.core.loaded(small.now))
     assert small.group().state == PREPARING
     assert small.join(c) is None

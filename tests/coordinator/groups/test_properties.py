@@ -101,7 +101,7 @@ class History:
         self.room.asked, self.room.now = old.asked, old.now
         self.room.records, self.room.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
         for record in old.records:
-            self.room.core.replay(record.key, record.value, old.now)
+            self.room.core.replay([(record.key, record.value)], old.now)
         self.generations, self.beating = {}, {}
         self.room.take(self.room.core.loaded(old.now))
 
@@ -189,9 +189,8 @@ def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, i
     for record in history.room.records:
         key, value = to_bytes(record)
         record_type, key_message = OFFSETS.decode_key(key)
-        again.replay(
-            key_message, None if value is None else OFFSETS.decode_value(record_type, value)[1], history.room.now
-        )
+        decoded = None if value is None else OFFSETS.decode_value(record_type, value)[1]
+        again.replay([(key_message, decoded)], history.room.now)
     again.loaded(history.room.now)
     assert persisted(again, live) == persisted(live, live)
     history.room.take(live.resign(16))

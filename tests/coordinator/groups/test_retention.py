@@ -114,10 +114,10 @@ def test_a_restart_does_not_begin_anew() -> None:
 
 def test_a_group_recorded_before_kafka_2_1_says_not_since_when_it_is_empty() -> None:
     room = Room(offsets_retention_minutes=1)
-    room.core.replay(GroupMetadataKey("g"), GroupMetadataValue("consumer", 3, None, None, -1, []), room.now)
+    room.core.replay([(GroupMetadataKey("g"), GroupMetadataValue("consumer", 3, None, None, -1, []))], room.now)
     for partition, age_ms in ((0, MINUTE), (1, MINUTE - 1)):
         value = OffsetCommitValue(5, commit_timestamp=START.wall_ms + 10 * MINUTE - age_ms)
-        room.core.replay(OffsetCommitKey("g", "t", partition), value, room.now)
+        room.core.replay([(OffsetCommitKey("g", "t", partition), value)], room.now)
     room.take(room.core.loaded(room.now))
     look(room, START.wall_ms + 10 * MINUTE)
     assert tombstones(room) == ["OffsetCommitKey(group='g', topic='t', partition=0)"]
@@ -149,7 +149,7 @@ def test_much_is_done_in_slices() -> None:
     size = retention.CHUNK * 2 + 1
     for group in "abc":
         for partition in range(size):
-            room.core.replay(OffsetCommitKey(group, "t", partition), OffsetCommitValue(1), room.now)
+            room.core.replay([(OffsetCommitKey(group, "t", partition), OffsetCommitValue(1))], room.now)
     slices = []
     due = room.core.next_deadline_ms()
     assert due is not None
@@ -168,9 +168,8 @@ def test_much_is_done_in_slices() -> None:
 def test_to_look_without_finding_anything_ends_too() -> None:
     room = room_of(every_ms=MINUTE)
     for i in range(retention.SLICE):
-        room.core.replay(
-            OffsetCommitKey(f"g{i}", "t", 0), OffsetCommitValue(1, commit_timestamp=START.wall_ms), room.now
-        )
+        value = OffsetCommitValue(1, commit_timestamp=START.wall_ms)
+        room.core.replay([(OffsetCommitKey(f"g{i}", "t", 0), value)], room.now)
     look(room, START.wall_ms)
     assert room.core.next_deadline_ms() == room.now.mono_ms + retention.SLICE_AFTER_MS
     while room.core.next_deadline_ms() != room.now.mono_ms + MINUTE:

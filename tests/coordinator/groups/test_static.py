@@ -168,7 +168,7 @@ def test_it_survives_the_server() -> None:
     again = Room()
     again.asked = 100  # other ids
     for record in room.records:
-        again.core.replay(record.key, record.value, again.now)
+        again.core.replay([(record.key, record.value)], again.now)
     again.take(again.core.loaded(again.now))
     assert again.beat("ghost", instance="i1") == ErrorCode.FENCED_INSTANCE_ID
     reply = again.join(instance="i1")

@@ -279,7 +279,7 @@ def test_after_a_restart_the_counts_are_not_known() -> None:
     again = Room()
     again.core = GroupCore(again.settings, grown())
     for record in room.records:
-        again.core.replay(record.key, record.value, again.now)
+        again.core.replay([(record.key, record.value)], again.now)
     again.take(again.core.loaded(again.now))
     again.join(a, protocols=subscription("t"))
     assert cause(again) == events.LEADER_REJOINED

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.headers import HEADER_SIZE, check_crc, read_header
-from muster.coordinator.log.latest import ODD, key_of_single, scan_keys
+from muster.coordinator.log import latest as latest_module
+from muster.coordinator.log.latest import HAS_TOMBSTONES, ODD, PLAIN, LatestKeys, key_of_single, scan_keys
+from muster.coordinator.log.producers_seen import ProducersSeen
 from muster.coordinator.log.rows import assemble, empty, pairs_of, payload, rows_of
 
 optional = st.none() | st.binary(max_size=300)
@@ -43,15 +45,54 @@ def test_a_batch_moved_in_time_holds_the_same_records(
     ]
 
 
-@given(st.lists(st.tuples(st.binary(max_size=9000), optional), min_size=1, max_size=6))
-def test_quick_looks_at_keys_find_the_same(content: list[tuple[bytes, bytes | None]]) -> None:
-    batch = bytes(batches.build(content, timestamp_ms=5, base_offset=10))
-    found: dict[bytes, int] = {}
-    if scan_keys(batch, HEADER_SIZE, len(content), 10, found) != ODD:
-        assert found == {key: 10 + index for index, (key, _) in enumerate(content)}
-    where = key_of_single(batch, 0)
-    if where is not None:
-        assert batch[where[0] : where[1]] == content[0][0]
+usual_key = st.binary(min_size=25, max_size=70)
+usual_value = st.none() | st.binary(min_size=35, max_size=45)
+odd_row = st.tuples(st.none() | st.binary(max_size=9000), optional)
+row = st.tuples(usual_key, usual_value) | odd_row
+some_rows = st.lists(st.tuples(usual_key, usual_value), min_size=1, max_size=70) | st.lists(row, min_size=1, max_size=6)
+
+
+def thinned(batch: bytes, gone: set[int], moved_ms: int) -> bytes:
+    """The batch as a compaction leaves it, moved in time."""
+    header = read_header(batch)
+    rows = [one for one in rows_of(batch, header) if one.offset_delta not in gone]
+    moved = header._replace(base_timestamp=header.base_timestamp + moved_ms)
+    return assemble(moved, payload(rows, moved_ms), len(rows))
+
+
+@given(st.lists(st.tuples(some_rows, st.sets(st.integers(0, 5)), st.sampled_from([0, 1, 300])), min_size=1, max_size=4))
+def test_quick_looks_at_keys_find_the_same(content: list[tuple[list[batches.Pair], set[int], int]]) -> None:
+    log, base = b"", 10
+    expected: dict[bytes, int] = {}
+    tombstones: set[int] = set()
+    for rows, gone, moved_ms in content:
+        gone.discard(len(rows) - 1)
+        batch = thinned(bytes(batches.build(rows, timestamp_ms=5, base_offset=base)), gone, moved_ms)
+        left = [(base + number, *pair) for number, pair in enumerate(rows) if number not in gone]
+        keyed = {key: offset for offset, key, _ in left if key is not None}
+        found: dict[bytes, int] = {}
+        shape = scan_keys(batch, HEADER_SIZE, len(left), base, found)
+        if shape != ODD:
+            assert found == keyed
+            assert (shape == HAS_TOMBSTONES) == any(value is None for _, _, value in left)
+        where = key_of_single(batch, 0)
+        if where is not None:
+            assert batch[where[0] : where[1]] == left[0][1]
+        expected |= keyed
+        tombstones |= {base} if any(key is not None and value is None for _, key, value in left) else set()
+        log, base = log + batch, base + len(rows)
+    latest = LatestKeys(0, 1000, ProducersSeen(lambda: (), newest_before_ms=0))
+    assert latest.add(log) == len(log)
+    assert (latest.offsets, latest.tombstones, latest.end_offset) == (expected, tombstones, base)
+
+
+def test_usual_records_are_looked_at_in_few_steps() -> None:
+    rows = [(b"k%030d" % number, b"v" * 41) for number in range(64)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(latest_module, "_scan_any_keys", None)
+        found: dict[bytes, int] = {}
+        assert scan_keys(bytes(batches.build(rows, timestamp_ms=5)), HEADER_SIZE, 64, 0, found) == PLAIN
+    assert list(found.values()) == list(range(64))
 
 
 def test_what_is_left_of_a_batch_for_its_producers_sake() -> None:
