@@ -54,7 +54,7 @@ PER_BATCH = {1: "one by one", 10: "10 in a batch"}
 LOAD = "load of 1,000,000 commits by the server, ms"
 EVENTS = "what events add to a rebalance, % of its CPU"
 PER_READ = 100
-SETTLES = 12
+SETTLES = 30
 """Groups of a thousand members: the system counts CPU in steps of 10 ms."""
 LOADED = re.compile(r"Finished loading of metadata from __consumer_offsets-0 .* in (\d+)ms")
 

@@ -25,7 +25,7 @@ from muster.coordinator.log.headers import (
     TRANSACTIONAL,
     read_header,
 )
-from muster.coordinator.log.latest import UNPACKED_LIMIT, key_of_single
+from muster.coordinator.log.latest import KEY_AT, UNPACKED_LIMIT, unpack_row
 from muster.coordinator.log.packed import build_packed
 from muster.coordinator.log.rows import Pair, pairs_of
 from muster.coordinator.log.unpack import unpack
@@ -45,8 +45,8 @@ _keys: dict[bytes, tuple[int, Message]] = {}
 """Those, of the log that is being read: given back when something is written."""
 OFFSET_COMMIT = 1
 _NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
-_unpack = Struct(">qi5xIh20xqh4xi").unpack_from
-"""Base offset, length, CRC, attributes, producer id, producer epoch and record count of a batch's header."""
+_unpack = Struct(">qi5xIh34xi").unpack_from
+"""Base offset, length, CRC, attributes and record count of a batch's header."""
 _USUAL_COMMIT = Struct(">hqiBqHB16s")
 _unpack_commit = _USUAL_COMMIT.unpack
 _commit_at = _USUAL_COMMIT.unpack_from
@@ -89,7 +89,7 @@ class OffsetsLogCodec:
         decode, known = self._decode, _keys.get
         at, stop = 0, len(chunk)
         while at < stop:
-            base, length, crc, attributes, _, _, count = _unpack(chunk, at)
+            base, length, crc, attributes, count = _unpack(chunk, at)
             end = at + length + LENGTH_OVERHEAD
             if base <= self.reading:  # from the start again
                 self._open.clear()
@@ -103,15 +103,16 @@ class OffsetsLogCodec:
                 continue
             if count == 1 and length > _USUAL_COMMIT_SIZE + HEADER_SIZE and not self._open:
                 # one commit, of a key that was met before: what most of a log consists of
-                where = key_of_single(chunk, at)
-                found = None if where is None else known(chunk[where[0] : where[1]])
+                size, more, stamp, delta, key_length = unpack_row(chunk, at + HEADER_SIZE)
+                after = at + KEY_AT + (key_length >> 1)
                 if (
-                    where is not None
-                    and found is not None
-                    and where[1] + _USUAL_COMMIT_SIZE < end
-                    and chunk[where[1]] == _USUAL_COMMIT_LENGTH
+                    size >= 128 > more
+                    and not (stamp or delta or key_length & 129)
+                    and (found := known(chunk[at + KEY_AT : after])) is not None
+                    and after + _USUAL_COMMIT_SIZE < end
+                    and chunk[after] == _USUAL_COMMIT_LENGTH
                 ):
-                    version, offset, epoch, metadata, timestamp, tags, size, topic_id = _commit_at(chunk, where[1] + 1)
+                    version, offset, epoch, metadata, timestamp, tags, size, topic_id = _commit_at(chunk, after + 1)
                     if version == 4 and metadata == 1 and tags == 0x0100 and size == 16 and found[0] == OFFSET_COMMIT:
                         yield found[1], OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
                         at = end

@@ -59,11 +59,11 @@ def key_of_single(data: bytes, position: int) -> tuple[int, int] | None:
 
 
 ODD, PLAIN, HAS_TOMBSTONES = range(3)
-_unpack_row = Struct(">BBxBBB").unpack_from
+unpack_row = Struct(">BBxBBB").unpack_from
 """The beginning of a record of 64 to 8,191 bytes whose key has less than 64 and that has small deltas: its size in two
 bytes, attributes, then timestamp delta, offset delta and length of the key in one byte each.
 """
-_KEY_AT = HEADER_SIZE + 6
+KEY_AT = HEADER_SIZE + 6
 """Where the key of such a record begins, in a batch of its own."""
 
 
@@ -73,7 +73,7 @@ def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[
     """
     shape, twice_delta, place = PLAIN, 0, at
     for offset in range(base_offset, base_offset + count):
-        size, more, stamp, delta, length = _unpack_row(data, place)
+        size, more, stamp, delta, length = unpack_row(data, place)
         if delta != twice_delta or size < 128 or more >= 128 or stamp or length & 129:
             return _scan_any_keys(data, at, count, base_offset, offsets)
         twice_delta += 2
@@ -175,11 +175,11 @@ class LatestKeys:
                 elif shape == ODD:
                     self._add_batch(data[at:end])
             else:  # as `scan_keys`, in line: this runs once per record
-                size, more, stamp, twice_delta, key_length = _unpack_row(data, at + HEADER_SIZE)
+                size, more, stamp, twice_delta, key_length = unpack_row(data, at + HEADER_SIZE)
                 if size < 128 or more >= 128 or stamp or twice_delta or key_length & 129:
                     self._add_single(data, at, end, base)
                 else:
-                    start = at + _KEY_AT
+                    start = at + KEY_AT
                     after = start + (key_length >> 1)
                     offsets[data[start:after]] = base
                     if data[after] == 1:
