@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.log import CorruptBatch, batches
-from muster.coordinator.log.headers import HEADER_SIZE, check_crc, read_header
 from muster.coordinator.log import latest as latest_module
+from muster.coordinator.log.headers import HEADER_SIZE, check_crc, read_header
 from muster.coordinator.log.latest import HAS_TOMBSTONES, ODD, PLAIN, LatestKeys, key_of_single, scan_keys
 from muster.coordinator.log.producers_seen import ProducersSeen
 from muster.coordinator.log.rows import assemble, empty, pairs_of, payload, rows_of
