@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups import events
-from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, REPLACED, Gone, began, departure
+from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, REPLACED, Gone, began, departures, is_overdue
 from muster.pipeline.facts.infer_evidence import Member, State, rested_ms
 from muster.pipeline.facts.infer_habits import Habits
 
+_SWIFT_MS: Final = 300
+"""A join phase that is over as soon as somebody is given up."""
 _FAR: Final = 3
 """A generation further than that from the one before: records are missing, not attempts."""
 
@@ -39,13 +41,15 @@ def judge(before: State, after: State, habits: Habits) -> Verdict:
     had = {member.key: member for member in before.members}
     has = {member.key: member for member in after.members}
     new = [member for member in after.members if member.key not in had]
-    gone = [departure(before, after, one, habits, bool(new)) for one in before.members if one.key not in has]
+    gone = departures(before, after, habits)
     replaced = [
         Gone(one, REPLACED, None, 1.0)
         for one in before.members
         if one.key in has and has[one.key].member_id != one.member_id
     ]
-    if gone and new:
+    if _second_round(before, after, habits):
+        told = events.METADATA_CHANGED, _gave_up(before), 0.9 if not (gone or new) else 0.8
+    elif gone and new:
         told = _exchanged(before, after, gone, new, habits)
     elif gone:
         told = _departed(gone)
@@ -55,7 +59,7 @@ def judge(before: State, after: State, habits: Habits) -> Verdict:
         # somebody came, and was gone before there was a generation with it
         told = events.NEW_MEMBER, None, 0.7
     else:
-        told = _same_members(before, after, habits, [has[one.member.key] for one in replaced])
+        told = _same_members(before, after, habits, [one.member for one in replaced])
     cause, trigger, certainty = told
     attempts = after.generation - before.generation
     if attempts > 1:
@@ -91,32 +95,44 @@ def _exchanged(before: State, after: State, gone: Sequence[Gone], new: Sequence[
         first = min(back or left, key=lambda one: (one.when_ms is None, one.when_ms or 0))
         return events.LEFT, first.member, first.certainty * (0.9 if back else 0.75)
     expired = [one for one in gone if one.how == EXPIRED and not one.in_join_phase]
-    began_ms = began(before, after, habits)
-    if expired and began_ms is not None:
+    if expired:
         first = min(expired, key=lambda one: one.when_ms or 0)
-        session_ms = first.member.session_timeout_ms
-        beat_ms = before.usual_ms() or habits.usual_ms or session_ms
-        # else it may have lived on for long after its last commit
-        if first.when_ms is not None and 3 * beat_ms <= session_ms and began_ms >= first.when_ms:
+        if _was_missed(before, after, first, habits):
             return events.SESSION_EXPIRED, first.member, first.certainty * 0.8
     # a new process that takes the place of one that was killed, before its session had run out
     return events.NEW_MEMBER, new[0], 0.8
+
+
+def _was_missed(before: State, after: State, first: Gone, habits: Habits) -> bool:
+    """Was the session of the first that expired over before somebody came?"""
+    session_ms = first.member.session_timeout_ms
+    beat_ms = before.usual_ms() or habits.usual_ms or session_ms
+    if first.when_ms is None or 3 * beat_ms > session_ms:
+        return False  # it may have lived on for long after its last commit
+    if before.is_cooperative:
+        # had somebody come before, the end of the session would have been all that was waited for
+        return after.joined_ms - first.when_ms > beat_ms + _SWIFT_MS
+    began_ms = began(before, after, habits)
+    return began_ms is not None and began_ms >= first.when_ms
 
 
 # ---- the same members as before
 
 
 def _same_members(before: State, after: State, habits: Habits, back: Sequence[Member]) -> Told:
-    if back:
-        return events.STATIC_MEMBER_BACK, back[0], 0.85
     had = {member.key: member for member in before.members}
+    has = {member.key: member for member in after.members}
+    if back:
+        # one that comes back in time is given its partitions without a rebalance
+        late = [one for one in back if is_overdue(before, after, one)]
+        return (events.SESSION_EXPIRED, late[0], 0.6) if late else (events.STATIC_MEMBER_BACK, has[back[0].key], 0.85)
     leader = next((member for member in before.members if member.member_id == before.leader), None)
     changed = [member for member in after.members if member.topics != had[member.key].topics]
     if changed:
         return events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85
     if _partitions_changed(before, after, habits):
         return events.PARTITIONS_CHANGED, leader, 0.95
-    if before.is_cooperative and _withheld(before, habits):
+    if before.is_cooperative and (_withheld(before, habits) or habits.has_grown):
         return events.METADATA_CHANGED, _gave_up(before), 0.9
     told = [member for member in after.members if member.metadata != had[member.key].metadata]
     if told and all(member.topics is None for member in after.members):
@@ -132,6 +148,14 @@ def _partitions_changed(before: State, after: State, habits: Habits) -> bool:
     # a cooperative leader withholds partitions that have to be given up first
     gone = [topic for topic in before.counts if topic in before.topics and topic not in after.counts]
     return bool(gone) and not before.is_cooperative
+
+
+def _second_round(before: State, after: State, habits: Habits) -> bool:
+    """Members join again at once when they have given partitions up, whoever comes or goes meanwhile."""
+    gave_up = _gave_up(before)
+    if gave_up is None or not before.is_cooperative or not _withheld(before, habits):
+        return False
+    return after.generation == before.generation + 1 and any(one.key == gave_up.key for one in after.members)
 
 
 def _withheld(state: State, habits: Habits) -> bool:

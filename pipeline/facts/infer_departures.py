@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from muster.pipeline.facts.infer_evidence import Activity, Member, State, survivors
+from muster.pipeline.facts.infer_evidence import Activity, Member, State, rested_ms, survivors
 from muster.pipeline.facts.infer_habits import JOIN_MS, Habits
 
 LEFT: Final = "left"
@@ -23,6 +23,8 @@ _POLLS_AMONG_LEAVES: Final = 0.1
 """How often a member that leaves does so because it has not polled for too long."""
 _STATIC_LEAVES: Final = 0.05
 """How often a static member leaves: only when somebody removes it, or its client is told to."""
+_OVERDUE: Final = 1.2
+"""So many usual intervals without a commit of anybody are no chance."""
 _EXACT_MS: Final = 30
 _TO_THE_MS: Final = 10.0
 """A session that began with the last commit and ended to the ms with the join phase is hardly a coincidence."""
@@ -42,11 +44,23 @@ class Gone(NamedTuple):
     """The rebalance was on already when its session ran out."""
 
 
+def departures(before: State, after: State, habits: Habits) -> list[Gone]:
+    """How those of `before` went that are not in `after`."""
+    stayed = {member.key for member in after.members}
+    went = [member for member in before.members if member.key not in stayed]
+    came = len(after.members) > len(before.members) - len(went)
+    # of several, the last session that can have been over is the one that was waited for
+    latest = max(went, key=lambda one: _alive_ms(before, one) + one.session_timeout_ms) if len(went) > 1 else None
+    return [departure(before, after, member, habits, came or member is latest) for member in went]
+
+
 def departure(before: State, after: State, member: Member, habits: Habits, came: bool) -> Gone:
-    """How `member` of `before` went, which is not in `after`. `came`: others came in the same rebalance."""
+    """How `member` of `before` went, which is not in `after`. `came`: something else may have begun the rebalance, and
+    have waited for its session to end: others came, or went before.
+    """
     activity = before.activity.get(member.member_id)
     last_ms = None if activity is None else activity.last_ms
-    alive_ms = before.at_ms if last_ms is None else last_ms  # it synced then
+    alive_ms = _alive_ms(before, member)
     silent_ms = after.joined_ms - alive_ms
     session_ms = member.session_timeout_ms
     if silent_ms < session_ms * _SLACK:
@@ -59,6 +73,8 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
         return Gone(member, LEFT, last_ms, 0.75)
     parts = _parts_with_commit(before, after, habits)
+    if had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
+        parts, beat_ms = min(parts, 0.5), None
     left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms)
     total = left + expired + polls
     if expired >= left + polls:
@@ -67,15 +83,25 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     return Gone(member, LEFT, when_ms, (left + polls) / total)
 
 
+def _alive_ms(before: State, member: Member) -> int:
+    activity = before.activity.get(member.member_id)
+    return before.at_ms if activity is None else activity.last_ms  # it synced, at least
+
+
+def is_overdue(before: State, after: State, member: Member) -> bool:
+    """Was it silent for so long that its session ended?"""
+    return after.joined_ms - _alive_ms(before, member) >= member.session_timeout_ms * _SLACK
+
+
 def began(before: State, after: State, habits: Habits) -> int | None:
     """When those that stayed stopped to work, at the latest; None where their commits do not tell it: they neither
-    commit often nor when they are told to join again.
+    commit often nor when they are told to join again, or (cooperative) they go on while they join.
     """
     stayed = _committed(before, after)
-    if not stayed:
+    if not stayed or before.is_cooperative:
         return None
     final = max(stayed, key=lambda one: one.last_ms)
-    if habits.commits_at_parting > 0.8 and not before.is_cooperative and _parted(final, after):
+    if habits.commits_at_parting > 0.8 and _parted(final, after):
         return final.last_ms
     longest = [one.max_gap_ms for one in stayed if one.max_gap_ms is not None]
     rest_ms = min(longest, default=before.usual_ms() or habits.usual_ms)
@@ -85,6 +111,20 @@ def began(before: State, after: State, habits: Habits) -> int | None:
     began_ms = final.last_ms + rest_ms
     # no join phase takes that long: there was nothing to commit any more
     return None if after.joined_ms - began_ms > max(sessions) + JOIN_MS else began_ms
+
+
+def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) -> bool:
+    """Had those that stayed fallen silent as early as a member that was last heard of at `alive_ms`? Then there was
+    nothing to commit any more: librdkafka commits only what is new. Where nobody stayed: had nobody committed at all?
+    """
+    if usual_ms is None or _some_parted(before, after):
+        return False
+    stayed = [member for member in survivors(before, after) if member.assigned]
+    if not stayed:
+        return not before.activity and after.joined_ms - before.at_ms > _OVERDUE * usual_ms
+    rest_ms = rested_ms(before, after)
+    rest_ms = before.at_ms if rest_ms is None else rest_ms
+    return rest_ms <= alive_ms + usual_ms and after.joined_ms - rest_ms > _OVERDUE * usual_ms
 
 
 def _committed(before: State, after: State) -> list[Activity]:
@@ -97,12 +137,15 @@ def _parted(activity: Activity, after: State) -> bool:
     return activity.is_off_beat or after.joined_ms - activity.last_ms <= JOIN_MS
 
 
+def _some_parted(before: State, after: State) -> bool:
+    return not before.is_cooperative and any(_parted(one, after) for one in _committed(before, after))
+
+
 def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
     """The probability that a member commits last before it goes: its group's habit, unless those that stayed did not
     follow it this time; then there was nothing to commit.
     """
-    stayed = _committed(before, after)
-    if before.is_cooperative or not survivors(before, after) or any(_parted(one, after) for one in stayed):
+    if before.is_cooperative or not survivors(before, after) or _some_parted(before, after):
         return habits.commits_at_parting
     return min(habits.commits_at_parting, 0.5)
 

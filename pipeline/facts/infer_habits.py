@@ -27,6 +27,9 @@ class Habits(NamedTuple):
 
     counts: Mapping[str, int] = MappingProxyType({})
     """The most partitions of each topic that were assigned while somebody wanted it."""
+    has_grown: bool = False
+    """The last state was the first of its members with so many partitions: under librdkafka, whose members all look
+    for new partitions themselves, others join again when they see them too."""
     usual_ms: int | None = None
     """How long two commits are apart; None: nobody committed twice so far."""
     parting: float = 0.0
@@ -47,7 +50,9 @@ def with_state(habits: Habits, state: State) -> Habits:
     elif state.members:
         topics = sorted(state.topics | set(state.counts))
         counts = {topic: max(habits.counts.get(topic, 0), state.counts.get(topic, 0)) for topic in topics}
-    return habits._replace(counts=counts, usual_ms=state.usual_ms() or habits.usual_ms)
+    known = habits.counts.keys() & counts.keys()
+    has_grown = any(counts[topic] > habits.counts[topic] for topic in known)
+    return habits._replace(counts=counts, has_grown=has_grown, usual_ms=state.usual_ms() or habits.usual_ms)
 
 
 def with_parting(habits: Habits, before: State, after: State) -> Habits:

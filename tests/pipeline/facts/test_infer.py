@@ -67,10 +67,48 @@ def test_the_second_round_of_a_cooperative_rebalance() -> None:
     assert last(whole, first, second, second._replace(generation=4)).verdict.cause == "leader_rejoined"
 
 
+def test_whoever_comes_or_goes_while_partitions_are_given_up() -> None:
+    sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
+    whole = state(1, 1, [A._replace(assigned=4)], **sticky)
+    first = state(50, 2, [A._replace(owned=4, assigned=2), B._replace(assigned=0)], **sticky)
+    came = state(52, 3, [A._replace(owned=2, assigned=2), B, C], **sticky)
+    went = state(52, 3, [A._replace(owned=2, assigned=4)], **sticky)
+    for after in (came, went):
+        verdict = last(whole, first, after).verdict
+        assert (verdict.cause, verdict.trigger) == ("metadata_changed", first.members[0])
+
+
+def test_librdkafka_members_see_for_themselves_that_a_topic_grew() -> None:
+    sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
+    small = state(1, 1, [A._replace(assigned=2), B._replace(assigned=2)], **sticky)
+    grown = state(50, 2, [A._replace(owned=2, assigned=2), B._replace(owned=2, assigned=3)], **sticky)
+    again = state(52, 3, [A._replace(owned=2, assigned=2), B._replace(owned=3, assigned=3)], **sticky)
+    assert last(small, grown).verdict.cause == "partitions_changed"
+    assert last(small, grown, again).verdict.cause == "metadata_changed"
+    assert last(small, grown, again, again._replace(generation=4)).verdict.cause == "leader_rejoined"
+
+
+def test_two_were_killed_and_one_of_them_was_waited_for() -> None:
+    busy = {"a": every(1, 2, 100), "b": every(1, 2, 89.9), "c": every(1, 2, 92)}
+    verdict = last(state(1, 1, [A, B, C], busy), state(102.01, 2, [A])).verdict
+    assert (verdict.cause, verdict.trigger and verdict.trigger.client_id) == ("session_expired", "b")
+
+
+def test_cooperative_members_commit_while_they_join() -> None:
+    sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
+    back = [A, B, C._replace(member_id="c-2")]
+    for end_s, expected in ((100.5, "member_joined"), (102.5, "session_expired")):
+        busy = {"a": every(1, 2, end_s), "b": every(1, 2, end_s), "c": every(1, 2, 90)}
+        assert cause(state(1, 1, [A, B, C], busy, **sticky), state(end_s, 2, back, **sticky)) == (expected, "c")
+
+
 def test_a_static_member_whose_return_made_the_group_rebalance() -> None:
     old = member("b", instance_id="i")
-    after = state(60, 2, [A, old._replace(member_id="b-2")])
-    assert cause(state(1, 1, [A, old]), after) == ("static_member_returned", "b")
+    back = [A, old._replace(member_id="b-2")]
+    before = state(1, 1, [A, old], {"b": every(1, 2, 54)})
+    assert cause(before, state(60, 2, back)) == ("static_member_returned", "b")
+    # its session had ended
+    assert cause(before, state(70, 2, back)) == ("session_expired", "b")
 
 
 def test_a_restart_within_one_rebalance_begins_with_leaving() -> None:

@@ -92,3 +92,14 @@ def test_the_others_had_stopped_as_well() -> None:
     assert how(every(1, 2, 100), 112, a=every(1, 2, 101)) == "left"
     slow = parting(every(30, 2, 92), 101)
     assert how(parting(every(30, 2, 92), 100), 140, a=slow, habits=HAS) == "left"
+
+
+def test_there_was_nothing_to_commit_any_more() -> None:
+    # librdkafka commits only what is new, also when it leaves
+    both = {"a": every(5, 2, 97), "b": every(5, 2, 97)}
+    before = state(1, 1, [A, B], both, protocol="cooperative-sticky")
+    gone = departure(before, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
+    assert (gone.how, gone.certainty) == ("left", 0.55)
+    working = before._replace(activity=before.activity | {"a-1": every(5, 2, 112)})
+    gone = departure(working, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
+    assert gone.how == "expired"
