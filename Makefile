@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -94,7 +94,7 @@ bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors
 
-conformance: conformance-random conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline ## everything that is checked against real Kafka or its clients
+conformance: conformance-random conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
 
 conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
 	@$(BIN)/python -m tests.stories.random $(ARGS)
@@ -116,6 +116,18 @@ conformance-streams: venv ## Kafka Streams with this as its only cluster; an ins
 
 conformance-pipeline: venv ## the pipeline on a real Kafka, through Spark's own connector, and on a Spark cluster of its own
 	$(BIN)/python -m pytest -q tests/conformance/test_pipeline_*.py
+
+# a venv of its own: Spark's next version beside the one that is pinned
+NEXT_SPARK := $(VENV)/next-spark
+$(NEXT_SPARK)/.next: requirements/next-spark.txt requirements/spark.txt requirements/test.txt
+	@$(MAKE) --no-print-directory VENV=$(NEXT_SPARK) venv
+	@echo "setting up $(NEXT_SPARK) (Spark's next version)" >&2
+	@$(NEXT_SPARK)/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes --no-deps --no-build-isolation -r requirements/next-spark.txt
+	@touch $@
+
+conformance-pyspark: venv $(NEXT_SPARK)/.next ## the pipeline's own tests with Spark's next version (requirements/next-spark.txt)
+	@$(NEXT_SPARK)/bin/python -c 'import pyspark; print("pyspark", pyspark.__version__)'
+	$(NEXT_SPARK)/bin/python -m pytest -q tests/pipeline $(ARGS)
 
 pyspark-env: venv ## pack Muster, its dependencies and a Python for spark-submit --archives, and muster.zip for --py-files (ARGS='--out DIR')
 	@$(BIN)/python -m tools.pyspark_env $(ARGS)
