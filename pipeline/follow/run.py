@@ -4,6 +4,7 @@ page written, by one thread, for no more than about half of the time. Nothing is
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ PAGE: Final = "report.html"
 _STEP_S: Final = 0.2
 _AGAIN_S: Final = (1, 2, 5, 10, 30)
 """So long after each failure in a row of the cluster the stream begins again."""
+_BORNE_ONCE: Final = 3
 _MARK: Final = f"{ClusterError.__name__}: "
 _LASTING: Final = "begin with a new checkpoint"
 """What the stream says of a failure that trying again does not mend."""
@@ -108,18 +110,26 @@ class Follower:
             before = self.manifest.batch
             try:
                 self._follow()
+                if self._what.once and not self._stopped.is_set():
+                    self._tend(last=True)
                 break
             except (StreamingQueryException, ClusterError) as error:
                 failures = 1 if self.manifest.batch > before else failures + 1
-                if not _may_pass(error) or self._what.once or (self.manifest.batch < 0 and failures > 1):
+                if not _may_pass(error) or failures > self._borne_with():
                     if _MARK in str(error):
                         raise ClusterError(_sentence(error)) from error
                     raise
                 wait_s = _AGAIN_S[min(failures, len(_AGAIN_S)) - 1]
                 self._tell(f"the cluster cannot be read, once more in {wait_s} s: {_sentence(error)}")
                 self._stopped.wait(wait_s)
-        if self._what.once and not self._stopped.is_set():
-            self._tend(last=True)
+
+    def _borne_with(self) -> float:
+        """So many failures in a row of the cluster: one that was never reached may not be there at all, and whoever
+        asked for an update once waits for it.
+        """
+        if self.manifest.batch < 0:
+            return 1
+        return _BORNE_ONCE if self._what.once else math.inf
 
     def _follow(self) -> None:
         query = self._start()

@@ -1,6 +1,14 @@
 from __future__ import annotations
 
-from muster.pipeline.follow.run import _may_pass, _sentence
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from muster.pipeline.follow import run
+from muster.pipeline.follow.run import Follower, _may_pass, _sentence
 from muster.pipeline.sources.cluster import ClusterError
 
 TOLD = """[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Traceback (most recent call last):
@@ -21,3 +29,45 @@ def test_what_trying_again_does_not_mend() -> None:
     assert _sentence(RuntimeError("[STREAM_FAILED] no space left on device\nat java.lang")) == (
         "[STREAM_FAILED] no space left on device"
     )
+
+
+class Tried(Follower):
+    """Follows a cluster that fails so often; a second time when the tables are made at the end."""
+
+    def __init__(self, failures: int, *, batch: int, once: bool, at_the_end: int = 0) -> None:
+        self._what: Any = SimpleNamespace(once=once)
+        self._stopped = threading.Event()
+        self._tell = lambda _: None
+        self._store: Any = SimpleNamespace(manifest=SimpleNamespace(version=0, batch=batch))
+        self._failures = iter(range(failures))
+        self._at_the_end = iter(range(at_the_end))
+        self.tries = 0
+
+    def _follow(self) -> None:
+        self.tries += 1
+        self._fail(self._failures)
+
+    def _tend(self, *, last: bool = False) -> bool:
+        assert last
+        self._fail(self._at_the_end)
+        return True
+
+    def _fail(self, failures: Iterator[int]) -> None:
+        if next(failures, None) is not None:
+            raise ClusterError("one:9092: Local: Timed out")
+
+
+@pytest.mark.parametrize(
+    ("batch", "once", "borne"), [(-1, False, 1), (-1, True, 1), (0, True, 3), (7, True, 3), (7, False, 20)]
+)
+def test_how_often_a_cluster_may_fail(batch: int, once: bool, borne: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_AGAIN_S", (0,))
+    patient = Tried(borne, batch=batch, once=once)
+    patient._run()
+    assert patient.tries == borne + 1
+    if borne < 20:
+        with pytest.raises(ClusterError, match="Timed out"):
+            Tried(borne + 1, batch=batch, once=once)._run()
+    at_the_end = Tried(0, batch=batch, once=True, at_the_end=1)
+    at_the_end._run()
+    assert at_the_end.tries == 2
