@@ -17,6 +17,8 @@ from muster.pipeline.facts.infer_habits import Habits
 
 _SWIFT_MS: Final = 300
 """A join phase that is over as soon as somebody is given up."""
+_SOON_MS: Final = 10_000
+"""Members that look for new partitions themselves see them not much later than the first one."""
 _FAR: Final = 3
 """A generation further than that from the one before: records are missing, not attempts."""
 
@@ -132,7 +134,8 @@ def _same_members(before: State, after: State, habits: Habits, back: Sequence[Me
         return events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85
     if _partitions_changed(before, after, habits):
         return events.PARTITIONS_CHANGED, leader, 0.95
-    if before.is_cooperative and (_withheld(before, habits) or habits.has_grown):
+    soon = after.joined_ms - before.at_ms <= _SOON_MS
+    if before.is_cooperative and (_withheld(before, habits) or (habits.has_grown and soon)):
         return events.METADATA_CHANGED, _gave_up(before), 0.9
     told = [member for member in after.members if member.metadata != had[member.key].metadata]
     if told and all(member.topics is None for member in after.members):

@@ -69,11 +69,15 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     began_ms = began(before, after, habits)
     if began_ms is not None and beat_ms is not None and began_ms - alive_ms < session_ms * _SLACK:
         # the others had stopped already when its session could have run out first
-        if came and silent_ms <= session_ms + beat_ms + JOIN_MS:
+        rest_ms = rested_ms(before, after) or began_ms
+        overtaken = after.generation > before.generation + 1 and after.joined_ms - rest_ms >= session_ms * _SLACK
+        if overtaken or (came and silent_ms <= session_ms + beat_ms + JOIN_MS):
+            # it was waited for; if it had joined once more meanwhile, until the session ended that began then
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
         return Gone(member, LEFT, last_ms, 0.75)
     parts = _parts_with_commit(before, after, habits)
-    if had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
+    to_the_ms = 0 <= silent_ms - session_ms <= _EXACT_MS
+    if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
         parts, beat_ms = min(parts, 0.5), None
     left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms)
     total = left + expired + polls

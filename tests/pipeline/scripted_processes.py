@@ -349,10 +349,9 @@ def main() -> None:
     finally:
         server.stop()
     actions = [action for group in cast for action in group.actions]
-    cooperative = {group.name for group in cast if group.assignor == "cooperative-sticky"}
     ends = {group.name: group.ended_ms for group in cast}
     with (options.directory / "truth.jsonl").open("a", encoding="utf-8") as out:
-        for line in truth(server.log().splitlines(), actions, cooperative, ends):
+        for line in truth(server.log().splitlines(), actions, ends):
             out.write(json.dumps(line) + "\n")
 
 

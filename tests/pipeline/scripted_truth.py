@@ -8,7 +8,7 @@ only the script knows, or the client says it. Where nobody does, the truth is un
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -28,8 +28,6 @@ _CAUSES: Final = (
 _AGAIN: Final = ("leader_rejoined", "metadata_changed")
 _SECOND_ROUND: Final = "need to revoke partitions"
 """The Java client's words for why it joins again when it has given partitions up."""
-_AT_ONCE_MS: Final = 1_000
-"""Who has given partitions up joins again so soon."""
 _SOON_MS: Final = 20_000
 """What was done to a member has an effect by then, or never."""
 _UUID: Final = 36
@@ -51,14 +49,9 @@ class _Begun(NamedTuple):
     client_id: str
 
 
-def truth(
-    log: Iterable[str], actions: Sequence[Action], cooperative: Collection[str], ends: Mapping[str, int]
-) -> Iterator[dict[str, Any]]:
-    """The lines. `cooperative`: groups whose members join a second time when they have given partitions up. `ends`:
-    when the script let go of each group; what happened later is told as `unsure`.
-    """
+def truth(log: Iterable[str], actions: Sequence[Action], ends: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    """The lines. `ends`: when the script let go of each group; what happened later is told as `unsure`."""
     begun: dict[str, _Begun] = {}
-    synced: dict[str, int] = {}
     last = dict.fromkeys(ends, 0)
     todo = list(actions)
     for line in log:
@@ -69,12 +62,10 @@ def truth(
             group, reason = found.groups()
             cause, client_id = _cause(reason)
             if cause in _AGAIN:
-                at_once = group in cooperative and at_ms - synced.get(group, 0) < _AT_ONCE_MS
-                cause = _why_again(todo, Action(at_ms, group, cause, client_id), at_once, reason)
+                cause = _why_again(todo, Action(at_ms, group, cause, client_id), reason)
             begun[group] = _Begun(at_ms, cause, client_id)
         elif (found := _ENDED[0].search(line) or _ENDED[1].search(line)) is not None:
             group, generation = found[1], int(found[2])
-            synced[group] = at_ms
             if group not in begun or begun[group].at_ms > ends.get(group, 0):
                 continue
             last[group] = generation
@@ -91,7 +82,7 @@ def _cause(reason: str) -> tuple[str | None, str]:
     return None, "?"
 
 
-def _why_again(todo: list[Action], again: Action, at_once: bool, reason: str) -> str | None:
+def _why_again(todo: list[Action], again: Action, reason: str) -> str | None:
     if _SECOND_ROUND in reason:
         return "metadata_changed"
     for one in todo:
@@ -99,10 +90,8 @@ def _why_again(todo: list[Action], again: Action, at_once: bool, reason: str) ->
         if is_its and 0 <= again.at_ms - one.at_ms < _SOON_MS:
             todo.remove(one)
             return one.cause
-    if again.cause == "leader_rejoined":
-        # by itself: it gave partitions up, or it has heard of other partitions, or thinks so
-        return "metadata_changed" if at_once else None
-    return again.cause
+    # a leader may have given partitions up, or have heard of other ones, or think so
+    return None if again.cause == "leader_rejoined" else again.cause
 
 
 def _line(group: str, generation: int, begun: _Begun, at_ms: int) -> dict[str, Any]:

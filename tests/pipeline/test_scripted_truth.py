@@ -11,14 +11,14 @@ NO_REASON = "client reason: not provided"
 LEADER = f"Leader a-{UUID} re-joining group during Stable"
 
 
-def told(*said: str, actions: list[Action] | None = None, cooperative: bool = False) -> list[tuple[int, str, str]]:
+def told(*said: str, actions: list[Action] | None = None) -> list[tuple[int, str, str]]:
     """Generation, cause and who, of lines that are a second apart; `?`: unsure."""
     log = [f"2026-11-21 23:42:{10 + n},500 INFO GroupMetadataManager {text}" for n, text in enumerate(said)]
     return [
         (line["generation"], line["cause"], line["trigger"]["client_id"])
         if line["kind"] == "rebalance"
         else (line["first"], "?", "until the end" if line["last"] is None else "")
-        for line in truth(log, actions or [], {"g"} if cooperative else set(), {"g": 2**53})
+        for line in truth(log, actions or [], {"g": 2**53})
     ]
 
 
@@ -70,4 +70,4 @@ def test_the_second_round_of_a_cooperative_rebalance() -> None:
 
 
 def test_what_happened_after_the_end() -> None:
-    assert list(truth(JOINED, [], set(), {"g": 0})) == [{"kind": "unsure", "group": "g", "first": 1, "last": None}]
+    assert list(truth(JOINED, [], {"g": 0})) == [{"kind": "unsure", "group": "g", "first": 1, "last": None}]

@@ -103,3 +103,18 @@ def test_there_was_nothing_to_commit_any_more() -> None:
     working = before._replace(activity=before.activity | {"a-1": every(5, 2, 112)})
     gone = departure(working, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
     assert gone.how == "expired"
+
+
+def test_a_session_that_ended_to_the_ms_is_no_chance() -> None:
+    both = {"a": every(0.5, 2, 97), "b": every(0.5, 2, 97)}
+    before = state(1, 1, [A, B], both, protocol="cooperative-sticky")
+    after = state(107.01, 2, [A], protocol="cooperative-sticky")
+    assert departure(before, after, B, HAS_NOT, came=False).how == "expired"
+
+
+def test_a_member_that_did_not_get_beyond_the_next_attempt() -> None:
+    # it joined once more when the others did, and was waited for in vain: a leader that was to give the assignment, say
+    busy = {"a": every(1, 2, 90), "b": every(1, 2, 88)}
+    before = state(1, 1, [A, B], busy)
+    assert departure(before, state(100.5, 3, [A]), B, HAS, came=False).how == "expired"
+    assert departure(before, state(99, 3, [A]), B, HAS, came=False).how == "left"
