@@ -1,8 +1,8 @@
 """The inference held against what really happened: on a sample that tells it itself, and on logs of a real Kafka 4.3
 whose groups a script drove: `tests.pipeline.scripted` (aiokafka, sessions of 6 and 10 s, auto-commit and commits by
 hand every 0.5 to 5 s) and `tests.pipeline.scripted_processes` (librdkafka, Java and kafka-python, sessions of 6 and
-15 s, mostly cooperative, commits every 1 and 5 s; one of the groups has nothing to commit). The latter's partitions have
-other numbers, so that both are read at once.
+15 s, mostly cooperative, commits every 1 and 5 s; one of the groups has nothing to commit). The latter's partitions
+have other numbers, so that both are read at once.
 """
 
 from __future__ import annotations
