@@ -101,7 +101,13 @@ class Exchange:
         return frames.joined(route.put_head(size, self.correlation), parts)
 
 
-class ConnectionRequests:
+class _Often:
+    """What a request that comes again touches, side by side in memory (see `net.connection`)."""
+
+    __slots__ = ("again", "current", "sink")
+
+
+class ConnectionRequests(_Often):
     """The requests of one connection, one at a time. `context` is that of the request at hand, or of the last one."""
 
     __slots__ = (
@@ -112,12 +118,9 @@ class ConnectionRequests:
         "_routes",
         "_way",
         "_ways",
-        "again",
         "before_encode",
         "context",
-        "current",
         "gone",
-        "sink",
     )
 
     context: RequestContext

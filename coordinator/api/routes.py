@@ -6,6 +6,7 @@ connection.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import Final
 
@@ -22,6 +23,12 @@ _MOST_WAITED: Final = 1_024
 _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
 """Size and response header."""
+
+
+@lru_cache(maxsize=1_024)
+def _size_bytes(size: int) -> bytes:
+    """The same bytes for thousands of answers that are as long."""
+    return size.to_bytes(4, "big")
 
 
 class Route:
@@ -70,7 +77,7 @@ class Route:
         """The bytes of an answer before and after its correlation id."""
         body = self.encode(shapes.lower_response(self.api.key, self.version, response))
         frame = self.put_head(len(body) + self.head_size, bytes(4)) + body
-        return frame[:4], frame[8:]
+        return _size_bytes(len(frame) - 4), frame[8:]
 
     def around_often(self, response: Message) -> tuple[bytes, bytes]:
         """`around` an answer that is the same object each time: thousands of connections share these bytes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from struct import Struct
+from sys import intern
 from typing import Final
 
 from muster.coordinator.groups import records
@@ -15,6 +16,7 @@ from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.commit import WITH_SESSIONS, id_of, is_longer, same_for_all
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.groups.offsets import pack_offset
+from muster.coordinator.groups.shared import Shared
 from muster.coordinator.groups.state import State
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.wire import uv
@@ -43,9 +45,12 @@ class CommitAgain:
 
     __slots__ = ("epoch", "group_id", "instance_id", "member_id", "response", "rows", "size")
 
-    def __init__(self, request: OffsetCommitRequest, rows: Sequence[Row], size: int) -> None:
-        self.group_id = request.group_id
-        self.member_id = request.member_id
+    def __init__(
+        self, group_id: str, member_id: str, request: OffsetCommitRequest, rows: Sequence[Row], size: int
+    ) -> None:
+        """`group_id` and `member_id` are those of the request."""
+        self.group_id = group_id
+        self.member_id = member_id
         self.instance_id = request.group_instance_id
         self.epoch = request.generation_id_or_member_epoch
         self.rows = tuple(rows)
@@ -59,28 +64,34 @@ def prepare(state: State, request: OffsetCommitRequest) -> CommitAgain | None:
     """
     if request.retention_time_ms != -1:
         return None
+    # names as they are known by: the same objects, which are not compared letter by letter
+    group_id = intern(request.group_id)
+    group = state.classic(group_id)
+    member = group.members.get(request.member_id) if group is not None else None
+    member_id = request.member_id if member is None else member.member_id
     rows: list[Row] = []
     size = 0
     for topic in request.topics:
-        topic_id = id_of(state.image, topic)
+        name, topic_id = intern(topic.name), id_of(state.image, topic)
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             if is_longer(metadata, state.settings.offset_metadata_max_bytes):
                 return None
-            row, packed = _row(request.group_id, topic.name, one.partition_index, metadata, topic_id)
+            row, packed = _row(state.shared, group_id, name, one.partition_index, metadata, topic_id)
             rows.append(row)
             size += packed
-    return CommitAgain(request, rows, size)
+    return CommitAgain(group_id, member_id, request, rows, size)
 
 
-def _row(group_id: str, topic: str, partition: int, metadata: str, topic_id: bytes) -> tuple[Row, int]:
+def _row(shared: Shared, group_id: str, topic: str, partition: int, metadata: str, topic_id: bytes) -> tuple[Row, int]:
     key, value = records.to_bytes(records.offset_commit(group_id, topic, partition, 0, 0, metadata, 0, -1, topic_id))
     assert value is not None
     packed = records.pack_pair(key, value)
     kept = metadata.encode("utf-8", "surrogatepass")
     value_at = len(packed) - 1 - len(value)  # no headers stand behind it
     at, time_at = value_at + _OFFSET_AT, value_at + _METADATA_AT + len(uv(len(kept) + 1)) + len(kept)
-    before, between, after = packed[:at], packed[value_at + _METADATA_AT : time_at], packed[time_at + _TIME_SIZE :]
+    before, between = packed[:at], packed[value_at + _METADATA_AT : time_at]
+    after = shared.of(packed[time_at + _TIME_SIZE :])  # no more than the topic's id
     code = f">{len(before)}sqi{len(between)}sq{len(after)}s"
     pack = _packs.get(code)
     if pack is None:

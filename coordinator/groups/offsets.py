@@ -85,7 +85,7 @@ class Offsets:
         try:
             self._groups[group_id][topic][partition] = packed
         except KeyError:  # the first one of the group, or of the topic
-            self._groups.setdefault(group_id, {})[intern(topic)] = {partition: packed}
+            self._groups.setdefault(intern(group_id), {})[intern(topic)] = {partition: packed}
 
     def discard(self, group_id: str, topic: str, partition: int) -> None:
         """A tombstone; harmless when nothing was there."""

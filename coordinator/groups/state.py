@@ -5,6 +5,7 @@ Decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from sys import intern
 from typing import Any, Final
 
 from muster.coordinator.groups.classic import ClassicGroup
@@ -76,7 +77,8 @@ def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None)
         return
     state.offsets.put(key.group, key.topic, key.partition, value)
     if key.group not in state.groups:  # a simple group: it has offsets and no record of its own
-        state.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
+        group_id = intern(key.group)
+        state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
 
 
 def _group(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
@@ -86,8 +88,8 @@ def _group(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None
             _remove(state, group)
         return
     if group is None:
-        group = ClassicGroup(key.group, value.current_state_timestamp)
-        state.groups[key.group] = group
+        group_id = intern(key.group)  # the very object that `Offsets` knows it by, and requests that come again
+        state.groups[group_id] = group = ClassicGroup(group_id, value.current_state_timestamp)
     _restore(group, value, state.shared)
 
 

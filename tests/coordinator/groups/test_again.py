@@ -119,3 +119,22 @@ def test_layouts_are_shared_and_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) 
     for size in range(5):
         ready(room, request([(("t", b"T" * 16), 0, 1, 1, "x" * size)]))
         assert len(again._packs) <= 2
+
+
+def test_names_are_the_cores_own() -> None:
+    room = Room()
+    member, _ = room.stable()
+    first, other = (
+        ready(
+            room, request([(("".join("topic"), b"T" * 16), 0, 1, 1, "")], "".join(list(member)), 2, group="".join("g"))
+        )
+        for _ in range(2)
+    )
+    assert commit(room, first, [(None, 0, 7, 1)]) is not None
+    group = room.group()
+    assert first.group_id is other.group_id is next(iter(room.core.state.groups)) is group.group_id
+    assert first.member_id is other.member_id is group.members[member].member_id
+    ((known, topics),) = room.core.state.offsets.groups()
+    assert known is group.group_id
+    assert first.rows[0][0] is other.rows[0][0] is next(iter(topics))
+    assert first.rows[0][5] is other.rows[0][5], "what follows the timestamp is the topic's id"
