@@ -106,9 +106,9 @@ class FakeCore:
         return len(self.offsets)
 
     def replay(self, records: Any, now: Now) -> int:
-        before = len(self.offsets)
-        self.offsets.update((key.partition, value.offset) for key, value in records)
-        return len(self.offsets) - before
+        read = [(key.partition, value.offset) for key, value in records]
+        self.offsets.update(read)
+        return len(read)
 
     def loaded(self, now: Now) -> Output:
         return self.after_load
