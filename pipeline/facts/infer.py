@@ -134,8 +134,8 @@ def _same_members(before: State, after: State, habits: Habits, back: Sequence[Me
         return events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85
     if _partitions_changed(before, after, habits):
         return events.PARTITIONS_CHANGED, leader, 0.95
-    soon = after.joined_ms - before.at_ms <= _SOON_MS
-    if before.is_cooperative and (_withheld(before, habits) or (habits.has_grown and soon)):
+    others_look = len(after.members) > 1 and after.joined_ms - before.at_ms <= _SOON_MS
+    if before.is_cooperative and (_withheld(before, habits) or (habits.has_grown and others_look)):
         return events.METADATA_CHANGED, _gave_up(before), 0.9
     told = [member for member in after.members if member.metadata != had[member.key].metadata]
     if told and all(member.topics is None for member in after.members):

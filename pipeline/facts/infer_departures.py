@@ -74,7 +74,8 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         if overtaken or (came and silent_ms <= session_ms + beat_ms + JOIN_MS):
             # it was waited for; if it had joined once more meanwhile, until the session ended that began then
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
-        return Gone(member, LEFT, last_ms, 0.75)
+        if began_ms - alive_ms <= 3 * beat_ms:
+            return Gone(member, LEFT, last_ms, 0.75)
     parts = _parts_with_commit(before, after, habits)
     to_the_ms = 0 <= silent_ms - session_ms <= _EXACT_MS
     if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):

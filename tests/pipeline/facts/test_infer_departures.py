@@ -118,3 +118,8 @@ def test_a_member_that_did_not_get_beyond_the_next_attempt() -> None:
     before = state(1, 1, [A, B], busy)
     assert departure(before, state(100.5, 3, [A]), B, HAS, came=False).how == "expired"
     assert departure(before, state(99, 3, [A]), B, HAS, came=False).how == "left"
+
+
+def test_the_others_went_on_until_its_session_had_ended() -> None:
+    # a's last commit on its beat looks like one of those that are made at the parting
+    assert how(every(0.5, 2, 90), 100.07, a=every(0.5, 2, 99.8), habits=HAS) == "expired"
