@@ -100,7 +100,7 @@ def test_there_was_nothing_to_commit_any_more() -> None:
     before = state(1, 1, [A, B], both, protocol="cooperative-sticky")
     gone = departure(before, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
     assert (gone.how, gone.certainty) == ("left", 0.55)
-    working = before._replace(activity=before.activity | {"a-1": every(5, 2, 112)})
+    working = before._replace(activity={**before.activity, "a-1": every(5, 2, 112)})
     gone = departure(working, state(115, 2, [A], protocol="cooperative-sticky"), B, HAS, came=False)
     assert gone.how == "expired"
 
