@@ -21,8 +21,8 @@ RATIOS = {
 }
 """Figures to reach as shares of Kafka's. A fresh Kafka takes 0.8-1.0 s for the group, a warm one a third of that."""
 SETTLING = (
-    "Settling: the goal was set beside a Kafka that has just started (0.8 to 1.0 s of CPU for the group), which is the row of\n"
-    "the fresh servers; the other row is Kafka once the JVM has compiled what groups need."
+    "Settling: the goal was set beside a Kafka that has just started (0.8 to 1.0 s of CPU for the group): the row of\n"
+    "fresh servers. The other row is Kafka once the JVM has compiled what groups need."
 )
 LIMITS = {
     "JoinGroup answer of 1,000 members, encode, us": 300.0,
