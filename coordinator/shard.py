@@ -115,9 +115,13 @@ class Shard(Ledger):
         """Who sends such heartbeats, to be kept for `beat`; None when it is no member, or not now."""
         return self._core.beating(request) if self.active else None
 
-    def beat(self, beating: Beating) -> bool:
-        """Whether all is well with that member, as may be said when `is_settled`. False: nothing was done."""
-        return not self.state_error and beating.beat(self._clock.mono_ms())
+    def beat(self, beating: Beating) -> bool | None:
+        """Whether all is well with that member: True, as may be said now; None, as `hold` is to say. False: nothing was
+        done.
+        """
+        if self.state_error or not beating.beat(self._clock.mono_ms()):
+            return False
+        return None if self._batches or self._parked else True
 
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
         """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""

@@ -83,14 +83,14 @@ class HeartbeatAgain:
             or self._permissions != Permissions.version
         ):
             return NOT_AGAIN
-        shard = self._shard
-        if not shard.beat(self._beating):
+        well = self._shard.beat(self._beating)
+        if well is False:
             return NOT_AGAIN
         self.met = True
         correlation = data[start + 4 : start + 8]
-        if shard.is_settled():
+        if well:
             return self._before + correlation + self._after
-        shard.hold(requests.open(self._route, correlation), WELL)
+        self._shard.hold(requests.open(self._route, correlation), WELL)
         return None
 
 

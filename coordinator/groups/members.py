@@ -15,7 +15,13 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """Kafka's classicGroupNewMemberJoinTimeoutMs: a new member cannot heartbeat while its first JoinGroup is parked."""
 
 
-class Member(Due):
+class _Session(Due):
+    """What each heartbeat touches, side by side in memory: slots lie in the order of the classes."""
+
+    __slots__ = ("member_id", "session_timeout_ms")
+
+
+class Member(_Session):
     """One member of a classic group. It is the deadline of its own session, or of its first join as long as it `is_new`
     (its first JoinGroup has not been answered yet).
 
@@ -32,10 +38,8 @@ class Member(Due):
         "is_new",
         "join_token",
         "joined_ms",
-        "member_id",
         "protocols",
         "rebalance_timeout_ms",
-        "session_timeout_ms",
         "sync_token",
         "synced_ms",
     )
