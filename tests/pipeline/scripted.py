@@ -25,7 +25,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
 
-from tests.support.consumers import stopped
+from tests.support.consumers import abandoned, stopped
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 PATIENCE_S: Final = 90.0
@@ -119,16 +119,7 @@ class Process:
     async def kill(self) -> None:
         """End it as a power cut would: no commit, no LeaveGroup."""
         consumer = self._take()
-        coordinator = consumer._coordinator
-        tasks = [coordinator._coordination_task, coordinator._heartbeat_task, coordinator._commit_refresh_task]
-        for task in tasks:
-            if task is not None:
-                task.cancel()
-        consumer._closed = True
-        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
-        await consumer._client.close()
-        with suppress(asyncio.CancelledError):  # it awaits tasks that are cancelled by now
-            await consumer._fetcher.close()
+        await abandoned(consumer)
 
     def _take(self) -> AIOKafkaConsumer:
         assert self._consumer is not None

@@ -20,14 +20,22 @@ async def stopped(consumer: AIOKafkaConsumer) -> None:
         stopping = asyncio.current_task()
         if stopping is not None and stopping.cancelling():
             raise
-        coordinator, fetcher = consumer._coordinator, consumer._fetcher
-        tasks = [fetcher._fetch_task, *fetcher._pending_tasks]
-        if isinstance(coordinator, GroupCoordinator):
-            tasks += [one for one in (coordinator._heartbeat_task, coordinator._commit_refresh_task) if one is not None]
-        while left := [one for one in tasks if not one.done()]:
-            for one in left:
-                one.cancel()  # once is not enough: the fetching task may take it for that of a task it waits for
-            await asyncio.sleep(0)
-        if isinstance(coordinator, GroupCoordinator):
-            await coordinator._maybe_leave_group()
-        await consumer._client.close()
+        await abandoned(consumer, leave=True)
+
+
+async def abandoned(consumer: AIOKafkaConsumer, *, leave: bool = False) -> None:
+    """End all that it does and drop its connections, without a commit; without a LeaveGroup too, unless it is to
+    `leave`.
+    """
+    coordinator, fetcher = consumer._coordinator, consumer._fetcher
+    consumer._closed = True
+    tasks = [fetcher._fetch_task, *fetcher._pending_tasks]
+    if isinstance(coordinator, GroupCoordinator):
+        tasks += [coordinator._coordination_task, coordinator._heartbeat_task, coordinator._commit_refresh_task]
+    while left := [one for one in tasks if one is not None and not one.done()]:
+        for one in left:
+            one.cancel()  # once is not enough: the fetching task may take it for that of a task it waits for
+        await asyncio.sleep(0)
+    if leave and isinstance(coordinator, GroupCoordinator):
+        await coordinator._maybe_leave_group()
+    await consumer._client.close()

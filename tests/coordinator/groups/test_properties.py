@@ -141,15 +141,16 @@ class History:
     def check_beating(self) -> None:
         """Heartbeats that are expected again are well at no time when the same ones, read anew, are not."""
         core, now = self.room.core, self.room.now.mono_ms
-        for group in core.state.groups.values():
-            for member in group.members.values():  # type: ignore[attr-defined]  # all classic
+        groups: list[Any] = list(core.state.groups.values())  # all classic
+        for group in groups:
+            for member in group.members.values():
                 for instance in {None, member.instance_id}:
-                    names = group.group_id, group.generation, member.member_id, instance  # type: ignore[attr-defined]
+                    names = group.group_id, group.generation, member.member_id, instance
                     made = core.beating(HeartbeatRequest(*names))
                     assert made is not None
                     self.beating.setdefault(names, made)
         for names, beating in self.beating.items():
-            members: list[Any] = [one for group in core.state.groups.values() for one in group.members.values()]  # type: ignore[attr-defined]
+            members = [one for group in groups for one in group.members.values()]
             due = [one.due_ms for one in members]
             if beating.beat(now):
                 beaten = [one.due_ms for one in members]
