@@ -140,7 +140,12 @@ class Server:
         if config.settings(ObserveSettings).muster_group_events_enable:
             self.topics.ensure_topic(GROUP_EVENTS_TOPIC)
         for name, partitions in config.topics:
-            self.topics.ensure_topic(name, partitions)
+            there = len(self.topics.ensure_topic(name, partitions).partitions)
+            if there != partitions:
+                log.warning(
+                    "a topic of --topic is there with another number of partitions: it stays as it is",
+                    topic=name, partitions=there, wanted=partitions,
+                )  # fmt: skip
         groups = config.settings(GroupSettings)
         count = len(offsets.partitions)
         self._loading = Loading(clock, self._loaded)

@@ -9,11 +9,11 @@ _KINDS = {"BOOLEAN": "true or false", "DOUBLE": "a number", "LIST": "a list with
 
 
 def expected(prop: Property) -> str:
-    """For instance `a whole number of at least 1`, `one of gzip, lz4, …`."""
+    """For instance `a whole number from 1 to 2147483647`, `one of gzip, lz4, …`."""
     valid = prop.valid or ""
     if prop.type in INTEGER_LIMITS:
         limit = INTEGER_LIMITS[prop.type]
-        return "a whole number" + (_range(valid) or f" from {-limit - 1} to {limit}")
+        return "a whole number" + (_range(valid, limit) or f" from {-limit - 1} to {limit}")
     if valid.startswith("["):
         return _KINDS.get(prop.type, "text") + _range(valid)
     body, _, empty = valid.partition(", ")
@@ -25,11 +25,12 @@ def expected(prop: Property) -> str:
     return valid if prop.type == "STRING" and valid else _KINDS.get(prop.type, valid or "text")
 
 
-def _range(valid: str) -> str:
+def _range(valid: str, limit: int | None = None) -> str:
+    """`limit`: the greatest value where `valid` names none; None: there is none."""
     if valid == "[1,...,9] or -1":
         return " from 1 to 9, or -1"
     if not valid.startswith("["):
         return ""
     least, _, greatest = valid.strip("[]").partition(",...")
-    greatest = greatest.lstrip(",")
+    greatest = greatest.lstrip(",") or ("" if limit is None else str(limit))
     return f" from {least} to {greatest}" if greatest else f" of at least {least}"

@@ -82,6 +82,15 @@ class TestGroups:
             assert (told[0]["cause"], told[0]["trigger"]) == ("a new member joined", member)
             assert (told[1]["members"], told[1]["generation"]) == (1, 1)
 
+    async def test_a_topic_that_is_there_with_other_partitions_is_told_of(self, tmp_path: Path) -> None:
+        async with running(data_dir=tmp_path, topics=["t:1", "u:2"]):
+            pass
+        with capture_logs() as logs:
+            async with running(data_dir=tmp_path, topics=["t:7", "u:2"]) as server:
+                assert len(server.topics.by_name["t"].partitions) == 1
+        told = [line for line in logs if line["log_level"] == "warning"]
+        assert [(line["topic"], line["partitions"], line["wanted"]) for line in told] == [("t", 1, 7)]
+
     async def test_state_is_there_again_after_a_restart(self, tmp_path: Path) -> None:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
             joined = await enter(client)

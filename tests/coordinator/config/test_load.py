@@ -89,9 +89,13 @@ def test_other_names_of_kafkas_are_accepted_and_told_as_unused(name: str) -> Non
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("num.partitions=0", "num.partitions: '0' (--override) is not valid; expected a whole number of at least 1"),
-        ("num.partitions=", "num.partitions: '' (--override) is not valid; expected a whole number of at least 1"),
-        ("message.max.bytes=1e3", "message.max.bytes: '1e3' (--override) is not valid; expected a whole number of at least 0"),
+        ("num.partitions=0", "num.partitions: '0' (--override) is not valid; expected a whole number from 1 to 2147483647"),
+        (
+            "num.partitions=2147483648",
+            "num.partitions: '2147483648' (--override) is not valid; expected a whole number from 1 to 2147483647",
+        ),
+        ("num.partitions=", "num.partitions: '' (--override) is not valid; expected a whole number from 1 to 2147483647"),
+        ("message.max.bytes=1e3", "message.max.bytes: '1e3' (--override) is not valid; expected a whole number from 0 to 2147483647"),
         (
             "group.initial.rebalance.delay.ms=3s",
             "group.initial.rebalance.delay.ms: '3s' (--override) is not valid; "
@@ -112,7 +116,7 @@ def test_other_names_of_kafkas_are_accepted_and_told_as_unused(name: str) -> Non
         ("log.dirs=", "log.dirs: '' (--override) is not valid; expected a list with commas between, not empty"),
         (
             "listener.name.plaintext.num.network.threads=0",
-            "listener.name.plaintext.num.network.threads: '0' (--override) is not valid; expected a whole number of at least 1",
+            "listener.name.plaintext.num.network.threads: '0' (--override) is not valid; expected a whole number from 1 to 2147483647",
         ),
         ("group.min.session.timeout.ms=2000000", "group.min.session.timeout.ms=2000000 is greater than group.max.session.timeout.ms=1800000"),
         (
