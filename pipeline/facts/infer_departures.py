@@ -66,7 +66,7 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     if silent_ms < session_ms * _SLACK:
         return Gone(member, LEFT, last_ms, 0.97)
     beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
-    began_ms = began(before, after, habits)
+    began_ms = began(before, after, habits, came)
     if began_ms is not None and beat_ms is not None and began_ms - alive_ms < session_ms * _SLACK:
         # the others had stopped already when its session could have run out first
         rest_ms = rested_ms(before, after) or began_ms
@@ -98,20 +98,21 @@ def is_overdue(before: State, after: State, member: Member) -> bool:
     return after.joined_ms - _alive_ms(before, member) >= member.session_timeout_ms * _SLACK
 
 
-def began(before: State, after: State, habits: Habits) -> int | None:
+def began(before: State, after: State, habits: Habits, came: bool = False) -> int | None:
     """When those that stayed stopped to work, at the latest; None where their commits do not tell it: they neither
-    commit often nor when they are told to join again, or (cooperative) they go on while they join.
+    commit often nor when they are told to join again, or (cooperative) they go on while they join. Under a cooperative
+    protocol they are silent for as long as a join phase takes that waits for somebody, because others came (`came`).
     """
     stayed = _committed(before, after)
-    if not stayed or before.is_cooperative:
+    if not stayed or (before.is_cooperative and not came):
         return None
     final = max(stayed, key=lambda one: one.last_ms)
-    if habits.commits_at_parting > 0.8 and _parted(final, after):
+    if not before.is_cooperative and habits.commits_at_parting > 0.8 and _parted(final, after):
         return final.last_ms
     longest = [one.max_gap_ms for one in stayed if one.max_gap_ms is not None]
     rest_ms = min(longest, default=before.usual_ms() or habits.usual_ms)
     sessions = [member.session_timeout_ms for member in before.members]
-    if rest_ms is None or rest_ms * 3 > min(sessions):
+    if rest_ms is None or rest_ms >= min(sessions):
         return None
     began_ms = final.last_ms + rest_ms
     # no join phase takes that long: there was nothing to commit any more
@@ -166,8 +167,9 @@ def _likelihoods(
         return leaves, 1 - leaves, 0.0
     parting = 1.0 - parts
     if beat_ms is None:
-        # nobody commits regularly; they may still do so when they part
-        return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, 0.0
+        # nobody commits regularly; they may still do so when they part, unless they have lost what they had
+        polls = 1.0 if silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
+        return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * _POLLS_AMONG_LEAVES * polls
     left = max(parting, _NEVER) * (
         1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)
     )

@@ -63,9 +63,11 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
     stayed = {member.key for member in after.members}
     for member in before.members:
         activity = before.activity.get(member.member_id)
-        beat_ms = (activity and activity.gap_ms) or habits.usual_ms or before.usual_ms()
-        if beat_ms is None or not member.assigned or (before.is_cooperative and member.key in stayed):
+        if not member.assigned or (before.is_cooperative and member.key in stayed):
             continue
+        beat_ms = (activity and activity.gap_ms) or habits.usual_ms or before.usual_ms()
+        if beat_ms is None:  # nobody commits regularly: then a commit at the very end is no chance
+            beat_ms = after.joined_ms - before.at_ms
         window_ms = min(JOIN_MS, member.session_timeout_ms // 2)
         by_chance = min(window_ms / max(beat_ms, 1), 1 - _MISSED)
         if activity is not None and after.joined_ms - activity.last_ms <= window_ms:

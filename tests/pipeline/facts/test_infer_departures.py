@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster.pipeline.facts.infer_departures import departure
@@ -78,6 +80,27 @@ def test_a_member_without_partitions_commits_nothing() -> None:
 def test_it_did_not_poll() -> None:
     assert how(every(1, 2, 100), 400.5) == "left"
     assert how(every(1, 2, 100), 390) == "expired"
+
+
+def test_commits_at_the_parting_only() -> None:
+    # those that stayed committed as they gave up what they had, b did not
+    last = Activity(3, 40_990, 40_990, None, None, None)
+    assert how(None, 41, a=last, habits=HAS) == "expired"
+    assert how(Activity(3, 38_500, 38_500, None, None, None), 41, a=last, habits=HAS) == "left"
+    patient, hasty = B._replace(rebalance_timeout_ms=60_000), B._replace(rebalance_timeout_ms=20_000)
+    sure, less_sure = (
+        departure(state(1, 1, [A, one], {"a": last}), state(41, 2, [A]), one, HAS, came=False).certainty
+        for one in (patient, hasty)
+    )
+    assert sure > less_sure  # who has not polled leaves without a commit
+
+
+def test_cooperative_members_fell_silent_while_a_member_was_waited_for() -> None:
+    sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
+    waited = {"a": every(5, 2, 92), "b": every(5, 0, 90)}
+    before, after = state(1, 1, [A, B], waited, **sticky), state(101, 2, [A, member("c")], **sticky)
+    gone = departure(before, after, B, HAS, came=True)
+    assert (gone.how, gone.in_join_phase) == ("expired", True)
 
 
 def test_traffic_that_ended_tells_nothing() -> None:

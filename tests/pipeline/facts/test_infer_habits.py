@@ -49,6 +49,16 @@ def test_it_never_becomes_quite_sure() -> None:
     assert 0.99 < habits.commits_at_parting < 1
 
 
+def test_those_that_commit_at_no_other_time() -> None:
+    once = every(60, 299, 299)
+    before, idle = state(1, 1, [A], {"a": once}), state(1, 1, [A])
+    assert with_parting(Habits(), before, state(301, 2, [A, B])).commits_at_parting > 0.8
+    assert with_parting(Habits(), idle, state(301, 2, [A, B])).commits_at_parting < 0.2
+    # they were there for a moment only
+    short = before._replace(at_ms=298_000)
+    assert with_parting(Habits(), short, state(301, 2, [A, B])).commits_at_parting == 0.5
+
+
 def test_partitions_are_counted() -> None:
     eager = with_state(with_state(Habits(), state(1, 1, [A, B])), state(9, 2, [A]))
     assert eager.counts == {"t": 2}
