@@ -57,6 +57,8 @@ class Chosen:
     stalls: Some
     lag: Some
     static_candidates: Some
+    spared: int
+    """Rebalances that all of them together would have spared."""
     grid: Sequence[Row]
     """Of each setting: setting, settings_json, groups, rebalances, moved_partitions, paused_partition_s,
     silent_partition_s, unread_partition_s (both together), detect_ms, and the same with `actual_` before it, over the

@@ -151,7 +151,7 @@ def _story(story: Story, chosen: Chosen) -> Html:
     more = (
         tag(
             "details",
-            tag("summary", f"{len(tail):,} earlier ones"),
+            tag("summary", plural(len(tail), "earlier one")),
             table(columns, map(_line, tail), story.rebalances.left),
         )
         if tail

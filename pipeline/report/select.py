@@ -43,7 +43,7 @@ def select(tables: Tables, about: About) -> Chosen:
         tables["commits"].agg(
             F.min("time_ms").alias("first_ms"),
             F.max("time_ms").alias("last_ms"),
-            F.count("*").alias("commits"),
+            F.count_if(~F.col("is_deleted")).alias("commits"),
         )
     )
     known = _row(
@@ -69,6 +69,7 @@ def select(tables: Tables, about: About) -> Chosen:
         _some(_not_ok(tables["stalls"]), F.asc_nulls_first("end_ms"), F.desc("start_ms")),
         _some(tables["lag"].where("lag > 0"), F.desc("lag")),
         _some(tables["static_candidates"], F.desc("rebalances_spared"), F.desc("returns")),
+        _row(tables["static_candidates"].agg(F.sum("rebalances_spared").alias("all")))["all"] or 0,
         *_what_if(tables),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
@@ -96,7 +97,10 @@ def _groups(tables: Tables) -> Some:
     )
     scores = tables["flapping"].select("group", "score", "top_trigger_client_id", "top_trigger_share")
     lags = tables["lag"].groupBy("group").agg(F.sum("lag").alias("lag"))
+    # whose offsets were all deleted or expired is a group, too
+    committed = tables["commits"].select("group").distinct()
     rows = members.join(counted, "group", "full").join(scores, "group", "left").join(lags, "group", "full")
+    rows = rows.join(committed, "group", "full")
     return _some(
         rows.withColumn("rebalances", F.coalesce("rebalances", F.lit(0))),
         F.desc_nulls_last("paused_partition_ms"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.pipeline.report.chosen import Chosen, Row
-from muster.pipeline.report.words import cause_words, duration, moment, number, plural
+from muster.pipeline.report.words import cause_words, duration, moment, number, plain, plural
 
 _LINES = 8
 _NAME = 32
@@ -14,11 +14,11 @@ _NAME = 32
 def text(chosen: Chosen) -> str:
     """The summary of what was chosen."""
     if chosen.first_ms is None or chosen.last_ms is None:
-        return f"{chosen.about.source}: the log tells of no group"
+        return f"{plain(chosen.about.source)}: the log tells of no group"
     rebalances = sum(row["rebalances"] for row in chosen.causes)
     told = "" if chosen.about.has_events else " (inferred: there are no events)"
     lines = [
-        f"{chosen.about.source}: {plural(chosen.groups.total, 'group')}, {plural(chosen.commits, 'commit')}, "
+        f"{plain(chosen.about.source)}: {plural(chosen.groups.total, 'group')}, {plural(chosen.commits, 'commit')}, "
         f"{plural(rebalances, 'rebalance')}{told}",
         f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC ({duration(chosen.last_ms - chosen.first_ms)})",
     ]
@@ -28,7 +28,7 @@ def text(chosen: Chosen) -> str:
     lines += _block(
         f"commits that went backwards: {number(chosen.regressions.total)}",
         [
-            f"{moment(row['time_ms'])}  {row['group']} {row['topic']}-{row['partition']}: "
+            f"{moment(row['time_ms'])}  {_place(row)}: "
             f"{number(row['from_offset'])} → {number(row['to_offset'])} ({row['cause']})"
             for row in chosen.regressions.rows
         ],
@@ -36,15 +36,14 @@ def text(chosen: Chosen) -> str:
     lines += _block(
         f"partitions that stood still: {number(chosen.stalls.total)}",
         [
-            f"{moment(row['start_ms'])}  {row['group']} {row['topic']}-{row['partition']}: {row['status']} "
+            f"{moment(row['start_ms'])}  {_place(row)}: {row['status']} "
             + ("to the end" if row["end_ms"] is None else f"for {duration(row['end_ms'] - row['start_ms'])}")
             for row in chosen.stalls.rows
         ],
     )
     if chosen.static_candidates.total:
-        spared = sum(row["rebalances_spared"] or 0 for row in chosen.static_candidates.rows)
-        members = plural(chosen.static_candidates.total, "member")
-        lines += ["", f"static membership of {members} would have spared {plural(spared, 'rebalance')}"]
+        members, spared = plural(chosen.static_candidates.total, "member"), plural(chosen.spared, "rebalance")
+        lines += ["", f"static membership of {members} would have spared {spared}"]
     lines += _block("what if", [_setting(row) for row in chosen.grid])
     odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
     if odd:
@@ -65,10 +64,14 @@ def _cause(row: Row) -> str:
 
 
 def _group(row: Row) -> str:
-    name = row["group"] if len(row["group"]) <= _NAME else row["group"][: _NAME - 1] + "…"
+    name = plain(row["group"], _NAME)
     paused = duration(row["paused_partition_ms"])
     mostly = cause_words(row["top_cause"]).title
     return f"{name:<{_NAME}} {plural(row['rebalances'], 'rebalance')}, paused {paused}, mostly: {mostly}"
+
+
+def _place(row: Row) -> str:
+    return f"{plain(row['group'], _NAME)} {plain(row['topic'], _NAME)}-{row['partition']}"
 
 
 def _setting(row: Row) -> str:

@@ -108,6 +108,14 @@ def moment(ms: int | None, *, day: bool = True, seconds: bool = True) -> str:
     return then.strftime(pattern)
 
 
+def plain(text: str, width: int | None = None) -> str:
+    """A text of somebody else's for a terminal: what moves the cursor, ends the line or turns the direction is escaped;
+    cut when it is wider than `width`.
+    """
+    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return shown if width is None or len(shown) <= width else shown[: width - 1] + "…"
+
+
 def who(client_id: str | None, host: str | None, instance_id: str | None, member_id: str | None) -> str:
     """A member by what its owner knows it by."""
     name = instance_id or client_id or member_id

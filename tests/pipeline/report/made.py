@@ -192,6 +192,7 @@ def chosen(**given: Any) -> Chosen:
             ],
             1,
         ),
+        "spared": 8,
         "grid": [
             setting("static", 1, 20.0, '{"static":true}'),
             setting("as it was", 3, 153.6, "{}"),

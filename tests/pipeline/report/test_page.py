@@ -112,6 +112,7 @@ def test_an_empty_log_makes_a_page_too() -> None:
         Some(),
         Some(),
         Some(),
+        0,
         [],
         Some(),
     )

@@ -94,7 +94,10 @@ def chosen(spark: SparkSession) -> Chosen:
         return select(
             tables(
                 spark,
-                commits=[{"group": "calm", "time_ms": START + at} for at in (0, 5, 90_000)],
+                commits=[
+                    *({"group": "calm", "time_ms": START + at, "is_deleted": False} for at in (0, 5, 90_000)),
+                    {"group": "gone", "time_ms": START + 9, "is_deleted": True},
+                ],
                 generations=[
                     generation("calm", 1, 0, None, member("c", [0])),
                     generation("wild", 1, 0, 1_000, member("a", [0, 1, 2])),
@@ -115,6 +118,7 @@ def chosen(spark: SparkSession) -> Chosen:
                     for status in ("OK", "STOP")
                 ],
                 lag=[{"group": "calm", "topic": "t", "partition": 0, "lag": lag} for lag in (0, 3)],
+                static_candidates=[{"group": "wild", "rebalances_spared": 3} for _ in range(50)],
                 flapping=[{"group": "wild", "score": 50.0, "top_trigger_client_id": "a", "top_trigger_share": 0.5}],
                 whatif=[
                     whatif("wild", "static", 1, 2.0),
@@ -139,11 +143,12 @@ def test_when_it_was(chosen: Chosen) -> None:
 
 
 def test_the_worst_groups_come_first(chosen: Chosen) -> None:
-    assert [row["group"] for row in chosen.groups.rows] == ["wild", "calm", "quiet"]
-    wild, calm, quiet = chosen.groups.rows
+    assert [row["group"] for row in chosen.groups.rows] == ["wild", "calm", "gone", "quiet"]
+    wild, calm, gone, quiet = chosen.groups.rows
     told = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")
     assert [wild[name] for name in told] == [2, 3, 900, 6, "member_joined", 50.0, None]
     assert [calm[name] for name in told] == [1, 1, 0, 2, "member_joined", None, 3]
+    assert [gone[name] for name in told] == [None, 0, None, None, None, None, None]
     assert [quiet[name] for name in told] == [1, 0, None, None, None, None, None]
 
 
@@ -168,6 +173,8 @@ def test_offsets(chosen: Chosen) -> None:
     assert [row["back"] for row in chosen.regressions.rows] == [7, 1]
     assert [row["status"] for row in chosen.stalls.rows] == ["STOP"]
     assert [row["lag"] for row in chosen.lag.rows] == [3]
+    # also by those that the page has no room for
+    assert (len(chosen.static_candidates.rows), chosen.spared) == (40, 150)
 
 
 def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:

@@ -32,6 +32,15 @@ def test_long_lists_and_names_are_cut() -> None:
     assert max(map(len, lines)) <= 120
 
 
+def test_names_do_nothing_to_the_terminal() -> None:
+    row = {"time_ms": 0, "group": "a\nb\x1b[2J", "topic": "t\u202e" + "x" * 300, "partition": 1}
+    row |= {"from_offset": 2, "to_offset": 1, "cause": "reset"}
+    told = text(chosen(groups=Some([group("c\rd")], 1), regressions=Some([row], 1)))
+    assert "  c\\rd     " in told
+    assert f"  a\\nb\\x1b[2J t\\u202e{'x' * 24}…-1: 2 → 1 (reset)" in told
+    assert max(map(len, told.splitlines())) <= 120
+
+
 def test_what_was_inferred_is_called_so() -> None:
     assert "3 rebalances (inferred: there are no events)" in text(chosen(about=About("log", {}, False, False)))
 
