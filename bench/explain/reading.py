@@ -20,7 +20,7 @@ from muster.pipeline.sources.frame import CONNECTOR_SPEED
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.wanted import ALL
 from muster.pipeline.write import work_of_reader, write_decoded
-from tests.pipeline.connector import why_not
+from tests.pipeline.jars import CONNECTOR
 from tests.support.servers import MusterServer
 
 KEEP_ALL: Final = {"offsets.retention.minutes": "2000000000", "log.cleaner.enable": "false"}
@@ -58,8 +58,8 @@ def segments(log: Path, folder: Path) -> list[Row]:
     with serving(log, folder) as bootstrap:
         live = bench.best(lambda: staged(bench, **{"bootstrap.servers": bootstrap}))
         found.append(at_least("live cluster to decoded Parquet, rows/s of CPU", rows / live.cpu_s, 100_000))
-        if why_not():
-            return [*found, Row("Spark's connector, native expressions", why_not())]
+        if CONNECTOR.why_not():
+            return [*found, Row("Spark's connector, native expressions", CONNECTOR.why_not())]
         theirs = bench.best(lambda: bench.parquet(by_expressions(through_connector(bench, bootstrap))), 2)
     found.append(plain("Spark's connector, native expressions, to Parquet, rows/s of CPU", rows / theirs.cpu_s))
     found.append(at_least("segments beside Spark's connector", theirs.cpu_s / ours.cpu_s, 3, " x"))

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from bench.measure import cpu_s, resident_mb
 from muster.pipeline.session import open_session
-from tests.pipeline.connector import jars
+from tests.pipeline.jars import CONNECTOR
 
 CORES: Final = 2
 SAMPLE_S: Final = 0.2
@@ -72,7 +72,7 @@ class Bench:
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         self.folder = folder
         found = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true", **(settings or {})}
-        if connector := jars():
+        if connector := CONNECTOR.all():
             found["spark.jars"] = ",".join(map(str, connector))
         self.spark: SparkSession = open_session(f"local[{CORES}]", found)
         gateway: Any = self.spark.sparkContext._gateway

@@ -9,6 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 EXTENSION: Final = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension"}
 """What a session has to be started with."""
+_FEW: Final = "spark.databricks.delta.snapshotPartitions"
+"""In how many parts the log of a table is read: 50 as it comes, which for tables of a few files takes longer than all
+else that is done with them.
+"""
+_PARTS: Final = "2"
 _CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 
 
@@ -29,6 +34,8 @@ def prepare(spark: SparkSession) -> None:
             "(or --packages to spark-submit), or leave it out for Parquet"
         ) from None
     spark.conf.set(*_CATALOG)
+    if spark.conf.get(_FEW, None) is None:
+        spark.conf.set(_FEW, _PARTS)
 
 
 def write(table: DataFrame, folder: str) -> None:

@@ -51,6 +51,8 @@ class Manifest(NamedTuple):
     """What was logged before is not kept any more; None: all is kept."""
     version: int = 0
     """How often the tables were made anew."""
+    shown: int = 0
+    """The version of which everybody was told."""
     built: int = -1
     """The batch that the tables know."""
     dirty: Mapping[int, int] = {}

@@ -22,6 +22,7 @@ from muster.pipeline.follow.staging import EVENT, appender, logged, merge
 from muster.pipeline.follow.store import Store
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
+from muster.pipeline.report.words import plural
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BOOTSTRAP
 from muster.pipeline.wanted import Wanted
@@ -102,8 +103,8 @@ class Follower:
             self._store.close()
 
     def _run(self) -> None:
-        if self.manifest.version:
-            # whoever ran before may have died before they were shown
+        if self.manifest.version != self.manifest.shown:
+            # whoever ran before died before they were shown
             self._show(self.manifest)
         failures = 0
         while not self._stopped.is_set():
@@ -188,9 +189,10 @@ class Follower:
         """Let those see the tables who know nothing of manifests."""
         if not self._what.delta:
             self._store.show(manifest)
-            return
-        for name, table in self._store.tables(manifest).items():
-            write_delta(table, f"{self._store.out}/tables/{name}")
+        else:
+            for name, table in self._store.tables(manifest).items():
+                write_delta(table, f"{self._store.out}/tables/{name}")
+        self._store.change(lambda latest: latest._replace(shown=manifest.version))
 
     def _shrink(self) -> None:
         """Merge what has become many chunks, and drop what has become too old."""
@@ -220,9 +222,10 @@ class Follower:
         """How things are, in a line."""
         manifest = self.manifest
         behind = manifest.batch - manifest.built
-        state = "up to date" if not behind else f"{behind} batch{'es' if behind > 1 else ''} behind"
+        state = "up to date" if not behind else f"{plural(behind, 'batch', 'batches')} behind"
+        batches = plural(manifest.batch + 1, "batch", "batches")
         return (
-            f"{self._what.kafka[BOOTSTRAP]}: {sum(manifest.rows.values()):,} rows in {manifest.batch + 1} batches; "
+            f"{self._what.kafka[BOOTSTRAP]}: {sum(manifest.rows.values()):,} rows in {batches}; "
             f"tables: version {manifest.version}, {state}, made in {self._took_s:.1f} s"
         )
 

@@ -17,14 +17,15 @@ from muster.pipeline.sources.frame import CONNECTOR_OPTIONS, decoded_rows
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import Reading
 from tests.pipeline.conftest import spark
-from tests.pipeline.connector import places, through_connector, why_not
+from tests.pipeline.connector import places, through_connector
+from tests.pipeline.jars import CONNECTOR
 from tests.pipeline.live import Live
 from tests.support.servers import QUICK, KafkaServer, free_port_pair
 
 __all__ = ["spark"]
 PASSWORD = "a-password"
 ZSTD = "4"
-needs_connector = pytest.mark.skipif(bool(why_not()), reason=why_not() or "the jars are there")
+needs_connector = pytest.mark.skipif(bool(CONNECTOR.why_not()), reason=CONNECTOR.why_not() or "the jars are there")
 Spark = SparkSession
 (SETTING,) = CONNECTOR_OPTIONS
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.pipeline.session import open_session
-from tests.pipeline.connector import jars
+from tests.pipeline.jars import CONNECTOR
 from tests.pipeline.live import Live
 from tests.support.servers import QUICK, MusterServer
 
@@ -36,7 +36,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
     }
-    if found := jars():
+    if found := CONNECTOR.all():
         settings["spark.jars"] = ",".join(map(str, found))
     session = open_session("local[2]", settings)
     yield session

@@ -38,7 +38,7 @@ class Tried(Follower):
         self._what: Any = SimpleNamespace(once=once)
         self._stopped = threading.Event()
         self._tell = lambda _: None
-        self._store: Any = SimpleNamespace(manifest=SimpleNamespace(version=0, batch=batch))
+        self._store: Any = SimpleNamespace(manifest=SimpleNamespace(version=0, shown=0, batch=batch))
         self._failures = iter(range(failures))
         self._at_the_end = iter(range(at_the_end))
         self.tries = 0

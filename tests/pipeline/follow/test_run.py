@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.follow import run
 from muster.pipeline.follow.manifest import Manifest, NotOurs, of_text
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.follow.staging import STAGED, merge, staged
@@ -117,6 +118,22 @@ def _nothing_changes_when_chunks_are_merged(follower: Follower) -> None:
     kept = store.read("log", [chunk.name for chunk in store.manifest.chunks], STAGED)
     assert [row["kind"] for row in kept.select("kind").distinct().collect()] == ["classic"]
     assert kept.groupBy("group").count().where(F.col("count") > 1).count() == 0
+
+
+def test_tables_are_shown_again_only_to_those_who_may_not_have_seen_them(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(run, "write_delta", lambda _, folder: written.append(folder))
+    stopped = threading.Event()
+    stopped.set()
+    following = Following({"bootstrap.servers": "127.0.0.1:1"}, str(tmp_path), ALL, delta=True)
+    died = Follower(spark, following, stopped=stopped)
+    died._store.change(lambda manifest: manifest._replace(version=3, tables={"lag": {}}))
+    died._store.close()
+    for _ in range(2):
+        Follower(spark, following, stopped=stopped).run()
+        assert written == [f"{tmp_path}/tables/lag"]
 
 
 def test_one_that_was_stopped_already_does_nothing(spark: SparkSession, live: Live, tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from muster.pipeline.sources.cluster import bounds
 from muster.pipeline.sources.frame import CONNECTOR_OPTIONS, decoded_rows
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import Reading
-from tests.pipeline.connector import places, through_connector, why_not
+from tests.pipeline.connector import places, through_connector
+from tests.pipeline.jars import CONNECTOR
 from tests.pipeline.live import Live
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "the jars are there")
+pytestmark = pytest.mark.skipif(bool(CONNECTOR.why_not()), reason=CONNECTOR.why_not() or "the jars are there")
 (SETTING,) = CONNECTOR_OPTIONS
 
 
