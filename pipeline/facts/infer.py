@@ -19,6 +19,8 @@ _SWIFT_MS: Final = 300
 """A join phase that is over as soon as somebody is given up."""
 _SOON_MS: Final = 10_000
 """Members that look for new partitions themselves see them not much later than the first one."""
+_GUESS: Final = 0.6
+"""What is less certain than that is little more than a guess."""
 _FAR: Final = 3
 """A generation further than that from the one before: records are missing, not attempts."""
 
@@ -87,10 +89,13 @@ def _exchanged(before: State, after: State, gone: Sequence[Gone], new: Sequence[
     if after.generation - before.generation > 1:
         # the newcomer made the group begin again
         return events.NEW_MEMBER, new[0], 0.8
+    left = [one for one in gone if one.how == LEFT]
     if not stayed and len(gone) == 1:
         # had the only member gone first, there would be the record of an empty group
         return events.NEW_MEMBER, new[0], 0.9
-    left = [one for one in gone if one.how == LEFT]
+    if not stayed and all(one.certainty < _GUESS for one in left):
+        # nor did all of them go first; they come back under new ids when the broker was away, say
+        return events.NEW_MEMBER, new[0], 0.7 if not left else 0.55
     if left:
         processes = {member.process for member in new}
         back = [one for one in left if one.member.process in processes]
@@ -134,6 +139,9 @@ def _same_members(before: State, after: State, habits: Habits, back: Sequence[Me
         return events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85
     if _partitions_changed(before, after, habits):
         return events.PARTITIONS_CHANGED, leader, 0.95
+    lost = next((member for member in after.members if member.owned < had[member.key].assigned), None)
+    if after.is_cooperative and lost is not None:
+        return events.METADATA_CHANGED, lost, 0.7
     others_look = len(after.members) > 1 and after.joined_ms - before.at_ms <= _SOON_MS
     if before.is_cooperative and (_withheld(before, habits) or (habits.has_grown and others_look)):
         return events.METADATA_CHANGED, _gave_up(before), 0.9

@@ -25,6 +25,10 @@ _STATIC_LEAVES: Final = 0.05
 """How often a static member leaves: only when somebody removes it, or its client is told to."""
 _OVERDUE: Final = 1.2
 """So many usual intervals without a commit of anybody are no chance."""
+_HEARTBEATS_MS: Final = 3_000
+"""Members hear of a rebalance with their next heartbeat."""
+_AT_ONCE_MS: Final = 1_000
+"""A member that has given its partitions up joins again before that."""
 _EXACT_MS: Final = 30
 _TO_THE_MS: Final = 10.0
 """A session that began with the last commit and ended to the ms with the join phase is hardly a coincidence."""
@@ -49,9 +53,9 @@ def departures(before: State, after: State, habits: Habits) -> list[Gone]:
     stayed = {member.key for member in after.members}
     went = [member for member in before.members if member.key not in stayed]
     came = len(after.members) > len(before.members) - len(went)
-    # of several, the last session that can have been over is the one that was waited for
-    latest = max(went, key=lambda one: _alive_ms(before, one) + one.session_timeout_ms) if len(went) > 1 else None
-    return [departure(before, after, member, habits, came or member is latest) for member in went]
+    # of several, the first one that was silent can have gone first; the sessions of the others were waited for
+    first = min(went, key=lambda one: _alive_ms(before, one) + one.session_timeout_ms, default=None)
+    return [departure(before, after, member, habits, came or member is not first) for member in went]
 
 
 def departure(before: State, after: State, member: Member, habits: Habits, came: bool) -> Gone:
@@ -66,6 +70,8 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     if silent_ms < session_ms * _SLACK:
         return Gone(member, LEFT, last_ms, 0.97)
     beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
+    if beat_ms is None and activity is not None:
+        beat_ms = activity.first_ms - before.at_ms  # it committed once: an interval after it had begun, as clients do
     began_ms = began(before, after, habits, came)
     if began_ms is not None and beat_ms is not None and began_ms - alive_ms < session_ms * _SLACK:
         # the others had stopped already when its session could have run out first
@@ -74,8 +80,10 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         if overtaken or (came and silent_ms <= session_ms + beat_ms + JOIN_MS):
             # it was waited for; if it had joined once more meanwhile, until the session ended that began then
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
-        if began_ms - alive_ms <= 3 * beat_ms:
+        if began_ms - alive_ms <= 3 * beat_ms + _HEARTBEATS_MS:
             return Gone(member, LEFT, last_ms, 0.75)
+    if came and _was_waited_for(before, after, habits):
+        return Gone(member, EXPIRED, alive_ms + session_ms, 0.8, in_join_phase=True)
     parts = _parts_with_commit(before, after, habits)
     to_the_ms = 0 <= silent_ms - session_ms <= _EXACT_MS
     if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
@@ -117,6 +125,18 @@ def began(before: State, after: State, habits: Habits, came: bool = False) -> in
     began_ms = final.last_ms + rest_ms
     # no join phase takes that long: there was nothing to commit any more
     return None if after.joined_ms - began_ms > max(sessions) + JOIN_MS else began_ms
+
+
+def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
+    """Did the join phase go on when all that stayed had given up what they had? They join again at once; so it was
+    somebody that is gone who did not.
+    """
+    stayed = survivors(before, after)
+    committed = _committed(before, after)
+    if before.is_cooperative or habits.commits_at_parting <= 0.8 or not stayed or len(committed) < len(stayed):
+        return False
+    gave_up = [one.last_ms for one in committed if _parted(one, after)]
+    return len(gave_up) == len(stayed) and after.joined_ms - max(gave_up) > _AT_ONCE_MS
 
 
 def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) -> bool:
@@ -168,15 +188,20 @@ def _likelihoods(
     parting = 1.0 - parts
     if beat_ms is None:
         # nobody commits regularly; they may still do so when they part, unless they have lost what they had
-        polls = 1.0 if silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
+        polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
         return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * _POLLS_AMONG_LEAVES * polls
     left = max(parting, _NEVER) * (
         1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)
     )
     over_ms = silent_ms - member.session_timeout_ms
     expired = _density(over_ms, beat_ms) * (_TO_THE_MS if 0 <= over_ms <= _EXACT_MS else 1)
-    polls = _density(silent_ms - member.rebalance_timeout_ms * _SLACK, beat_ms)
+    polls = _density(silent_ms - member.rebalance_timeout_ms * _SLACK, beat_ms) if _has_polls(member) else 0.0
     return leaves * (1 - _POLLS_AMONG_LEAVES) * left, (1 - leaves) * expired, leaves * _POLLS_AMONG_LEAVES * polls
+
+
+def _has_polls(member: Member) -> bool:
+    """Is its rebalance timeout its max.poll.interval.ms? Clients without one (aiokafka) send the session timeout."""
+    return member.rebalance_timeout_ms != member.session_timeout_ms
 
 
 def _density(rest_ms: float, beat_ms: int) -> float:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.pipeline.facts.infer_evidence import Member, State
+from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from tests.pipeline.facts.states import every, last, member, parting, state
 
 A, B, C = member("a"), member("b"), member("c")
@@ -64,7 +64,8 @@ def test_the_second_round_of_a_cooperative_rebalance() -> None:
     )  # fmt: skip
     assert last(whole, first, second).verdict.trigger == first.members[0]
     assert last(whole, first, second, third).verdict.cause == "partitions_changed"
-    assert last(whole, first, second, second._replace(generation=4)).verdict.cause == "leader_rejoined"
+    settled = second._replace(generation=4, members=tuple(one._replace(owned=2) for one in second.members))
+    assert last(whole, first, second, settled).verdict.cause == "leader_rejoined"
 
 
 def test_whoever_comes_or_goes_while_partitions_are_given_up() -> None:
@@ -154,6 +155,31 @@ def test_one_left_and_another_expired(killed_s: float, left_s: float, expected: 
     busy = {"a": every(1, 2, began_s), "b": every(1, 2, killed_s), "c": every(1, 2, left_s)}
     end_s = max(killed_s + 10.5, left_s + 1)
     assert last(state(1, 1, [A, B, C], busy), state(end_s, 2, [A])).verdict.cause == expected
+
+
+def test_the_first_one_left_and_another_was_waited_for() -> None:
+    # the others heard of it with their next heartbeats, long before the session of c was over
+    busy = {"a": every(0.4, 2, 100.4), "b": parting(every(0.4, 2, 98), 98.1), "c": every(0.4, 2, 99.8)}
+    verdict = last(state(1, 1, [A, B, C], busy), state(110, 2, [A])).verdict
+    assert (verdict.cause, verdict.trigger) == ("member_left", B)
+    assert [(one.how, one.in_join_phase) for one in verdict.gone] == [("left", False), ("expired", True)]
+
+
+@pytest.mark.parametrize("busy", [{}, {"a": every(1, 2, 88), "b": every(1, 2, 88)}])
+def test_all_were_replaced_without_the_group_being_empty(busy: dict[str, Activity]) -> None:
+    # the broker was away, and they had to join anew before it had given up their old ids
+    again = [A._replace(member_id="a-2"), B._replace(member_id="b-2")]
+    verdict = last(state(1, 1, [A, B], busy), state(101, 2, again)).verdict
+    assert (verdict.cause, verdict.trigger) == ("member_joined", again[0])
+    restarted = {"a": every(1, 2, 98), "b": every(1, 2, 98.5)}
+    assert cause(state(1, 1, [A, B], restarted), state(101, 2, again)) == ("member_left", "a")
+
+
+def test_a_cooperative_member_that_had_lost_what_it_had() -> None:
+    sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
+    before = state(1, 1, [A._replace(owned=2, assigned=2), B._replace(owned=2, assigned=2)], **sticky)
+    after = state(50, 2, [A._replace(owned=2, assigned=2), B._replace(owned=0, assigned=2)], **sticky)
+    assert cause(before, after) == ("metadata_changed", "b")
 
 
 def test_when_it_began() -> None:

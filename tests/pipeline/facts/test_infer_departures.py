@@ -103,6 +103,34 @@ def test_cooperative_members_fell_silent_while_a_member_was_waited_for() -> None
     assert (gone.how, gone.in_join_phase) == ("expired", True)
 
 
+def test_it_was_waited_for_when_all_others_had_given_up_what_they_had() -> None:
+    # whoever is told to join again does so at once; nothing else is known of b than that it synced
+    for gave_up_s, in_join_phase in ((97.2, True), (100.9, False)):
+        last = Activity(1, round(gave_up_s * 1000), round(gave_up_s * 1000), None, None, None)
+        before = state(85, 1, [A, B], {"a": last})
+        gone = departure(before, state(101, 2, [A, member("c")]), B, HAS, came=True)
+        assert (gone.how, gone.in_join_phase) == ("expired", in_join_phase)
+
+
+def test_one_commit_tells_the_beat() -> None:
+    # the older ones are compacted away
+    once = Activity(1, 7_000, 7_000, None, None, None)
+    one = B._replace(session_timeout_ms=45_000)
+    assert how(once, 54, a=once, one=one) == "expired"
+    assert how(once, 59, a=once, one=one) == "expired"
+    long_ago = departure(state(1, 1, [A, one], {"b": once}), state(500, 2, [A]), one, NOTHING, came=False)
+    assert long_ago.certainty < 0.7
+
+
+def test_a_rebalance_timeout_that_is_no_max_poll_interval() -> None:
+    busy = {"a": every(1, 2, 110), "b": every(1, 2, 100)}
+    certain = [
+        departure(state(1, 1, [A, one], busy), state(110.8, 2, [A]), one, HAS, came=False).certainty
+        for one in (B._replace(rebalance_timeout_ms=10_000), B._replace(rebalance_timeout_ms=10_001))
+    ]
+    assert certain[0] > certain[1]
+
+
 def test_traffic_that_ended_tells_nothing() -> None:
     ended = every(1, 2, 100)
     before = state(1, 1, [A, B], {"a": ended, "b": ended})
