@@ -92,6 +92,11 @@ class LogManager:
             properties = checkpoints.decode_properties(path, data)
             found = properties.get("cluster.id", "")
             node = properties.get("node.id", properties.get("broker.id", ""))
+            if not node:
+                raise MalformedCheckpoint(
+                    f"{path} names no node.id, so it does not say whose the directory is: restore it from a backup, or "
+                    "remove it if the directory belongs to this node, and a new one is written"
+                )
             if cluster_id is not None and found != cluster_id:
                 raise WrongDirectory(f"{path} belongs to the cluster {found}, not to {cluster_id}")
             if node != str(node_id):
@@ -308,8 +313,8 @@ class LogManager:
         """Give the directory back. `clean`: everything is synced and noted first, so that the next start needs no
         recovery.
 
-        A log that cannot be synced, or is offline for damage, makes the stop an unclean one. With `clean=False` the
-        files stay as a kill would leave them.
+        A log that cannot be synced, or is offline for damage, or a disk that does not take the notes, makes the stop an
+        unclean one. With `clean=False` the files stay as a kill would leave them.
         """
         if self._lock is None:
             return
@@ -326,6 +331,9 @@ class LogManager:
             else:
                 for log in self.logs():
                     log.abandon()
+        except OSError as error:
+            # the old notes stay valid: the next start takes longer
+            _logger.error("checkpoint_failed", directory=self.storage.root, reason=error.strerror or str(error))
         finally:
             self._logs.clear()
             self._release()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -67,6 +68,39 @@ def test_a_malformed_meta_properties_is_named() -> None:
     with pytest.raises(MalformedCheckpoint, match=r"meta\.properties"):
         manage(storage)
     assert not storage.locked
+
+
+@pytest.mark.parametrize("cluster_id", [None, "mine"])
+def test_an_empty_meta_properties_is_named_with_what_to_do(cluster_id: str | None) -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", b"")
+    with pytest.raises(MalformedCheckpoint, match=r"meta\.properties names no node\.id.* remove it"):
+        LogManager(storage, LogSettings()).open(cluster_id=cluster_id, node_id=1, draw_uuid=drawing())
+
+
+class _Full(MemoryStorage):
+    """A disk that takes no small files any more once it is full."""
+
+    full = False
+
+    def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().save(path, data, sync=sync)
+
+
+def test_a_stop_on_a_full_disk_is_an_unclean_one_and_no_more() -> None:
+    storage = _Full()
+    manager = manage(storage)
+    manager.open_log("t", 0, config=SMALL)
+    storage.full = True
+    with structlog.testing.capture_logs() as told:
+        manager.close()
+    assert (told[-1]["event"], told[-1]["reason"]) == ("checkpoint_failed", "No space left on device")
+    assert not storage.locked
+    storage.full = False
+    again = manage(storage)
+    assert again.needs_recovery
 
 
 def test_a_second_server_is_refused(tmp_path: Path) -> None:
