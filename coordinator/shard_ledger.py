@@ -95,7 +95,7 @@ class Ledger:
         """Append all that was gathered, batch by batch."""
         if not self._batches:
             return
-        now = self._clock.moment()
+        now, term = self._clock.moment(), self._term
         while self._batches:
             batch = self._batches.pop(0)
             try:
@@ -105,9 +105,10 @@ class Ledger:
                 self._parked.append((-1, batch.replies))
                 self._failed("an append failed", error)
                 return
-            self._failures = 0
             # records without a reply are parked as well: what they changed is not shown before they are durable
             self._tell_and_answer(batch.events, batch.replies, now)
+            if self._failures and not self._parked and term == self._term:
+                self._failures = 0
 
     def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now) -> None:
         """Tell events, and give answers as soon as the log is durable up to here."""
@@ -132,6 +133,7 @@ class Ledger:
             if error is not None:
                 self._failed("a sync failed", error)
                 return
+            self._failures = 0  # a write that a sync has not confirmed says nothing about the disk
             durable = self._log.durable_offset
             while self._parked and self._parked[0][0] <= durable:
                 for token, response in self._parked.popleft()[1]:

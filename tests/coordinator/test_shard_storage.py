@@ -291,6 +291,32 @@ class TestADiskThatIsWaitedFor:
         bench.later.settle()
         assert offset(again) == 5
 
+    def test_as_long_as_syncs_fail_the_log_is_read_anew_ever_more_seldom(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        bench.disk.broken = True
+        waited_ms = []
+        for number in range(4):
+            committed = bench.commit(number)
+            bench.clock.advance(0)
+            bench.later.settle()
+            assert code(committed) == ErrorCode.NOT_COORDINATOR
+            began_ms = bench.clock.now().mono_ms
+            while not bench.shard.active:
+                bench.clock.advance(10)
+            waited_ms.append(bench.clock.now().mono_ms - began_ms)
+        assert waited_ms == [100, 600, 2400, 9600]  # each time the way back fails as well
+        bench.disk.broken = False
+        committed = bench.commit(5)
+        bench.later.settle()
+        assert code(committed) == ErrorCode.NONE
+        bench.disk.broken = True
+        refused = bench.commit(6)
+        bench.later.settle()
+        assert code(refused) == ErrorCode.NOT_COORDINATOR
+        bench.disk.broken = False
+        bench.clock.advance(0)
+        assert bench.shard.active
+
     @pytest.mark.parametrize("broken", [False, True])
     def test_records_that_answer_nobody_are_waited_for_as_well(self, broken: bool) -> None:
         bench = Bench(wait_for_sync=True)
