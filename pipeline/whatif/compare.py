@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.fidelity import Fidelity, judge, withheld
-from muster.pipeline.whatif.history import EXPIRED, REPLACED, History
+from muster.pipeline.whatif.history import EMPTIED, REPLACED, History
 from muster.pipeline.whatif.leader import Book, NoAssignment, is_cooperative
 from muster.pipeline.whatif.processes import Cast
 from muster.pipeline.whatif.replay import NoRest, Outcome, Replay
@@ -44,8 +44,9 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
     """Replay a history as it was, and, if that makes it come out, under each of the settings."""
     if history.unusable is not None:
         return Comparison(withheld(history, history.unusable), Figures())
-    cast, actual = Cast(history), what_happened(history)
+    cast = Cast(history)
     as_it_was = plan(cast, Setting())
+    actual = what_happened(cast, as_it_was.wanted())
     book = Book(cast)
     try:
         base = Replay(as_it_was, book).run()
@@ -76,34 +77,40 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
     return Comparison(fidelity, actual, rows)
 
 
-def what_happened(history: History) -> Figures:
-    """The figures of the real generations, by the rules that hold for replayed ones."""
-    costs, cooperative = Costs(), False
-    instances = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
+def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
+    """The figures of the real generations, by the rules that hold for replayed ones. `wanted`: see Schedule."""
+    history = cast.history
+    costs, cooperative = Costs(wanted), False
+    names = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
     if history.given is not None:
-        costs.given({instances.get(name, name): share for name, share in history.given.shares.items()})
+        costs.given({names.get(name, name): share for name, share in history.given.shares.items()})
         cooperative = is_cooperative(history.given.protocol)
     told: list[tuple[int, int, str, Any]] = []
     for number, generation in enumerate(history.generations):
         told.append((generation.stopped_ms, 2 * number, "began", generation))
         told.append((generation.start_ms, 2 * number + 1, "completed", generation))
-    told += [(ms, _LAST, "emptied", None) for ms in history.emptied]
-    told += [
-        (spell.end_ms, -1, "gone", spell)
-        for spell in history.spells
-        if spell.end_ms is not None and spell.end != REPLACED
-    ]
+    if history.open_ms is not None:
+        told.append((history.open_ms, _LAST, "began", None))
+    told += [(one.began_ms, _LAST, "began", None) for one in history.rounds if one.outcome == EMPTIED]
+    told += [(ms, _LAST + 1, "emptied", None) for ms in history.emptied]
+    for spell in history.spells:
+        vanished_ms = cast.vanished_ms(spell)
+        if vanished_ms is not None:
+            told.append((vanished_ms, _LAST + 2, "vanished", names[spell.member_id]))
+        if spell.end_ms is not None and spell.end != REPLACED:
+            told.append((spell.end_ms, -1, "gone", names[spell.member_id]))
     for ms, _, what, about in sorted(told, key=lambda one: one[:2]):
         if what == "completed":
             cooperative = is_cooperative(about.protocol)
-            shares = {instances.get(name, name): share for name, share in about.shares.items()}
+            shares = {names.get(name, name): share for name, share in about.shares.items()}
             costs.completed(ms, shares, cooperative=cooperative)
         elif what == "began":
             costs.began(ms)
         elif what == "emptied":
-            costs.emptied()
+            costs.emptied(ms)
+        elif what == "vanished":
+            costs.vanished(about, ms)
         else:
-            if about.end == EXPIRED and about.heard_ms is not None:
-                costs.silent(instances[about.member_id], about.heard_ms, ms, removed=True)
-            costs.gone(instances[about.member_id], ms)
-    return costs.figures(history.end_ms, cooperative=cooperative)
+            costs.gone(about, ms)
+    unassigned = sum(history.counts[-1][1].values()) if history.counts else 0
+    return costs.figures(history.end_ms, cooperative=cooperative, unassigned=unassigned)

@@ -1,22 +1,34 @@
-"""What rebalances cost: how many there were, what moved, who stood still and for how long. Plain sums; decides nothing.
+"""What rebalances cost: how many there were, what moved, and for how long nobody read a partition that somebody wanted
+to read. Plain sums; decides nothing.
 
 The same rules for what happened and for what would have happened:
 
 * A rebalance is a generation that got its assignment.
 * A partition has moved when its owner is not the one it had last; the first owner of all is none of it. Static members
   are the same owner when they come back.
-* Under an eager strategy all partitions that had an owner are paused from the beginning of the rebalance until the
-  assignment is there, failed attempts included. Under a cooperative one only those are that nobody has meanwhile: from
-  the assignment that takes them away, or from the beginning of the rebalance when their owner is gone.
-* A partition whose owner is dead or away, and has not been removed yet, is silent: counted apart.
+* Paused, because of rebalances. Eager: every partition that is given out, from the beginning of the rebalance until the
+  assignment is there, failed attempts and the wait of an empty group for company included. Cooperative: the partitions
+  of those that went, and those that nobody had, for as long; those that were given up, from the assignment that took
+  them away until the next.
+* Silent, outside of that: partitions whose owner is dead or away and still a member, and those of a group that all have
+  left; only while somebody wants to read (`wanted`). What is so when the history ends counts until then.
+
+No partition is paused and silent at the same time, so that both can be added up. The table `rebalances` has the same
+pauses (facts.rebalances).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from muster.pipeline.whatif.history import Owned
+from muster.pipeline.whatif.history import FAR, Owned
+
+ALWAYS: Final = ((-FAR, FAR),)
+"""Somebody wants to read all the time."""
+Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +47,28 @@ class Figures:
 class Costs:
     """Told of everything in its order. `who` is any name of an owner that stays the same as long as it is one."""
 
-    __slots__ = ("_began_ms", "_detected", "_last", "_moved", "_owned", "_paused", "_rebalances",
-                 "_silent", "_waiting")  # fmt: skip
+    __slots__ = ("_away", "_began_ms", "_detected", "_last", "_left", "_moved", "_orphaned_ms", "_orphans", "_owned",
+                 "_paused", "_rebalances", "_silent", "_waiting", "_wanted")  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
+        """`wanted`: when there is somebody who wants to read, as intervals in their order."""
+        self._wanted = wanted
         self._rebalances = self._moved = self._paused = self._silent = 0
         self._detected: list[int] = []
-        self._last: dict[tuple[str, int], str] = {}
+        self._last: dict[Partition, str] = {}
         """The last owner of each partition."""
-        self._owned: dict[str, list[tuple[str, int]]] = {}
+        self._owned: dict[str, list[Partition]] = {}
         """What is consumed, or was when the rebalance began."""
         self._began_ms: int | None = None
-        self._waiting: dict[tuple[str, int], int] = {}
-        """Under a cooperative strategy: partitions that nobody has, and since when."""
+        self._away: dict[str, tuple[int, int]] = {}
+        """Of whom nothing is heard: since when, and from when on that is not counted yet."""
+        self._left: list[Partition] = []
+        """What those had that went in this rebalance."""
+        self._waiting: dict[Partition, int] = {}
+        """Under a cooperative strategy: partitions that were given up, and since when."""
+        self._orphans = 0
+        """Partitions that the group had when its last member went."""
+        self._orphaned_ms = 0
 
     def given(self, shares: Mapping[str, Owned]) -> None:
         """Who has what when the history begins."""
@@ -57,49 +78,82 @@ class Costs:
         """A rebalance begins; one that was on has failed."""
         if self._began_ms is None:
             self._began_ms = ms
+            self._hush(ms)
+            self._silent += self._wanted_ms(self._orphaned_ms, ms) * self._orphans
+            self._orphaned_ms = ms
+
+    def vanished(self, who: str, ms: int) -> None:
+        """Nothing is heard of a member from now on."""
+        self._away[who] = ms, ms
+
+    def back(self, who: str, ms: int, *, cooperative: bool) -> None:
+        """It is heard of again, or another process is there in its place, and it was a member all the time."""
+        away = self._away.pop(who, None)
+        # in a rebalance of an eager group nobody reads anything
+        if away is not None and (self._began_ms is None or cooperative):
+            self._silent += self._wanted_ms(away[1], ms) * len(self._owned.get(who, ()))
 
     def gone(self, who: str, ms: int) -> None:
         """A member has left or was removed."""
-        for one in self._owned.get(who, ()):
-            self._waiting.setdefault(one, ms)
-
-    def silent(self, who: str, since_ms: int, ms: int, *, removed: bool) -> None:
-        """Nothing was heard of a member since then; now it is back, or `removed`."""
-        self._silent += (ms - since_ms) * len(self._owned.get(who, ()))
-        if removed:
-            self._detected.append(ms - since_ms)
+        away = self._away.pop(who, None)
+        if away is not None:
+            self._detected.append(ms - away[0])
+            if self._began_ms is None:
+                self._silent += self._wanted_ms(away[1], ms) * len(self._owned.get(who, ()))
+        self._left += self._owned.get(who, ())
 
     def completed(self, ms: int, shares: Mapping[str, Owned], *, cooperative: bool) -> None:
         """The assignment is there."""
         self._rebalances += 1
-        if not cooperative:
-            self._pause_all(ms)
-            self._waiting.clear()
+        began_ms = ms if self._began_ms is None else self._began_ms
+        if cooperative:
+            self._hush(ms)
+        else:
+            self._away = {who: (since_ms, ms) for who, (since_ms, _) in self._away.items()}
         before = self._owned
         self._take(shares)
         if cooperative:
-            self._pause_some(before, ms)
-        self._began_ms = None
+            self._pause_some(before, ms - began_ms, ms)
+        else:
+            self._paused += (ms - began_ms) * sum(map(len, self._owned.values()))
+            self._waiting.clear()
+        self._left.clear()
+        self._began_ms, self._orphans = None, 0
 
-    def emptied(self) -> None:
-        """The rebalance ended without members: nobody is to wait for."""
+    def emptied(self, ms: int) -> None:
+        """The rebalance ended without members."""
+        had = sum(map(len, self._owned.values())) + len(self._waiting)
+        if had:
+            self._orphans = had
+        began_ms = ms if self._began_ms is None else self._began_ms
+        self._silent += self._wanted_ms(began_ms, ms) * self._orphans
+        self._orphaned_ms = ms
         self._owned, self._began_ms = {}, None
         self._waiting.clear()
+        self._left.clear()
 
-    def figures(self, ms: int, *, cooperative: bool) -> Figures:
-        """The sums, at the end; a rebalance that is on counts as long as it lasts so far."""
-        paused = self._paused
-        if self._began_ms is not None and cooperative:
-            paused += sum(ms - since_ms for since_ms in self._waiting.values())
-        elif self._began_ms is not None:
-            paused += (ms - self._began_ms) * sum(map(len, self._owned.values()))
+    def figures(self, ms: int, *, cooperative: bool, unassigned: int = 0) -> Figures:
+        """The sums, at the end; what is on counts as long as it lasts so far. `unassigned`: how many partitions there
+        are to get for a group that never had any.
+        """
+        paused, began_ms = self._paused, self._began_ms
+        if began_ms is None or cooperative:
+            self._hush(ms)
+        if began_ms is None:
+            self._silent += self._wanted_ms(self._orphaned_ms, ms) * self._orphans
+        elif not self._owned:
+            paused += (ms - began_ms) * (self._orphans or unassigned)
+        elif cooperative:
+            paused += (ms - began_ms) * len(self._left) + sum(ms - since_ms for since_ms in self._waiting.values())
+        else:
+            paused += (ms - began_ms) * sum(map(len, self._owned.values()))
         detected = self._detected
         mean_ms = sum(detected) / len(detected) if detected else None
         return Figures(self._rebalances, self._moved, paused, self._silent, mean_ms)
 
     def _take(self, shares: Mapping[str, Owned]) -> None:
         last, moved = self._last, 0
-        owned: dict[str, list[tuple[str, int]]] = {}
+        owned: dict[str, list[Partition]] = {}
         for who, topics in shares.items():
             owned[who] = rows = [(topic, number) for topic, numbers in topics.items() for number in numbers]
             for one in rows:
@@ -109,16 +163,31 @@ class Costs:
         self._owned = owned
         self._moved += moved
 
-    def _pause_all(self, ms: int) -> None:
-        if self._began_ms is not None:
-            self._paused += (ms - self._began_ms) * sum(map(len, self._owned.values()))
-
-    def _pause_some(self, before: Mapping[str, list[tuple[str, int]]], ms: int) -> None:
-        waiting = self._waiting
+    def _pause_some(self, before: Mapping[str, list[Partition]], took_ms: int, ms: int) -> None:
+        waiting, left = self._waiting, set(self._left)
+        had = {one for rows in before.values() for one in rows}
         now = {one for rows in self._owned.values() for one in rows}
-        self._paused += sum(ms - since_ms for one, since_ms in waiting.items() if one in now)
+        for one in now:
+            since_ms = waiting.get(one)
+            if since_ms is not None:
+                self._paused += ms - since_ms
+            elif one in left or one not in had:
+                self._paused += took_ms
         waiting.clear()  # what this assignment leaves out too nobody subscribes to
-        for rows in before.values():
-            for one in rows:
-                if one not in now:
-                    waiting[one] = ms
+        waiting.update((one, ms) for one in had if one not in now)
+
+    def _hush(self, ms: int) -> None:
+        """Count the silence of those that are away up to now."""
+        for who, (since_ms, from_ms) in self._away.items():
+            self._silent += self._wanted_ms(from_ms, ms) * len(self._owned.get(who, ()))
+            self._away[who] = since_ms, ms
+
+    def _wanted_ms(self, since_ms: int, ms: int) -> int:
+        """For how much of a time somebody wanted to read."""
+        wanted = self._wanted
+        at = max(bisect_right(wanted, (since_ms, FAR)) - 1, 0)
+        total = 0
+        while at < len(wanted) and wanted[at][0] < ms:
+            total += max(min(ms, wanted[at][1]) - max(since_ms, wanted[at][0]), 0)
+            at += 1
+        return total

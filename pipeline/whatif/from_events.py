@@ -96,6 +96,7 @@ class _Reader:
         history = self.history
         history.last_ms, history.end_ms = last_ms, max(last_ms, end_ms)
         history.spells = list(self._spells.values())
+        history.open_ms = self._stopped_ms
         if history.unusable is None and not history.generations and history.given is None:
             history.unusable = "no generation of it is in the log"
 

@@ -148,6 +148,8 @@ class History:
     rounds: list[Round] = field(default_factory=list)
     generations: list[Generation] = field(default_factory=list)
     """After `given`, in their order."""
+    open_ms: int | None = None
+    """Since when a rebalance is on that has not ended when the log does."""
     emptied: list[int] = field(default_factory=list)
     """When a rebalance ended without members."""
     rejoins: list[Rejoin] = field(default_factory=list)

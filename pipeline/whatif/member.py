@@ -40,7 +40,7 @@ class Actor:
     """One process of a schedule as a member."""
 
     __slots__ = ("_answer", "_generation", "_joined_in", "_protocols", "_replay", "_said", "_share", "_spell", "bump",
-                 "client", "is_away", "member_id", "name", "part", "process", "silent_since_ms")  # fmt: skip
+                 "client", "is_away", "member_id", "name", "part", "process")  # fmt: skip
 
     def __init__(self, replay: Replay, part: Part) -> None:
         self._replay = replay
@@ -52,7 +52,6 @@ class Actor:
         """Of the owner, for the costs: a static member is the same one when it is back."""
         self.bump = 0
         self.is_away = False
-        self.silent_since_ms: int | None = None
         self._answer: Any = None
         self._joined_in = -1
         """The rebalance (Replay.turn) for which it has joined."""
@@ -85,19 +84,19 @@ class Actor:
     def vanish(self) -> None:
         """Nothing is heard of it from now on."""
         self.is_away = True
-        self.silent_since_ms = self._replay.ms
+        if self.member_id in self._replay.by_member:
+            self._replay.costs.vanished(self.name, self._replay.ms)
 
     def come_back(self) -> None:
         """It goes on, with what it knew."""
-        replay, since_ms = self._replay, self.silent_since_ms
-        self.is_away, self.silent_since_ms = False, None
+        replay = self._replay
+        self.is_away = False
         group = replay.group()
         member = None if group is None else group.members.get(self.member_id)
         if group is None or member is None:
             self._join_anew()
             return
-        if since_ms is not None:
-            replay.costs.silent(self.name, since_ms, replay.ms, removed=False)
+        replay.costs.back(self.name, replay.ms, cooperative=replay.cooperative)
         self.be_heard()
         if group.state == PREPARING and member.join_token is None:
             self.join()
@@ -108,7 +107,6 @@ class Actor:
         """Another process has its instance id."""
         self.member_id = ""
         self.is_away = True
-        self.silent_since_ms = None
 
     def be_heard(self) -> None:
         """Tell the core until when this member will be heard of."""

@@ -159,11 +159,18 @@ class Cast:
         # provisional, so that who comes next sees that this one is gone; _end knows more
         if spell.end is not None and spell.end_ms is not None:
             kind, since_ms, rank = _KINDS.get(spell.end, SILENT), spell.end_ms, spell.end_rank
-            if spell.end == EXPIRED and spell.heard_ms is not None:
-                since_ms, rank = min(self._vanished_ms(spell, spell.heard_ms), spell.end_ms), AFTER
+            vanished_ms = self.vanished_ms(spell)
+            if vanished_ms is not None:
+                since_ms, rank = vanished_ms, AFTER
             before.absences.append(Absence(kind, since_ms, FAR, rank))
 
-    def _vanished_ms(self, spell: Spell, heard_ms: int) -> int:
+    def vanished_ms(self, spell: Spell) -> int | None:
+        """Since when nothing was heard of a member that expired; None of others."""
+        if spell.end != EXPIRED or spell.heard_ms is None or spell.end_ms is None:
+            return None
+        return min(self._silent_ms(spell, spell.heard_ms), spell.end_ms)
+
+    def _silent_ms(self, spell: Spell, heard_ms: int) -> int:
         """Since when nothing was heard of a member. What it did after the last sign of life was either none (a late
         SyncGroup), or the clocks for deadlines and for the log differ; where that was only concluded, it is believed.
         """

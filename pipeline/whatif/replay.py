@@ -81,7 +81,7 @@ class Replay:
         self.assignor = schedule.setting.assignor
         self.ms = history.start_ms
         self.now = Now(self.ms, self.ms)
-        self.costs = Costs()
+        self.costs = Costs(schedule.wanted())
         self.generations: list[Made] = []
         self.turn = 0
         """Counts the rebalances: what was meant for an earlier one is too late."""
@@ -134,7 +134,9 @@ class Replay:
             elif fact is not None:
                 at += 1
                 _ACTS[fact.kind](self, fact)
-        return Outcome(self.generations, self.costs.figures(end_ms, cooperative=self.cooperative))
+        unassigned = sum(topic.partitions for topic in self.counts.values())
+        figures = self.costs.figures(end_ms, cooperative=self.cooperative, unassigned=unassigned)
+        return Outcome(self.generations, figures)
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
         """Let `act(*what)` happen at a time."""
@@ -238,23 +240,19 @@ class Replay:
         self.generations.append(Made(facts["generation"], self.ms, shares))
 
     def _emptied(self, _: Event) -> None:
-        self.costs.emptied()
+        self.costs.emptied(self.ms)
 
     def _gone(self, event: Event) -> None:
         facts: dict[str, Any] = event.facts
         actor = self.by_member.pop(facts["member"].member, None)
         if actor is not None:
-            if actor.silent_since_ms is not None and event.kind != events.MEMBER_LEFT:
-                self.costs.silent(actor.name, actor.silent_since_ms, self.ms, removed=True)
-                actor.silent_since_ms = None
             self.costs.gone(actor.name, self.ms)
 
     def _replaced(self, event: Event) -> None:
         facts: dict[str, Any] = event.facts
         old = self.by_member.pop(facts["replaced"], None)
         if old is not None:
-            if old.silent_since_ms is not None:
-                self.costs.silent(old.name, old.silent_since_ms, self.ms, removed=False)
+            self.costs.back(old.name, self.ms, cooperative=self.cooperative)
             old.fenced()
 
     # ---- what comes from outside

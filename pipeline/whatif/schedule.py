@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from muster.pipeline.whatif.deploys import shifted
+from muster.pipeline.whatif.deploys import GAP_MS, shifted
 from muster.pipeline.whatif.history import AFTER, BEFORE, FAR, Offer, Offers
 from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Cast, Process
 from muster.pipeline.whatif.settings import Setting
@@ -48,6 +48,11 @@ class Part:
     start_ms: int | None
     absences: list[Absence]
 
+    @property
+    def end_ms(self) -> int:
+        """When it goes for good; FAR: it does not."""
+        return self.absences[-1].from_ms if self.absences and self.absences[-1].until_ms == FAR else FAR
+
     def offers(self, ms: int, assignor: str | None) -> Offers:
         """What it offers at a time."""
         offers = self.process.offers(ms)
@@ -65,6 +70,26 @@ class Schedule:
     parts: list[Part]
     facts: list[Fact]
     initial_delay_ms: int
+
+    def wanted(self) -> list[tuple[int, int]]:
+        """When there is a process that wants to read, or one that is being restarted, as intervals in their order."""
+        spans = []
+        for part in self.parts:
+            start_ms, before = part.start_ms, part.process.replaces
+            if start_ms is None:
+                start_ms = -FAR
+            elif before is not None:
+                stop_ms = self.parts[before.index].end_ms
+                if 0 < start_ms - stop_ms <= GAP_MS:
+                    start_ms = stop_ms
+            spans.append((start_ms, part.end_ms))
+        found: list[tuple[int, int]] = []
+        for start_ms, end_ms in sorted(spans):
+            if found and start_ms <= found[-1][1]:
+                found[-1] = found[-1][0], max(found[-1][1], end_ms)
+            else:
+                found.append((start_ms, end_ms))
+        return found
 
     def key(self) -> tuple[object, ...]:
         """Two schedules of one history with equal keys are played alike."""

@@ -15,6 +15,8 @@ from muster.pipeline.whatif.settings import parse
 from tests.pipeline.whatif.reality import GROUP, Consumer, Reality
 
 PARTITIONS = 9
+FORMING_MS = PARTITIONS * 6_000
+"""What it costs that members come to an empty group: two initial delays."""
 
 
 def running(*names: str, strategy: str = "range", instances: bool = False) -> tuple[Reality, dict[str, Consumer]]:
@@ -68,7 +70,7 @@ def test_static_membership_spares_the_rebalances_of_a_restart() -> None:
     actual, (static,) = asked(world, "static")
     assert (actual.rebalances, actual.silent_partition_ms) == (3, 0)
     # nobody else has its three partitions meanwhile
-    assert static == Figures(1, 0, 0, near(3 * 5_000), None)
+    assert static == Figures(1, 0, near(FORMING_MS), near(3 * 5_000), None)
 
 
 def test_a_static_member_that_is_away_for_too_long_is_removed() -> None:
@@ -87,6 +89,38 @@ def test_a_death_is_seen_when_the_session_is_over() -> None:
     assert [one.detect_ms for one in (actual, quick, slow)] == [10_000, 6_000, 45_000]
     assert [one.silent_partition_ms for one in (actual, quick, slow)] == [30_000, 18_000, 135_000]
     assert [one.rebalances for one in (actual, quick, slow)] == [2, 2, 2]
+
+
+def test_a_death_that_is_not_seen_before_the_log_ends_costs_what_it_costs_so_far() -> None:
+    world, members = running("a", "b", "c")
+    members["b"].crash()
+    world.run(62_000)
+    actual, (patient, static) = asked(world, "session.timeout.ms=300000", "static,session.timeout.ms=300000")
+    assert (actual.rebalances, actual.silent_partition_ms) == (2, near(3 * 10_000))
+    for one in (patient, static):
+        # from its last heartbeat on
+        assert (one.rebalances, one.paused_partition_ms, one.detect_ms) == (1, near(FORMING_MS), None)
+        assert one.silent_partition_ms == pytest.approx(3 * 62_000, abs=3 * 3_000)
+
+
+def test_when_all_stop_for_good_nobody_misses_anything() -> None:
+    world, members = running("a", "b", "c")
+    for member in members.values():
+        member.stop()
+    world.run(600_000)
+    actual, (static,) = asked(world, "static,session.timeout.ms=300000")
+    assert actual.silent_partition_ms == static.silent_partition_ms == 0
+
+
+def test_a_group_that_has_nobody_for_a_while_reads_nothing_however_it_is_set() -> None:
+    world, members = running("a")
+    restart(world, members["a"], 7_000)
+    actual, (static, patient) = asked(world, "static", "group.initial.rebalance.delay.ms=30000")
+    assert [one.silent_partition_ms for one in (actual, static, patient)] == [near(PARTITIONS * 7_000)] * 3
+    # then it waits for company, which never comes; a static member goes on with what it had
+    assert [one.paused_partition_ms for one in (actual, static, patient)] == [
+        near(PARTITIONS * ms) for ms in (2 * 3_000, 3_000, 2 * 30_000)
+    ]
 
 
 def test_a_pause_is_no_death_under_a_longer_session() -> None:
@@ -119,7 +153,7 @@ def test_a_cooperative_strategy_pauses_only_what_moves() -> None:
     assert (actual.rebalances, actual.moved_partitions) == (2, 2 + 3)
     # a gives two of five away and b one of four, for which everybody joins twice
     assert (cooperative.rebalances, cooperative.moved_partitions) == (3, 2 + 1)
-    assert 0 < cooperative.paused_partition_ms < actual.paused_partition_ms / 2
+    assert 0 < cooperative.paused_partition_ms - FORMING_MS < (actual.paused_partition_ms - FORMING_MS) / 2
 
 
 def test_another_strategy_moves_less() -> None:
@@ -140,6 +174,9 @@ def test_a_longer_delay_lets_members_join_together() -> None:
     actual, found = asked(world, *(f"group.initial.rebalance.delay.ms={ms}" for ms in (0, 3_000, 10_000)))
     assert actual.rebalances == 3
     assert [one.rebalances for one in found] == [3, 3, 1]
+    # all the time that it waits nobody reads: one delay after the other as long as somebody comes
+    assert found[2].paused_partition_ms == near(PARTITIONS * 30_000)
+    assert found[0].paused_partition_ms < found[1].paused_partition_ms < found[2].paused_partition_ms
 
 
 def test_without_a_delay_the_first_member_is_alone() -> None:
@@ -157,7 +194,7 @@ def test_members_that_heartbeat_more_often_notice_sooner() -> None:
     restart(world, members["b"], 30_000)
     actual, (often,) = asked(world, "heartbeat.interval.ms=300")
     assert often.rebalances == actual.rebalances
-    assert often.paused_partition_ms < actual.paused_partition_ms / 5
+    assert often.paused_partition_ms - FORMING_MS < (actual.paused_partition_ms - FORMING_MS) / 5
 
 
 def test_a_deploy_in_other_steps() -> None:
@@ -170,6 +207,9 @@ def test_a_deploy_in_other_steps() -> None:
     assert two.rebalances == 1 + 4
     # nobody is left, and those that come back find each other in the delay
     assert everybody.rebalances == 1 + 1
+    # but until then nobody reads
+    assert everybody.silent_partition_ms == near(PARTITIONS * 10_000)
+    assert two.silent_partition_ms == 0
 
 
 def test_a_deploy_of_static_members_all_at_once() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster.pipeline.whatif.costs import Costs, Figures
+from muster.pipeline.whatif.history import FAR
 
 
 def test_an_eager_rebalance_pauses_everything() -> None:
@@ -35,7 +38,7 @@ def test_a_cooperative_rebalance_pauses_what_moves_from_one_round_to_the_next() 
 def test_under_a_cooperative_strategy_nobody_has_the_partitions_of_who_is_gone() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
-    costs.silent("b", 1_000, 6_000, removed=True)
+    costs.vanished("b", 1_000)
     costs.gone("b", 6_000)
     costs.began(6_000)
     costs.completed(6_300, {"a": {"t": [0, 1]}}, cooperative=True)
@@ -60,12 +63,81 @@ def test_what_is_on_at_the_end_counts_so_far() -> None:
     assert costs.figures(2_700, cooperative=False).paused_partition_ms == 1_400
 
 
-def test_an_empty_group_waits_for_nobody() -> None:
-    costs = Costs()
+@pytest.mark.parametrize("cooperative", [False, True])
+def test_an_empty_group_wants_nothing_but_when_somebody_comes(cooperative: bool) -> None:
+    costs = Costs([(0, 2_000), (9_000, FAR)])
     costs.given({"a": {"t": [0, 1]}})
     costs.gone("a", 2_000)
     costs.began(2_000)
-    costs.emptied()
+    costs.emptied(2_000)
     costs.began(9_000)
-    costs.completed(9_500, {"b": {"t": [0, 1]}}, cooperative=False)
-    assert costs.figures(20_000, cooperative=False) == Figures(1, 2, 0, 0, None)
+    costs.completed(9_500, {"b": {"t": [0, 1]}}, cooperative=cooperative)
+    assert costs.figures(20_000, cooperative=cooperative) == Figures(1, 2, 2 * 500, 0, None)
+
+
+def test_between_the_last_that_leaves_and_one_that_takes_its_place_nobody_reads() -> None:
+    costs = Costs([(0, FAR)])
+    costs.given({"a": {"t": [0, 1]}})
+    costs.gone("a", 2_000)
+    costs.began(2_000)
+    costs.emptied(2_000)
+    costs.began(9_000)
+    assert costs.figures(10_000, cooperative=False) == Figures(0, 0, 2 * 1_000, 2 * 7_000, None)
+
+
+def test_the_wait_of_a_new_group_is_a_pause_of_what_it_gets() -> None:
+    costs = Costs()
+    costs.began(1_000)
+    costs.completed(4_000, {"a": {"t": [0, 1]}}, cooperative=False)
+    assert costs.figures(9_000, cooperative=False) == Figures(1, 0, 2 * 3_000, 0, None)
+
+
+def test_a_new_group_that_still_waits() -> None:
+    costs = Costs()
+    costs.began(1_000)
+    assert costs.figures(9_000, cooperative=False, unassigned=3).paused_partition_ms == 3 * 8_000
+
+
+def test_who_is_dead_when_the_history_ends_is_silent_until_then() -> None:
+    costs = Costs()
+    costs.given({"a": {"t": [0]}, "b": {"t": [1, 2]}})
+    costs.vanished("b", 1_000)
+    assert costs.figures(61_000, cooperative=False) == Figures(0, 0, 0, 2 * 60_000, None)
+
+
+def test_when_nobody_is_left_that_wants_to_read_silence_costs_nothing() -> None:
+    costs = Costs([(0, 3_000)])
+    costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
+    costs.vanished("a", 1_000)
+    costs.vanished("b", 3_000)
+    assert costs.figures(61_000, cooperative=False).silent_partition_ms == 2_000
+
+
+def test_a_rebalance_that_waits_for_the_dead_counts_once() -> None:
+    costs = Costs()
+    costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
+    costs.vanished("b", 1_000)
+    costs.began(2_000)
+    costs.gone("b", 11_000)
+    costs.completed(11_000, {"a": {"t": [0]}, "c": {"t": [1]}}, cooperative=False)
+    assert costs.figures(20_000, cooperative=False) == Figures(1, 1, 2 * 9_000, 1_000, 10_000.0)
+
+
+def test_a_cooperative_one_pauses_only_what_the_dead_had() -> None:
+    costs = Costs()
+    costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
+    costs.vanished("b", 1_000)
+    costs.began(2_000)
+    costs.gone("b", 11_000)
+    costs.completed(11_000, {"a": {"t": [0]}, "c": {"t": [1]}}, cooperative=True)
+    assert costs.figures(20_000, cooperative=True) == Figures(1, 1, 9_000, 1_000, 10_000.0)
+
+
+def test_who_is_away_over_a_rebalance_is_silent_before_and_after_it() -> None:
+    costs = Costs()
+    costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
+    costs.vanished("b", 1_000)
+    costs.began(2_000)
+    costs.completed(5_000, {"a": {"t": [0]}, "b": {"t": [1]}}, cooperative=False)
+    costs.back("b", 6_000, cooperative=False)
+    assert costs.figures(20_000, cooperative=False) == Figures(1, 0, 2 * 3_000, 1_000 + 1_000, None)
