@@ -18,10 +18,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline import arguments as args
 from muster.pipeline.about import About
+from muster.pipeline.delta import EXTENSION
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.follow.command import follow
-from muster.pipeline.formats import HTML, PARQUET
+from muster.pipeline.formats import DELTA, HTML, PARQUET
 from muster.pipeline.java import NoJava
 from muster.pipeline.output import LARGE, remove, write_table, write_text
 from muster.pipeline.progress import Progress, quiet
@@ -34,7 +35,7 @@ from muster.pipeline.session import open_session
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.places import NoSource
-from muster.pipeline.stage import Source, Staged, check, stage
+from muster.pipeline.stage import Source, Staged, check, stage, table_kind
 from muster.pipeline.tables import table
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.whatif.job import what_if
@@ -42,6 +43,8 @@ from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 
 STAGE: Final = ".stage"
 PAGE: Final = "report.html"
+_CAUSE: Final = "Caused by: "
+"""How Java says what an error came from."""
 
 
 class Analysis(NamedTuple):
@@ -203,7 +206,8 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     progress.begin("starting Spark")
     try:
         with quiet(asked.verbose):
-            spark = open_session(asked.master)
+            is_delta = asked.path is not None and table_kind(asked.path) == DELTA
+            spark = open_session(asked.master, EXTENSION if is_delta else None)
     finally:
         progress.end()
     try:
@@ -224,11 +228,13 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
 
 
 def reason(error: Exception) -> str:
-    """What Spark has to say, without where in Java it says it."""
+    """What Spark has to say and what that came from in the end, without where in Java it says it."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        return lines[1]
-    return lines[0] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    first = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    return f"{first}: {causes[-1]}" if causes and causes[-1] not in first else first
 
 
 def _settings(text: str) -> Sequence[Setting] | None:

@@ -113,6 +113,7 @@ def read(options: argparse.Namespace) -> Arguments:
         raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
+    _check_out(options.out)
     try:
         follow = following.read(options)
     except ValueError as error:
@@ -137,6 +138,18 @@ def _client(options: argparse.Namespace) -> dict[str, str]:
             raise BadArgument(f"-X {given} is for a live cluster: give --bootstrap-server, or leave it out")
         kafka[name.removeprefix("kafka.")] = value
     return kafka
+
+
+def _check_out(out: str) -> None:
+    """Of a place on this machine, whether a folder can be there: asked before Spark is waited for."""
+    if "://" in out:
+        return
+    place = Path(out.removeprefix("file:"))
+    there = next(one for one in (place, *place.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise BadArgument(f"--out {out}: {there} is a file, where a folder was expected: give another one")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise BadArgument(f"--out {out}: nothing may be written into {there}: give another folder")
 
 
 def _time(option: str, text: str | None) -> int | None:

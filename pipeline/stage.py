@@ -8,7 +8,7 @@ table of Parquet or Delta files.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.delta import prepare
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import EVENTS, TABLES
 from muster.pipeline.formats import DELTA, PARQUET
-from muster.pipeline.schema import DECODED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW
+from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
 from muster.pipeline.sources.cluster import bounds
 from muster.pipeline.sources.ends import ENDS, ends_of_cluster, ends_of_path
 from muster.pipeline.sources.format import open_reader
@@ -30,6 +31,9 @@ from muster.pipeline.sources.places import NoSource, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
+
+_ODD: Final = (MALFORMED, UNKNOWN)
+"""Kinds of rows that tell of no group."""
 
 
 class Source(NamedTuple):
@@ -70,9 +74,11 @@ def check(source: Source) -> None:
 
 
 def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL) -> Staged:
-    """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
+    """Read a source into `folder`. Raises NoSource, also when there is nothing of what is wanted, ClusterError,
+    BadOption, ValueError (see `sources.frame`).
+    """
     check(source)
-    source = _as_rows(spark, source)
+    name, source = source.name(), _as_rows(spark, source)
     rows = write_decoded(_work(spark, source), f"{folder}/decoded", wanted)
     staged = _read(spark, f"{folder}/decoded", DECODED)
     raw = _raw_events(spark, source)
@@ -86,12 +92,18 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         bad = bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull()))
         bad.write.mode("overwrite").parquet(f"{folder}/malformed_events")
         staged_events = _read(spark, f"{folder}/events", EVENTS)
+        if staged_events.isEmpty():
+            # a topic, or a column that could name it, tells nothing by being there
+            staged_events = None
         malformed = _read(spark, f"{folder}/malformed_events", TABLES["malformed"])
-    ends = _ends(source, staged)
+    if wanted != ALL and staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
+        raise NoSource(f"{name}: nothing of what was asked for is there: {wanted.told()}")
+    ends = _ends(source, staged, wanted.until_ms)
     if ends is not None:
         spark.createDataFrame(ends).write.mode("overwrite").parquet(f"{folder}/ends")
     staged_ends = None if ends is None else _read(spark, f"{folder}/ends", ENDS)
-    return Staged(Inputs(with_last_before(staged, wanted), staged_events, staged_ends), malformed, rows)
+    inputs = Inputs(with_last_before(staged, wanted), staged_events, staged_ends, wanted.since_ms)
+    return Staged(inputs, malformed, rows)
 
 
 def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
@@ -107,6 +119,8 @@ def _as_rows(spark: SparkSession, source: Source) -> Source:
     kind = None if source.path is None else table_kind(source.path)
     if source.path is None or kind is None:
         return source
+    if kind == DELTA:
+        prepare(spark, source.path)
     return Source(rows=spark.read.format(kind).load(source.path))
 
 
@@ -151,15 +165,15 @@ def _raw_events(spark: SparkSession, source: Source) -> DataFrame | None:
     return _load(spark, source, {"topic": EVENTS_TOPIC})
 
 
-def _ends(source: Source, staged: DataFrame) -> pa.Table | None:
-    """How far the topics' own logs reach, where the source knows it."""
+def _ends(source: Source, staged: DataFrame, until_ms: int | None) -> pa.Table | None:
+    """How far the topics' own logs reached at that time, where the source knows it."""
     if source.path is not None:
-        return ends_of_path(source.path)
+        return ends_of_path(source.path, until_ms)
     if source.kafka is None:
         return None
     commits = staged.where((F.col("kind") == OFFSET_COMMIT) & ~F.col("is_tombstone"))
     places = commits.select("topic", "partition").distinct().collect()
-    return ends_of_cluster(source.kafka, sorted((row.topic, row.partition) for row in places))
+    return ends_of_cluster(source.kafka, sorted((row.topic, row.partition) for row in places), until_ms=until_ms)
 
 
 def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:

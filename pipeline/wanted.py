@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from fnmatch import translate
 from typing import Final, NamedTuple
 
@@ -21,6 +22,16 @@ class Wanted(NamedTuple):
     since_ms: int | None = None
     until_ms: int | None = None
     groups: tuple[str, ...] = ()
+
+    def told(self) -> str:
+        """In words."""
+        groups = "groups " + " or ".join(map(repr, self.groups)) if self.groups else "groups of any name"
+        since = "" if self.since_ms is None else f", logged from {_moment(self.since_ms)} on"
+        return groups + since + ("" if self.until_ms is None else f", logged before {_moment(self.until_ms)}")
+
+
+def _moment(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 ALL: Final = Wanted()

@@ -22,6 +22,11 @@ from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.static_candidates import static_candidates
 
 
+def _since(inputs: Inputs, rows: DataFrame, when: str) -> DataFrame:
+    """Without what happened before the time that is asked for."""
+    return rows if inputs.since_ms is None else rows.where(rows[when] >= inputs.since_ms)
+
+
 def build(inputs: Inputs) -> dict[str, DataFrame]:
     """The tables by name, each as facts.schema.TABLES says."""
     # small beside the commits, and the start of nearly everything
@@ -31,8 +36,9 @@ def build(inputs: Inputs) -> dict[str, DataFrame]:
     committed = conform(placed_rows, "commits")
     concluded = inferred(inputs, placed_rows).persist(StorageLevel.MEMORY_AND_DISK)
     held_by = holders(known).persist(StorageLevel.MEMORY_AND_DISK)
-    changed = changes(held_by)
-    happened = rebalances(concluded, changed, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
+    changed = _since(inputs, changes(held_by), "time_ms")
+    happened = _since(inputs, rebalances(concluded, changed, inputs.events, known), "end_ms")
+    happened = happened.persist(StorageLevel.MEMORY_AND_DISK)
     who_stayed = memberships(known, concluded, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
     return {
         "commits": committed,

@@ -18,11 +18,14 @@ from muster.pipeline.tables import table
 class Inputs(NamedTuple):
     """`decoded`: rows of pipeline.schema.DECODED; `events`: rows of facts.schema.EVENTS, None where there is no
     `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
+    `since_ms`: what a group's last record from before tells is how things stood then, and no happening; None: all that
+    there is, is told.
     """
 
     decoded: DataFrame
     events: DataFrame | None = None
     ends: DataFrame | None = None
+    since_ms: int | None = None
 
 
 MEMBER_FIELDS: Final = {

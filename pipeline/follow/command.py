@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from muster.pipeline.arguments import Arguments
+from muster.pipeline.delta import EXTENSION, prepare
 from muster.pipeline.follow.arguments import Follow
-from muster.pipeline.follow.delta import EXTENSION, prepare
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.formats import DELTA
 from muster.pipeline.progress import quiet
@@ -37,7 +37,7 @@ def follow(asked: Arguments, how: Follow) -> int:
             spark = open_session(asked.master, settings | (EXTENSION if how.table_format == DELTA else {}))
         try:
             if how.table_format == DELTA:
-                prepare(spark)
+                prepare(spark, "--table-format delta")
             follower = Follower(spark, _following(asked, how), told=line, stopped=stopped)
             # Spark has a handler of its own by now
             with ends_on_signals(stopped):

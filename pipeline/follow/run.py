@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.pipeline.about import About
-from muster.pipeline.follow.delta import write as write_delta
+from muster.pipeline.delta import write as write_delta
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, appender, logged, merge

@@ -135,4 +135,5 @@ def staged(store: Store, manifest: Manifest, buckets: Collection[int] | None = N
         F.col("reason").alias("damage"),
     )
     has_events = bool(manifest.rows.get(EVENT))
-    return Inputs(decoded, events(raw) if has_events else None), malformed_events(raw)
+    told = events(raw) if has_events else None
+    return Inputs(decoded, told, since_ms=manifest.since_ms), malformed_events(raw)

@@ -20,6 +20,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
 
 from muster.pipeline.schema import RAW
+from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 
@@ -69,14 +70,17 @@ class Cluster:
     def _complaint(self, error: KafkaError) -> None:
         self._complaints[error.str()] = None
 
-    def error(self, what: object) -> ClusterError:
-        """`what` went wrong, with everything that was complained of. Options have librdkafka's names."""
+    def error(self, what: object) -> ClusterError | BadOption:
+        """`what` went wrong, with everything that was complained of. BadOption: nobody was asked, for an option (they
+        have librdkafka's names) is none, or has a value that it cannot have.
+        """
         if isinstance(what, KafkaException):
             what = what.args[0]
         text = what.str() if isinstance(what, KafkaError) else str(what)
-        hint = " (options kafka.* have librdkafka's names)" if "configuration property" in text else ""
+        if "configuration property" in text:
+            return BadOption(f"{text} (options kafka.* have librdkafka's names)")
         more = "".join(f"; {one}" for one in self._complaints if one != text)
-        return ClusterError(f"{self.config['bootstrap.servers']}: {text}{hint}{more}")
+        return ClusterError(f"{self.config['bootstrap.servers']}: {text}{more}")
 
 
 def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:

@@ -64,9 +64,10 @@ class _Folder(NamedTuple):
     path: str
 
 
-def ends_of_path(path: str) -> pa.Table | None:
+def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
     """The rows (ENDS) of the partitions whose folders lie in a data directory, or were copied out of one; a URL too.
-    None when there are none but those of internal topics. Raises NoSource when the path cannot be listed.
+    What became known from `until_ms` on is left out. None when there is nothing but internal topics. Raises NoSource
+    when the path cannot be listed.
     """
     system, root = file_system(path)
     try:
@@ -80,15 +81,20 @@ def ends_of_path(path: str) -> pa.Table | None:
             folders.append(_Folder(match["topic"], int(match["partition"]), entry.path))
     with ThreadPoolExecutor(_READERS) as readers:
         found = readers.map(lambda folder: _rows_of_folder(system, folder), sorted(folders))
-        return _table(row for rows in found for row in rows)
+        return _table(row for rows in found for row in rows if until_ms is None or row[3] < until_ms)
 
 
 def ends_of_cluster(
-    client: Mapping[str, str], places: Sequence[tuple[str, int]] | None = None, *, now_ms: int | None = None
+    client: Mapping[str, str],
+    places: Sequence[tuple[str, int]] | None = None,
+    *,
+    now_ms: int | None = None,
+    until_ms: int | None = None,
 ) -> pa.Table | None:
-    """The rows (ENDS) of partitions of a live cluster (None: of all topics but internal ones), at present and at the
-    times of HISTORY_MS; `client`: options under librdkafka's names. Partitions that are not there, or that may not be
-    seen, are left out; None when nothing is left. Raises ClusterError.
+    """The rows (ENDS) of partitions of a live cluster (None: of all topics but internal ones), at present, or at
+    `until_ms` where that is past, and at the times of HISTORY_MS before; `client`: options under librdkafka's names.
+    Partitions that are not there, or that may not be seen, are left out; None when nothing is left. Raises
+    ClusterError, BadOption.
     """
     cluster = Cluster(client)
     try:
@@ -99,14 +105,17 @@ def ends_of_cluster(
         asked = [TopicPartition(*place) for place in (_all_places(admin) if places is None else places)]
         at_ms = _now_ms() if now_ms is None else now_ms
         latest = _offsets(admin, asked, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # lacks annotations
-        rows = [(*place, end, at_ms) for place, end in latest.items()]
-        for ago_ms in HISTORY_MS:
-            then = OffsetSpec.for_timestamp(at_ms - ago_ms)
+        rows = []
+        if until_ms is None or until_ms > at_ms:
+            rows = [(*place, end, at_ms) for place, end in latest.items()]
+            times = [at_ms - ago_ms for ago_ms in HISTORY_MS]
+        else:
+            times = [until_ms - ago_ms for ago_ms in (0, *HISTORY_MS)]
+        for then_ms in times:
+            then = OffsetSpec.for_timestamp(then_ms)
             found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
             # -1: there is no record of that time or later
-            rows += [
-                (*place, latest[place] if offset < 0 else offset, at_ms - ago_ms) for place, offset in found.items()
-            ]
+            rows += [(*place, latest[place] if offset < 0 else offset, then_ms) for place, offset in found.items()]
         return _table(rows)
     except KafkaException as error:
         admin.poll(0)  # that is when complaints are handed over

@@ -26,13 +26,13 @@ pytestmark = [
 
 READ = """
 import json, sys
-from muster.pipeline.follow.delta import EXTENSION, prepare
+from muster.pipeline.delta import EXTENSION, prepare
 from muster.pipeline.follow.store import saved
 from muster.pipeline.session import open_session
 
 out, bootstrap, raw = sys.argv[1:]
 spark = open_session("local[2]", EXTENSION)
-prepare(spark)
+prepare(spark, out)
 found = {}
 for name, kept in saved(spark, out).items():
     table = spark.read.format("delta").load(f"{out}/tables/{name}")

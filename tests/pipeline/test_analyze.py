@@ -82,6 +82,11 @@ def test_what_spark_says_in_one_line() -> None:
     assert reason(RuntimeError(java)) == "org.apache.spark.SparkException: no such master"
     assert reason(RuntimeError("\n[NO_COLUMN] none;\nmore")) == "[NO_COLUMN] none;"
     assert reason(RuntimeError()) == "RuntimeError"
+    full = "Caused by: java.io.IOException: No space left on device"
+    assert reason(RuntimeError(f"{java}\nCaused by: x.Y: task failed\n\tat a.b(C.java)\n{full}\n\t... 9 more")) == (
+        "org.apache.spark.SparkException: no such master: java.io.IOException: No space left on device"
+    )
+    assert reason(RuntimeError("one\nCaused by: one")) == "one"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,19 @@ def test_which_part_of_it() -> None:
     assert asked.since_ms == 1_769_846_400_000
     assert asked.until_ms == asked.since_ms + 3_600_000
     assert asked.groups == ("pay*", "orders")
+
+
+def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for out in (file, file / "below", f"file:{file}"):
+        with pytest.raises(BadArgument, match=r"--out .*file.*: .*/file is a file, where a folder was expected"):
+            given("d", "--out", str(out))
+    assert given("d", "--out", str(tmp_path / "new" / "one")).out == str(tmp_path / "new" / "one")
+    assert given("d", "--out", "s3://bucket/one").out == "s3://bucket/one"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(BadArgument, match="nothing may be written into"):
+        given("d", "--out", str(tmp_path / "new"))
 
 
 def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:

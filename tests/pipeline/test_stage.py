@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,6 +58,20 @@ def test_a_table_of_raw_rows(spark: SparkSession, raw: str, tmp_path: Path) -> N
     assert staged.inputs.events.count() == len(parquet.read_table(f"{raw}/group_events.parquet")) > 100
     assert staged.malformed_events is not None
     assert staged.malformed_events.count() == 0
+
+
+def test_a_table_without_events_tells_none(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    shutil.copy(f"{raw}/consumer_offsets.parquet", tmp_path / "raw")
+    staged = stage(spark, Source(path=str(tmp_path / "raw")), str(tmp_path / "stage"))
+    assert staged.inputs.events is None
+
+
+def test_nothing_of_what_was_asked_for(spark: SparkSession, raw: str, tmp_path: Path) -> None:
+    with pytest.raises(NoSource, match=r"raw: nothing of what was asked for is there: groups 'nosuch\*' or 'x'$"):
+        stage(spark, Source(path=raw), str(tmp_path / "stage"), Wanted(groups=("nosuch*", "x")))
+    with pytest.raises(NoSource, match=r"groups of any name, logged from 1970-01-01T00:00:01.* on, logged before 1970"):
+        stage(spark, Source(path=raw), str(tmp_path / "stage"), Wanted(1_000, 2_000))
 
 
 def test_only_what_is_wanted(spark: SparkSession, raw: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from muster.pipeline.facts.build import build
 from muster.pipeline.facts.events import events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 from tests.pipeline.facts.history import START_MS, Log, decoded, member, raw_events
 
 A, B = member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]})
@@ -121,6 +122,22 @@ def test_rebalances_that_are_told(tables: dict[str, list[Row]]) -> None:
     assert [row.failed_attempts for row in rows] == [0, 1, 0, 0]
     assert [row.start_ms - START_MS for row in rows] == [100, 1500, 40_000, 59_900]
     assert rows[1].reason == "why"
+
+
+def test_what_was_before_is_no_happening(spark: SparkSession) -> None:
+    wanted = Wanted(since_ms=START_MS + 10_000)
+    rows = decoded(spark, history("silent"), Log("steady").state(0, 5, A, B).commit(30, 0, 7))
+    built = build(Inputs(with_last_before(rows.where(is_kept(wanted)), wanted), since_ms=wanted.since_ms))
+    found = of(built["rebalances"].collect(), "silent", "generation")
+    assert [(row.generation, row.cause, row.members_before) for row in found] == [
+        (3, "session_expired", 2),
+        (4, "member_left", 1),
+    ]
+    assert {row.group for row in built["rebalances"].collect()} == {"silent"}
+    assert min(row.time_ms for row in built["moves"].collect()) == START_MS + 41_500
+    # who was there then is known
+    assert {row.generation for row in built["generations"].where("group = 'steady'").collect()} == {5}
+    spark.catalog.clearCache()
 
 
 def test_the_log_fills_in_what_the_events_lack(tables: dict[str, list[Row]]) -> None:

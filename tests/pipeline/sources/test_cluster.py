@@ -19,7 +19,7 @@ from muster.pipeline.sources.cluster import (
     share_ranges,
 )
 from muster.pipeline.sources.format import ClusterStream
-from muster.pipeline.sources.options import options_of
+from muster.pipeline.sources.options import BadOption, options_of
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading, read_segments
 from tests.pipeline.live import Live
@@ -97,7 +97,7 @@ def test_what_was_deleted_before_it_was_read_is_told(live: Live) -> None:
 
 
 def test_what_the_library_refuses_is_told_in_one_sentence(live: Live) -> None:
-    with pytest.raises(ClusterError, match=r'No such configuration property: "ssl.oops" .*librdkafka\'s names'):
+    with pytest.raises(BadOption, match=r'No such configuration property: "ssl.oops" .*librdkafka\'s names'):
         bounds({**live.client, "ssl.oops": "x"}, Reading())
     with pytest.raises(NoSource, match=r"has no topic nothing .*a cluster has no offsets topic before its first group"):
         bounds(live.client, Reading("nothing"))

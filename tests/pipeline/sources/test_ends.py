@@ -106,6 +106,16 @@ def test_time_indexes_are_history(tmp_path: Path) -> None:
     ]
 
 
+def test_what_became_known_later_is_left_out(tmp_path: Path) -> None:
+    first = write(tmp_path, "t-0", 0, batch(0, 100, 5_000))
+    times_of(first, (2_000, 29), (5_000, 99))
+    write(tmp_path, "u-0", 0, batch(0, 9, 5_001))
+    found = ends_of_path(str(tmp_path), 5_000)
+    assert found is not None
+    assert [tuple(row.values()) for row in found.to_pylist()] == [("t", 0, 30, 2_000)]
+    assert ends_of_path(str(tmp_path), 2_000) is None
+
+
 def test_a_long_history_is_thinned(tmp_path: Path) -> None:
     path = write(tmp_path, "t-0", 0, batch(0, 10_001, 50_000))
     times_of(path, *((index + 1, 2 * index) for index in range(5_000)))
@@ -134,6 +144,16 @@ def test_a_live_cluster_says_how_far_its_logs_reach_and_reached(live: Live) -> N
     assert later is not None
     assert {row["end_offset"] for row in later.to_pylist()} == {20}
     assert "no-such-topic" not in live.topics()
+    # how it was at some time, and before
+    until_ms = found[-1]["time_ms"] - 60_000
+    then = ends_of_cluster(live.client, places, until_ms=until_ms)
+    assert then is not None
+    assert {row["end_offset"] for row in then.to_pylist()} == {0}
+    assert max(row["time_ms"] for row in then.to_pylist()) == until_ms
+    assert len(then) == len(HISTORY_MS) + 1
+    future = ends_of_cluster(live.client, places, until_ms=found[-1]["time_ms"] + 3_600_000)
+    assert future is not None
+    assert max(row["end_offset"] for row in future.to_pylist()) == 20
 
 
 def test_all_topics_of_a_live_cluster_but_internal_ones(live: Live) -> None:

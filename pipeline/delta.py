@@ -1,4 +1,6 @@
-"""The tables in Delta Lake, for those who have its jar: each version of a table is one transaction."""
+"""Delta Lake, for those who have its jar: as a source, and for a follower's tables, of which each version is a
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ class NoDelta(ValueError):
     """Delta Lake is not there; the message says how to get it."""
 
 
-def prepare(spark: SparkSession) -> None:
-    """Make a session ready to write such tables. Raises NoDelta."""
+def prepare(spark: SparkSession, what: str) -> None:
+    """Make a session, started with EXTENSION, ready for such tables. Raises NoDelta, which names `what` is of Delta."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:
         jvm.org.apache.spark.util.Utils.classForName(_CATALOG[1], True, False)
     except Py4JError:
         raise NoDelta(
-            "--table-format delta: Delta Lake is not among Spark's jars: for Spark 4.2 give "
+            f"{what}: Delta Lake is not among Spark's jars: for Spark 4.2 give "
             "PYSPARK_SUBMIT_ARGS='--packages io.delta:delta-spark_4.2_2.13:4.4.0 pyspark-shell' "
-            "(or --packages to spark-submit), or leave it out for Parquet"
+            "(or --packages to spark-submit), or take Parquet"
         ) from None
     spark.conf.set(*_CATALOG)
     if spark.conf.get(_FEW, None) is None:

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.delta import NoDelta, prepare
+
+
+def test_without_its_jar_delta_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(NoDelta, match=r"this: Delta Lake is not among Spark's jars: .*or take Parquet"):
+        prepare(spark, "this")
