@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.moves import GAINED, KEPT, LOST, MOVED
@@ -10,16 +12,24 @@ from muster.pipeline.facts.schema import INFERRED, conform
 from muster.pipeline.facts.told import told
 
 _WHICH = ("group", "generation", "leader")
+DELAY_MS: Final = 3_000
+"""group.initial.rebalance.delay.ms where nothing tells otherwise: Kafka's default."""
 
 
-def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Rebalances out of rows of `inferred.inferred`, of `moves.changes`, and EVENTS where there are any."""
+def rebalances(
+    inferred: DataFrame, changed: DataFrame, events: DataFrame | None, known: DataFrame | None = None
+) -> DataFrame:
+    """Rebalances out of rows of `inferred.inferred`, of `moves.changes`, and EVENTS where there are any. `known`: the
+    table `generations`, which tells since when a group was empty.
+    """
     counts = _counts(changed)
     concluded = _with_counts(inferred.drop("gone").withColumn("source", F.lit(INFERRED)), counts)
     concluded = concluded.withColumn("reason", F.lit(None).cast("string"))
+    if known is not None:
+        concluded = _from_empty(concluded, known)
     if events is None:
         return _conform(concluded)
-    exact = told(events).join(counts.select("group", "generation", "end_ms", "between_ms"), _KEY, "left")
+    exact = told(events).join(counts.select(*_KEY, "between", "between_ms"), _KEY, "left")
     # the leader tells a generation from that of the same number before the group was deleted and came again
     same = [exact[name].eqNullSafe(concluded[name]) for name in _WHICH]
     unknown = concluded.join(exact.select(*_WHICH), same[0] & same[1] & same[2], "left_anti")
@@ -33,17 +43,43 @@ def _counts(changed: DataFrame) -> DataFrame:
     """What became of the partitions in each rebalance."""
     kinds = [F.count_if(F.col("kind") == kind).alias(kind) for kind in (KEPT, MOVED, GAINED, LOST)]
     rows = changed.groupBy("group", "generation", F.col("time_ms").alias("end_ms"))
-    return rows.agg(*kinds, F.sum("between_ms").alias("between_ms"))
+    return rows.agg(*kinds, F.count("between_ms").alias("between"), F.sum("between_ms").alias("between_ms"))
 
 
 def _with_counts(rows: DataFrame, counts: DataFrame) -> DataFrame:
     return rows.join(counts, _KEY, "left").fillna(0, [KEPT, MOVED, GAINED, LOST])
 
 
-def _conform(rows: DataFrame) -> DataFrame:
-    """Under an eager protocol nobody consumes from the start to the end; under a cooperative one only what was given up
-    in the round before waited for its new owner.
+def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
+    """When the first member came to an empty group: a new group's first record (generation 0) is written then; later
+    as long before the end of the join phase as the broker waits for company, or twice as long when several came. How
+    long that is a group's first generations tell.
     """
-    eager = F.col("took_ms") * (F.col(KEPT) + F.col(MOVED))
-    paused = F.when(F.col("is_cooperative"), F.coalesce("between_ms", F.lit(0))).otherwise(eager)
+    empty = known.where((F.col("member_count") == 0) & F.col("end_ms").isNotNull())
+    empty = empty.select("group", "end_ms", F.col("generation").alias("empty"), F.col("start_ms").alias("empty_ms"))
+    rows = rows.join(empty.dropDuplicates(["group", "end_ms"]), ["group", "end_ms"], "left")
+    came = F.col("empty").isNotNull() & (F.col("members_after") > 0) & (F.col("before_generation") == F.col("empty"))
+    rows = rows.withColumn("joined_ms", F.col("start_ms") + F.col("join_phase_ms"))
+    joined_ms = F.col("joined_ms")
+    delays = F.when(F.col("members_after") > 1, 2).otherwise(1)
+    waited_ms = F.when(came & (F.col("empty") == 0), F.floor((joined_ms - F.col("empty_ms")) / delays))
+    rows = rows.withColumn("delay_ms", F.min(waited_ms).over(Window.partitionBy("group")))
+    delay_ms = F.least(F.lit(DELAY_MS), F.greatest("delay_ms", F.lit(1)))
+    first_ms = F.when(F.col("empty") == 0, F.col("empty_ms")).otherwise(joined_ms - delays * delay_ms)
+    start_ms = F.when(came, F.least(joined_ms, F.greatest(first_ms, F.col("empty_ms")))).otherwise(F.col("start_ms"))
+    rows = rows.withColumn("start_ms", start_ms).withColumn("join_phase_ms", joined_ms - F.col("start_ms"))
+    took_ms = F.col("end_ms") - F.col("start_ms")
+    return rows.withColumn("took_ms", took_ms).drop("empty", "empty_ms", "joined_ms", "delay_ms")
+
+
+def _conform(rows: DataFrame) -> DataFrame:
+    """Under an eager protocol nobody consumes from the start to the end. Under a cooperative one those partitions wait
+    for their new owner that were given up in the round before, and for all of the rebalance those of members that
+    went, and those that nobody had. The rules are those of whatif.costs.
+    """
+    eager = F.col(KEPT) + F.col(MOVED) + F.col(GAINED)
+    left = F.when(F.col("members_left") > 0, F.col(MOVED)).otherwise(0)
+    unread = F.when(F.col("is_cooperative"), left + F.col(GAINED) - F.coalesce("between", F.lit(0))).otherwise(eager)
+    given_up_ms = F.when(F.col("is_cooperative"), F.col("between_ms"))
+    paused = F.col("took_ms") * unread + F.coalesce(given_up_ms, F.lit(0))
     return conform(rows.withColumn("paused_partition_ms", paused), "rebalances")
