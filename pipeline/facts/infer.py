@@ -58,7 +58,7 @@ def judge(before: State, after: State, habits: Habits) -> Verdict:
     elif gone:
         told = _departed(gone)
     elif new:
-        told = events.NEW_MEMBER, new[0], 0.97 if len(new) == 1 else 0.95
+        told = events.NEW_MEMBER, _first_of(new, before, after), 0.97 if len(new) == 1 else 0.95
     elif not before.members and not after.members:
         # somebody came, and was gone before there was a generation with it
         told = events.NEW_MEMBER, None, 0.7
@@ -73,6 +73,12 @@ def judge(before: State, after: State, habits: Habits) -> Verdict:
 
 
 # ---- other members than before
+
+
+def _first_of(new: Sequence[Member], before: State, after: State) -> Member:
+    """Who of the newcomers came first. An empty group is led by its first member; else nothing tells it."""
+    leads = next((member for member in new if member.member_id == after.leader), new[0])
+    return new[0] if before.members else leads
 
 
 def _departed(gone: Sequence[Gone]) -> Told:

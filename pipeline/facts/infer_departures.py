@@ -55,12 +55,13 @@ def departures(before: State, after: State, habits: Habits) -> list[Gone]:
     came = len(after.members) > len(before.members) - len(went)
     # of several, the first one that was silent can have gone first; the sessions of the others were waited for
     first = min(went, key=lambda one: _alive_ms(before, one) + one.session_timeout_ms, default=None)
-    return [departure(before, after, member, habits, came or member is not first) for member in went]
+    several = len(went) > 1
+    return [departure(before, after, member, habits, came or member is not first, several) for member in went]
 
 
-def departure(before: State, after: State, member: Member, habits: Habits, came: bool) -> Gone:
+def departure(before: State, after: State, member: Member, habits: Habits, came: bool, several: bool = False) -> Gone:
     """How `member` of `before` went, which is not in `after`. `came`: something else may have begun the rebalance, and
-    have waited for its session to end: others came, or went before.
+    have waited for its session to end: others came, or went before. `several`: others went as well.
     """
     activity = before.activity.get(member.member_id)
     last_ms = None if activity is None else activity.last_ms
@@ -71,8 +72,9 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         return Gone(member, LEFT, last_ms, 0.97)
     beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
     if beat_ms is None and activity is not None:
-        beat_ms = activity.first_ms - before.at_ms  # it committed once: an interval after it had begun, as clients do
-    began_ms = began(before, after, habits, came)
+        # it committed once: an interval after it had begun, as clients do
+        beat_ms = max(activity.first_ms - before.at_ms, 1)
+    began_ms = began(before, after, habits, came or several)
     if began_ms is not None and beat_ms is not None and began_ms - alive_ms < session_ms * _SLACK:
         # the others had stopped already when its session could have run out first
         rest_ms = rested_ms(before, after) or began_ms
@@ -80,11 +82,13 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         if overtaken or (came and silent_ms <= session_ms + beat_ms + JOIN_MS):
             # it was waited for; if it had joined once more meanwhile, until the session ended that began then
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
-        if began_ms - alive_ms <= 3 * beat_ms + _HEARTBEATS_MS:
+        if began_ms - alive_ms <= max(3 * beat_ms, min(3 * beat_ms + _HEARTBEATS_MS, session_ms // 2)):
             return Gone(member, LEFT, last_ms, 0.75)
     if came and _was_waited_for(before, after, habits):
         return Gone(member, EXPIRED, alive_ms + session_ms, 0.8, in_join_phase=True)
     parts = _parts_with_commit(before, after, habits)
+    if beat_ms is not None and _silent_of_itself(before, after, member, beat_ms):
+        parts = 0.0
     to_the_ms = 0 <= silent_ms - session_ms <= _EXACT_MS
     if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
         parts, beat_ms = min(parts, 0.5), None
@@ -106,13 +110,13 @@ def is_overdue(before: State, after: State, member: Member) -> bool:
     return after.joined_ms - _alive_ms(before, member) >= member.session_timeout_ms * _SLACK
 
 
-def began(before: State, after: State, habits: Habits, came: bool = False) -> int | None:
+def began(before: State, after: State, habits: Habits, waits: bool = False) -> int | None:
     """When those that stayed stopped to work, at the latest; None where their commits do not tell it: they neither
     commit often nor when they are told to join again, or (cooperative) they go on while they join. Under a cooperative
-    protocol they are silent for as long as a join phase takes that waits for somebody, because others came (`came`).
+    protocol they are silent for as long as a join phase takes that waits for somebody: others came or went (`waits`).
     """
     stayed = _committed(before, after)
-    if not stayed or (before.is_cooperative and not came):
+    if not stayed or (before.is_cooperative and not waits):
         return None
     final = max(stayed, key=lambda one: one.last_ms)
     if not before.is_cooperative and habits.commits_at_parting > 0.8 and _parted(final, after):
@@ -137,6 +141,13 @@ def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
         return False
     gave_up = [one.last_ms for one in committed if _parted(one, after)]
     return len(gave_up) == len(stayed) and after.joined_ms - max(gave_up) > _AT_ONCE_MS
+
+
+def _silent_of_itself(before: State, after: State, member: Member, beat_ms: int) -> bool:
+    """Was it silent for longer than its death explains? Then it had nothing to commit any more, at the end neither."""
+    rest_ms = rested_ms(before, after) if survivors(before, after) else after.joined_ms
+    longest_ms = member.session_timeout_ms + 3 * beat_ms + JOIN_MS
+    return rest_ms is not None and rest_ms - _alive_ms(before, member) > longest_ms
 
 
 def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) -> bool:

@@ -25,6 +25,12 @@ def test_a_new_member() -> None:
     assert cause(FIRST, state(101, 2, [A, B, C, member("d")])) == ("member_joined", "d")
 
 
+def test_several_new_members_of_an_empty_group() -> None:
+    # its first member leads it
+    empty = state(1, 1)
+    assert cause(empty, state(101, 2, [A, B, C], leader=B.member_id)) == ("member_joined", "b")
+
+
 def test_another_subscription() -> None:
     assert cause(FIRST, state(101, 2, [A, B._replace(topics=8), C])) == ("subscription_changed", "b")
 
@@ -163,6 +169,22 @@ def test_the_first_one_left_and_another_was_waited_for() -> None:
     verdict = last(state(1, 1, [A, B, C], busy), state(110, 2, [A])).verdict
     assert (verdict.cause, verdict.trigger) == ("member_left", B)
     assert [(one.how, one.in_join_phase) for one in verdict.gone] == [("left", False), ("expired", True)]
+
+
+def test_the_first_one_left_while_cooperative_members_waited_for_another() -> None:
+    sticky: dict[str, Any] = {"protocol": "cooperative-sticky"}
+    busy = {"a": every(1, 2, 101), "b": every(1, 2.2, 99.2), "c": every(1, 2.9, 99.9)}
+    verdict = last(state(1, 1, [A, B, C], busy, **sticky), state(109.9, 2, [A], **sticky)).verdict
+    assert (verdict.cause, verdict.trigger) == ("member_left", B)
+
+
+def test_two_were_killed_and_the_others_went_on_until_the_first_session_ended() -> None:
+    # commits by hand, at odd times: the last ones look like partings
+    a = parting(every(2.2, 2, 106), 107.8)
+    busy = {"a": a, "b": every(2.2, 2, 98.8), "c": every(2, 2, 100)}
+    before = [state(-100, 1, [A, B, C], {"a": parting(every(60, -99, -39), -0.1)}), state(1, 2, [A, B, C], busy)]
+    verdict = last(*before, state(110, 3, [A])).verdict
+    assert (verdict.cause, verdict.trigger) == ("session_expired", B)
 
 
 @pytest.mark.parametrize("busy", [{}, {"a": every(1, 2, 88), "b": every(1, 2, 88)}])

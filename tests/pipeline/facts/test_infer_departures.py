@@ -79,7 +79,8 @@ def test_a_member_without_partitions_commits_nothing() -> None:
 
 def test_it_did_not_poll() -> None:
     assert how(every(1, 2, 100), 400.5) == "left"
-    assert how(every(1, 2, 100), 390) == "expired"
+    before = state(1, 1, [A, B], {"a": every(1, 2, 389), "b": every(1, 2, 100)})
+    assert departure(before, state(390, 2, [A]), B, NOTHING, came=False).certainty < 0.6
 
 
 def test_commits_at_the_parting_only() -> None:
@@ -118,6 +119,8 @@ def test_one_commit_tells_the_beat() -> None:
     one = B._replace(session_timeout_ms=45_000)
     assert how(once, 54, a=once, one=one) == "expired"
     assert how(once, 59, a=once, one=one) == "expired"
+    at_once = Activity(1, 1_000, 1_000, None, None, None)
+    assert how(at_once, 46.5, a=at_once, one=one) == "expired"
     long_ago = departure(state(1, 1, [A, one], {"b": once}), state(500, 2, [A]), one, NOTHING, came=False)
     assert long_ago.certainty < 0.7
 
@@ -129,6 +132,13 @@ def test_a_rebalance_timeout_that_is_no_max_poll_interval() -> None:
         for one in (B._replace(rebalance_timeout_ms=10_000), B._replace(rebalance_timeout_ms=10_001))
     ]
     assert certain[0] > certain[1]
+
+
+def test_it_had_stopped_to_commit_long_before() -> None:
+    # a consumer that hangs: had its session run out, the group would have been empty long before
+    alone = state(1, 1, [B._replace(rebalance_timeout_ms=10_000)], {"b": every(1, 2, 100)})
+    gone = departure(alone, state(400, 2), alone.members[0], HAS, came=False)
+    assert (gone.how, gone.certainty < 0.6) == ("left", True)
 
 
 def test_traffic_that_ended_tells_nothing() -> None:
