@@ -65,7 +65,7 @@ def happened(group: str) -> list[dict[str, Any]]:
                 "moves": [dict(zip(("topic", "kept", "moved", "gained", "lost"), ("t", *counts), strict=True))],
             }
         )
-        before = [one["member"] for one in members]
+        before = [f"{name}-1" for name in shares]
     return told
 
 
