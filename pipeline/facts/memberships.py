@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.events import EXPIRED, JOINED, LEFT, REMOVED, REPLACED
@@ -32,6 +32,11 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
     gone = inferred.select("group", F.explode("gone").alias("one")).select("group", "one.*")
     gone = gone.withColumnRenamed("end_ms", "gone_ms").dropDuplicates(["group", "member_id"])
     found = found.join(gone, ["group", "member_id"], "left").withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
+    # a static member that comes back in time gets a new id, and nobody rebalances
+    of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
+    took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
+    replaced = F.when(took_over, _HOW[REPLACED])
+    found = found.withColumn("end_cause", F.coalesce("end_cause", replaced))
     if events is None:
         return conform(found, "memberships")
     return _with_events(found, events)

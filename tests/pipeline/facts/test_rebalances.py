@@ -124,6 +124,23 @@ def test_rebalances_that_are_told(tables: dict[str, list[Row]]) -> None:
     assert rows[1].reason == "why"
 
 
+def test_a_static_member_that_comes_back_in_time_is_replaced(spark: SparkSession) -> None:
+    def static(name: str) -> dict[str, Any]:
+        return member(name, {"t": [0]}, group_instance_id="i")
+
+    log = Log("static").state(0, 1, static("a")).state(10, 1, static("b")).state(20, 1, static("c"))
+    for at_s in range(21, 30):
+        log.commit(at_s, 0, at_s)
+    # gone for longer than its session, and back
+    log.state(39, 2).state(42, 3, static("d"))
+    built = build(Inputs(decoded(spark, log)))
+    rows = of(built["memberships"].collect(), "static", "start_ms")
+    assert [(row.client_id, row.end_cause) for row in rows] == [
+        ("a", "replaced"), ("b", "replaced"), ("c", "expired"), ("d", None),
+    ]  # fmt: skip
+    spark.catalog.clearCache()
+
+
 def test_what_was_before_is_no_happening(spark: SparkSession) -> None:
     wanted = Wanted(since_ms=START_MS + 10_000)
     rows = decoded(spark, history("silent"), Log("steady").state(0, 5, A, B).commit(30, 0, 7))
