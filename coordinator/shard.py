@@ -197,7 +197,7 @@ class Shard(Ledger):
         self._core = _NO_CORE
         parked, self._parked = self._parked, deque()
         batches, self._batches = self._batches, []
-        for _, replies in parked:
+        for _, replies, _ in parked:
             for token, response in replies:
                 respond(token, spoil(response, parked_error_code))
         for batch in batches:
@@ -306,7 +306,7 @@ class Shard(Ledger):
         # a deadline that has moved on meanwhile lets this do nothing but arm the timer again
         self._timer, self._timer_ms = None, NEVER
         if self.active:
-            self._run(self._core.advance)
+            self._run(lambda now: self._core.advance(now, self._waits_now()))
 
 
 _NO_CORE: Any = None

@@ -9,11 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.interface import Event, Now, Output, Reply
+from muster.coordinator.groups.waits import Waits
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.shard_parts import Batch, Codec, Observer
 from muster.protocol.message import Message
 
+LATE_MS: Final = 100
+"""What an answer may wait for the log without being called late."""
 BATCH_BYTES: Final = 64 * 1024
 """How much is gathered into one batch; the records of one command may be more."""
 
@@ -32,7 +36,9 @@ class Ledger:
         self._linger_ms = linger_ms
         self._log: Any = None
         self._batches: list[Batch] = []
-        self._parked: deque[tuple[int, Sequence[Reply]]] = deque()
+        self._parked: deque[tuple[int, Sequence[Reply], int]] = deque()
+        """Position, answers, and since when at most these wait (monotonic ms)."""
+        self._waits = Waits()
         self._failures = 0
         self._term = 0
 
@@ -49,7 +55,14 @@ class Ledger:
         if self._batches:
             self._batches[-1].replies.append((respond, response))
         else:
-            self._parked.append((self._parked[-1][0], ((respond, response),)))
+            position, _, began_ms = self._parked[-1]
+            self._parked.append((position, ((respond, response),), began_ms))
+
+    def _waits_now(self) -> Waits:
+        """How long answers wait, those included that wait now."""
+        since_ms = self._batches[0].began_ms if self._batches else NEVER
+        self._waits.since_ms = self._parked[0][2] if self._parked else since_ms
+        return self._waits
 
     def _settle(self, output: Output, now: Now) -> None:
         """Gather the records of an output; what it tells and answers comes behind all that is to be appended."""
@@ -59,7 +72,7 @@ class Ledger:
             except ValueError as error:
                 # the core is ahead of its log now
                 self._append()
-                self._parked.append((-1, output.replies))
+                self._parked.append((-1, output.replies, now.mono_ms))
                 self._failed("records cannot be written", error)
                 return
             batch = self._batch_for(size)
@@ -72,7 +85,7 @@ class Ledger:
             self._batches[-1].replies += output.replies
             self._batches[-1].events += output.events
         else:
-            self._tell_and_answer(output.events, output.replies, now)
+            self._tell_and_answer(output.events, output.replies, now, now.mono_ms)
 
     def _batch_for(self, size: int) -> Batch:
         """The batch that takes the records of one command, of `size` bytes: the newest one, or a new one when that is
@@ -84,9 +97,9 @@ class Ledger:
                 self._clock.call_soon(self._append)
             elif self._linger_ms > 0:
                 self._clock.call_at(self._clock.mono_ms() + self._linger_ms, self._append)
-            batches.append(Batch())
+            batches.append(Batch(self._clock.moment().mono_ms))
         elif batches[-1].size + size > BATCH_BYTES:
-            batches.append(Batch())
+            batches.append(Batch(self._clock.moment().mono_ms))
         batch = batches[-1]
         batch.size += size
         return batch
@@ -102,16 +115,16 @@ class Ledger:
                 self._log.append(self.leader_epoch, self._codec.build(batch.rows, now), wall_ms=now.wall_ms)
             except (LogError, OSError, ValueError) as error:
                 # the core is ahead of its log now
-                self._parked.append((-1, batch.replies))
+                self._parked.append((-1, batch.replies, batch.began_ms))
                 self._failed("an append failed", error)
                 return
             # records without a reply are parked as well: what they changed is not shown before they are durable
-            self._tell_and_answer(batch.events, batch.replies, now)
+            self._tell_and_answer(batch.events, batch.replies, now, batch.began_ms)
             if self._failures and not self._parked and term == self._term:
                 self._failures = 0
 
-    def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now) -> None:
-        """Tell events, and give answers as soon as the log is durable up to here."""
+    def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
+        """Tell events, and give answers to what came since `began_ms` as soon as the log is durable up to here."""
         if self._observer is not None:
             if events:
                 self._observer.tell(events, now)
@@ -123,7 +136,7 @@ class Ledger:
             for token, response in replies:
                 token(response)  # type: ignore[operator]  # as in `submit`
         else:
-            self._parked.append((position, replies))
+            self._parked.append((position, replies, began_ms))
             self._log.when_durable(position, self._when_durable(self._term))
 
     def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
@@ -135,6 +148,11 @@ class Ledger:
                 return
             self._failures = 0  # a write that a sync has not confirmed says nothing about the disk
             durable = self._log.durable_offset
+            if not self._parked or self._parked[0][0] > durable:
+                return
+            began_ms, now_ms = self._parked[0][2], self._clock.mono_ms()
+            if now_ms - began_ms > LATE_MS:
+                self._waits.late(began_ms, now_ms)
             while self._parked and self._parked[0][0] <= durable:
                 for token, response in self._parked.popleft()[1]:
                     respond(token, response)

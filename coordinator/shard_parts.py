@@ -13,6 +13,7 @@ from muster.coordinator.groups.deadlines import Deadlines
 from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.waits import Waits
 from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -46,8 +47,8 @@ class Core(Protocol):
     ) -> list[bytes] | None:
         """Decide it: its records as the codec's rows. None: nothing was done."""
 
-    def advance(self, now: Now) -> Output:
-        """Let the deadlines that are due pass."""
+    def advance(self, now: Now, waits: Waits) -> Output:
+        """Let the deadlines that are due pass; `waits`: how long answers waited."""
 
     def next_deadline_ms(self) -> int | None:
         """When `advance` is wanted next (monotonic ms)."""
@@ -112,11 +113,12 @@ class Observer(Protocol):
 
 
 class Batch:
-    """What was decided and is still to be appended, and what is told and answered then."""
+    """What was decided since `began_ms` (monotonic) and is still to be appended, and what is told and answered then."""
 
-    __slots__ = ("events", "replies", "rows", "size")
+    __slots__ = ("began_ms", "events", "replies", "rows", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, began_ms: int) -> None:
+        self.began_ms = began_ms
         self.rows: list[Any] = []
         self.size = 0
         self.replies: list[Reply] = []

@@ -34,6 +34,7 @@ from muster.coordinator.groups.retention import RETENTION, Retention
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import State
 from muster.coordinator.groups.turn import Turn
+from muster.coordinator.groups.waits import NO_WAITS, Waits
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -123,9 +124,11 @@ class GroupCore:
         """
         return again.commit(self._state, commit, offsets, leader_epochs, now)
 
-    def advance(self, now: Now) -> Output:
-        """Let everything happen that is due by `now`, in the order of its times."""
-        turn = Turn(self._state, now)
+    def advance(self, now: Now, waits: Waits = NO_WAITS) -> Output:
+        """Let everything happen that is due by `now`, in the order of its times. Nobody is put out for a silence that
+        was a wait for us: `waits` tells.
+        """
+        turn = Turn(self._state, now, waits)
         deadlines = self._state.deadlines
         while (deadline := deadlines.pop_due(now.mono_ms)) is not None:
             self._ring(turn, deadline)
@@ -155,7 +158,7 @@ class GroupCore:
             if isinstance(group, ClassicGroup):
                 group.reload()
                 for member in group.members.values():
-                    parked.restart_session(turn, member)
+                    parked.answered(turn, member)
                 if len(group.members) > max_size:
                     rebalance.begin(turn, group, events.OVER_CAPACITY)
         return turn.output()

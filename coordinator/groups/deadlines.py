@@ -49,12 +49,13 @@ class Deadlines:
     """All deadlines of one core.
 
     `earliest_ms`: as `next_ms` would tell, or earlier; NEVER for none. To be looked at where a call is too much.
+    `rang_ms`: when that was due which `pop_due` returned last.
     """
 
-    __slots__ = ("_heap", "_order", "_stale", "earliest_ms")
+    __slots__ = ("_heap", "_order", "_stale", "earliest_ms", "rang_ms")
 
     def __init__(self) -> None:
-        self.earliest_ms = NEVER
+        self.earliest_ms = self.rang_ms = NEVER
         self._heap: list[tuple[int, int, Due]] = []
         self._order = 0
         self._stale = 0
@@ -97,7 +98,7 @@ class Deadlines:
             heapq.heappop(heap)
             deadline.queued_ms = NEVER
             if deadline.due_ms <= mono_ms:
-                deadline.due_ms = NEVER
+                self.rang_ms, deadline.due_ms = deadline.due_ms, NEVER
                 self._look()
                 return deadline
             if deadline.due_ms != NEVER:

@@ -93,7 +93,9 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class MemberFacts(NamedTuple):
-    """One member at the time of an event; `heard_ms` is when it was last heard of, None when it never was before."""
+    """One member at the time of an event; `heard_ms` is when its last request came (JoinGroup, SyncGroup, Heartbeat or
+    OffsetCommit), None when none did before.
+    """
 
     member: str
     instance: str | None
@@ -120,12 +122,18 @@ class Trigger(NamedTuple):
     reason: str | None
 
 
+def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
+    """When the last request of a member came (wall ms), as its session's `due_ms` and the times of its JoinGroup and
+    SyncGroup tell; None: not since this core was loaded.
+    """
+    asked_ms = member.asked_ms(due_ms)
+    if asked_ms in (NEVER, member.restarted_ms):
+        return max(member.joined_ms, member.synced_ms) or None
+    return now.wall_ms - max(now.mono_ms - asked_ms + member.session_timeout_ms, 0)
+
+
 def of_member(member: Member, now: Now) -> MemberFacts:
     """The facts of a member."""
-    due_ms = member.due_ms
-    heard_ms: int | None = None
-    if due_ms != NEVER and not member.is_new:
-        heard_ms = now.wall_ms - max(now.mono_ms - due_ms + member.session_timeout_ms, 0)
     return MemberFacts(
         member.member_id,
         member.instance_id,
@@ -136,7 +144,7 @@ def of_member(member: Member, now: Now) -> MemberFacts:
         member.protocols,
         member.joined_ms or None,
         member.synced_ms or None,
-        heard_ms,
+        None if member.is_new else heard_ms(member, member.due_ms, now),
         member.assignment,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.groups.deadlines import Due
+from muster.coordinator.groups.deadlines import NEVER, Due
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols a member offers, most wanted first: (name, metadata)."""
@@ -27,7 +27,8 @@ class Member(_Session):
 
     `join_token` and `sync_token` are the tokens of its parked requests, None when none is parked. `joined_ms` and
     `synced_ms` (wall) are when its last JoinGroup, and its SyncGroup of this generation, came: 0 when that is not
-    known, or not yet; for the history only.
+    known, or not yet; for the history only. So is `restarted_ms`: as long as `due_ms` is that, no heartbeat and no
+    commit has come after those two. `put_off`: what `due_ms` was put off to last, and from, since answers were late.
     """
 
     __slots__ = (
@@ -39,7 +40,9 @@ class Member(_Session):
         "join_token",
         "joined_ms",
         "protocols",
+        "put_off",
         "rebalance_timeout_ms",
+        "restarted_ms",
         "sync_token",
         "synced_ms",
     )
@@ -71,11 +74,17 @@ class Member(_Session):
         self.join_token: object | None = None
         self.sync_token: object | None = None
         self.joined_ms = self.synced_ms = 0
+        self.restarted_ms = NEVER
+        self.put_off: tuple[int, int] | None = None
 
     @property
     def is_alive(self) -> bool:
         """A parked request counts as a sign of life, but for a new member's first (Kafka's hasSatisfiedHeartbeat)."""
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
+
+    def asked_ms(self, due_ms: int) -> int:
+        """`due_ms` of its session as it was before it was put off."""
+        return self.put_off[1] if self.put_off is not None and self.put_off[0] == due_ms else due_ms
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Its metadata for that protocol; zero bytes when it does not offer it."""

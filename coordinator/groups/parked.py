@@ -34,12 +34,24 @@ def restart_session(turn: Turn, member: Member) -> None:
     turn.state.deadlines.set(member, turn.now.mono_ms + member.session_timeout_ms)
 
 
+def answered(turn: Turn, member: Member) -> None:
+    """It is the coordinator who speaks: the member's session begins anew, but nothing was heard of it."""
+    restart_session(turn, member)
+    member.restarted_ms = member.due_ms
+
+
 def park_join(turn: Turn, group: ClassicGroup, member: Member, token: object) -> None:
     """The member awaits the end of the join phase with this request, not with an older one."""
-    member.joined_ms = turn.state.shared.moment(turn.now.wall_ms)
+    has_joined(turn, member)
     older = group.park_join(member, token)
     if older is not None:
         _leave_behind(turn, member, older, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def has_joined(turn: Turn, member: Member) -> None:
+    """A JoinGroup of it has come."""
+    member.joined_ms = turn.state.shared.moment(turn.now.wall_ms)
+    member.restarted_ms = member.due_ms
 
 
 def park_sync(turn: Turn, member: Member, token: object) -> None:
@@ -67,7 +79,7 @@ def answer_syncs(turn: Turn, group: ClassicGroup, error: int) -> None:
             turn.reply(token, SyncGroupResponse(error_code=error))
         else:
             turn.reply(token, SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment))
-        restart_session(turn, member)
+        answered(turn, member)
 
 
 def drop_member(turn: Turn, group: ClassicGroup, member_id: str) -> Member | None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from muster.coordinator.groups import events, records, telling
 from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.deadlines import Deadline
 from muster.coordinator.groups.events import Trigger
 from muster.coordinator.groups.members import Member
-from muster.coordinator.groups.parked import answer_syncs, drop_member, restart_session
+from muster.coordinator.groups.parked import answer_syncs, answered, drop_member
 from muster.coordinator.groups.states import COMPLETING, DESERTED, EMPTY, JOINED, PREPARING, REBALANCE, TRANSITIONS
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
@@ -66,7 +67,7 @@ def on_join_deadline(turn: Turn, group: ClassicGroup) -> None:
         group.remaining_ms = max(group.remaining_ms - group.delay_ms, 0)
         group.delay_ms = delay_ms
         turn.state.deadlines.set(group.join_deadline, turn.now.mono_ms + delay_ms)
-    else:
+    elif group.awaiting == len(group.members) or not _put_off_phase(turn, group, group.join_deadline):
         complete(turn, group)
 
 
@@ -129,6 +130,8 @@ def on_session_deadline(turn: Turn, group: ClassicGroup, member: Member) -> None
     """Nothing was heard of a member for its session timeout (of a new one, for five minutes)."""
     if member.is_alive:
         return  # its session begins anew when its parked request is answered
+    if not member.is_new and _put_off_session(turn, member):
+        return
     remove_member(turn, group, member, events.SESSION_EXPIRED)
     if group.state == PREPARING:
         complete_if_joined(turn, group, cut_delay=True)
@@ -138,10 +141,34 @@ def on_session_deadline(turn: Turn, group: ClassicGroup, member: Member) -> None
 
 def on_sync_deadline(turn: Turn, group: ClassicGroup) -> None:
     """The members that have not sent SyncGroup within the rebalance timeout are removed, static ones too."""
+    if _put_off_phase(turn, group, group.sync_deadline):
+        return
     late = [group.members[member_id] for member_id in group.pending_sync]
     for member in late:
         remove_member(turn, group, member, events.SYNC_TIMEOUT)
     begin(turn, group, events.SYNC_TIMEOUT, events.trigger(late[0]))
+
+
+def _put_off_session(turn: Turn, member: Member) -> bool:
+    """Whether the member is given more time, since an answer that it may have waited for was late."""
+    deadlines, now_ms, timeout_ms = turn.state.deadlines, turn.now.mono_ms, member.session_timeout_ms
+    asked_ms = member.asked_ms(deadlines.rang_ms)
+    until_ms = turn.waits.until(asked_ms - timeout_ms, timeout_ms, now_ms)
+    if until_ms <= now_ms:
+        return False
+    deadlines.set(member, until_ms)
+    member.put_off = until_ms, asked_ms
+    return True
+
+
+def _put_off_phase(turn: Turn, group: ClassicGroup, deadline: Deadline) -> bool:
+    """Whether those that are awaited are given more time, since nobody could be answered for a long part of it."""
+    deadlines, now_ms, timeout_ms = turn.state.deadlines, turn.now.mono_ms, group.rebalance_timeout_ms
+    until_ms = turn.waits.until(deadlines.rang_ms - timeout_ms, timeout_ms, now_ms, is_own=False)
+    if until_ms <= now_ms:
+        return False
+    deadlines.set(deadline, until_ms)
+    return True
 
 
 def _tell_members(turn: Turn, group: ClassicGroup) -> None:
@@ -151,5 +178,5 @@ def _tell_members(turn: Turn, group: ClassicGroup) -> None:
             turn.reply(token, present(group, member, full=member.member_id == group.leader_id))
         member.is_new = False
         member.synced_ms = 0
-        restart_session(turn, member)
+        answered(turn, member)
         group.pending_sync[member.member_id] = None

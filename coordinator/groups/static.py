@@ -9,7 +9,7 @@ from muster.coordinator.groups import records, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import JoinCommand
 from muster.coordinator.groups.members import Member, Protocols
-from muster.coordinator.groups.parked import answer_join, join_refusal, restart_session
+from muster.coordinator.groups.parked import answer_join, has_joined, join_refusal, restart_session
 from muster.coordinator.groups.rebalance import member_list
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
@@ -31,6 +31,7 @@ def replace(turn: Turn, group: ClassicGroup, request: JoinGroupRequest, member_i
     group.rename(instance_id, member_id)
     member.is_new = False
     restart_session(turn, member)  # by the old session timeout: Kafka takes over the new one only then
+    has_joined(turn, member)
     group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
     telling.replaced(turn, group, member, old_id, request.reason)
     return member

@@ -69,6 +69,7 @@ def emptied(turn: Turn, group: ClassicGroup) -> None:
 def synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
     """The first SyncGroup of a member in this generation has come."""
     member.synced_ms = turn.state.shared.moment(turn.now.wall_ms)
+    member.restarted_ms = member.due_ms
     if group.state == STABLE:  # else it is told with the others when the generation is assigned
         group.late_syncs[member.member_id] = turn.now.wall_ms
         if not group.pending_sync:
@@ -119,8 +120,9 @@ def removed(turn: Turn, group: ClassicGroup, member: Member, cause: str) -> None
     _departs(group, member)
     facts = events.of_member(member, turn.now)
     if cause == events.SESSION_EXPIRED:
-        # its deadline has just rung: that is how long nothing was heard of it
-        heard_ms = facts.joined_ms if member.is_new else turn.now.wall_ms - member.session_timeout_ms
+        # its deadline has just rung, and is off
+        due_ms = turn.state.deadlines.rang_ms
+        heard_ms = facts.joined_ms if member.is_new else events.heard_ms(member, due_ms, turn.now)
         turn.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=heard_ms))
     else:
         turn.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)

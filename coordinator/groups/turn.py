@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from muster.coordinator.groups.interface import Effect, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.state import State
+from muster.coordinator.groups.waits import NO_WAITS, Waits
 from muster.protocol.message import Message
 
 
 class Turn(Output):
-    """The state, the time, and the output so far."""
+    """The state, the time, how long answers waited, and the output so far."""
 
-    __slots__ = ("now", "state")
+    __slots__ = ("now", "state", "waits")
 
     replies: list[Reply]
     records: list[Record]
     events: list[Event]
     effects: list[Effect]
 
-    def __init__(self, state: State, now: Now) -> None:
+    def __init__(self, state: State, now: Now, waits: Waits = NO_WAITS) -> None:
         self.state = state
         self.now = now
+        self.waits = waits
         self.replies = []
         self.records = []
         self.events = []

@@ -14,6 +14,7 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.image import NO_TOPICS, TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.waits import Waits
 from muster.coordinator.shard import Shard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -89,7 +90,7 @@ class FakeCore:
     def deadlines(self) -> Any:
         return SimpleNamespace(earliest_ms=NEVER if self.deadline is None else self.deadline)
 
-    def advance(self, now: Now) -> Output:
+    def advance(self, now: Now, waits: Waits) -> Output:
         self.advanced.append(now.mono_ms)
         if self.deadline is None or self.deadline > now.mono_ms:
             return Output()

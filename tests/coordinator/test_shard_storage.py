@@ -112,9 +112,9 @@ class Bench:
         self.shard.submit(Command(request, answers, CLIENT))
         return answers
 
-    def commit(self, offset: int, group: str = "g") -> Answers:
+    def commit(self, offset: int, group: str = "g", member: tuple[int, str] = (-1, "")) -> Answers:
         topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])
-        return self.ask(OffsetCommitRequest(group, topics=[topic]))
+        return self.ask(OffsetCommitRequest(group, *member, topics=[topic]))
 
     def fetch(self, group: str = "g") -> Answers:
         asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
@@ -274,6 +274,55 @@ class TestADiskThatIsWaitedFor:
         bench.later.settle()
         assert partition.high_watermark == durable + 1
         assert partition.read(durable, 10_000, True, False).records != b""
+
+    @pytest.mark.parametrize("what", ["Heartbeat", "OffsetCommit", "nothing"])
+    def test_a_member_whose_answer_waits_is_not_silent(self, what: str) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()  # its session is 60 s
+        beat = HeartbeatRequest("members", 1, member)
+        bench.clock.advance(50_000)
+        bench.heartbeat(beat)
+        bench.clock.advance(1)
+        bench.commit(5)  # of another group
+        parked = {
+            "Heartbeat": lambda: bench.heartbeat(beat),
+            "OffsetCommit": lambda: bench.commit(6, "members", (1, member)),
+            # whatever else lies here of the same connection, which has one request at a time
+            "nothing": lambda: bench.fetch("members"),
+        }[what]()
+        bench.clock.advance(300_000)
+        assert parked.all == []
+        bench.later.settle()
+        assert parked.one()
+        bench.clock.advance(59_000)
+        assert bench.heartbeat(beat).one().error_code == ErrorCode.NONE
+        # and now it is
+        bench.clock.advance(60_000)
+        bench.later.settle()
+        assert bench.heartbeat(beat).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_member_that_died_is_found_a_session_after_the_disk_has_caught_up(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()
+        bench.clock.advance(1_000)
+        bench.commit(5)
+        bench.clock.advance(300_000)
+        bench.later.settle()
+        bench.clock.advance(60_000)
+        bench.later.settle()
+        answer = bench.heartbeat(HeartbeatRequest("members", 1, member))
+        assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_on_a_disk_that_is_never_done_a_member_that_died_is_found(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()
+        for number in range(130):  # there is always something on its way
+            bench.commit(number)
+            bench.clock.advance(500)
+            bench.later.settle()
+        answer = bench.heartbeat(HeartbeatRequest("members", 1, member))
+        bench.later.settle()
+        assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_failed_sync_takes_back_what_was_not_shown_yet(self) -> None:
         bench = Bench(wait_for_sync=True)

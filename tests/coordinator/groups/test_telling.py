@@ -50,9 +50,9 @@ def test_a_completed_rebalance_is_told_with_all_that_a_replay_needs() -> None:
         "topics": {}, "settings": room.settings,
     }  # fmt: skip
     assert [(one.member, one.joined_ms, one.synced_ms, one.heard_ms, one.assignment) for one in members] == [
-        (a, wall + 1_520, wall + 1_560, wall + 1_550, b"x"),
-        (b, wall + 1_550, wall + 1_554, wall + 1_550, b"y"),
-        (c, wall + 1_500, None, wall + 1_550, b"z"),
+        (a, wall + 1_520, wall + 1_560, wall + 1_560, b"x"),
+        (b, wall + 1_550, wall + 1_554, wall + 1_554, b"y"),
+        (c, wall + 1_500, None, wall + 1_500, b"z"),
     ]
     assert members[2].protocols == BOTH
     room.advance(7)
