@@ -1,8 +1,11 @@
 """The inference held against what really happened: on a sample that tells it itself, and on logs of a real Kafka 4.3
 whose groups a script drove: `tests.pipeline.scripted` (aiokafka, sessions of 6 and 10 s, auto-commit and commits by
 hand every 0.5 to 5 s) and `tests.pipeline.scripted_processes` (librdkafka, Java and kafka-python, sessions of 6 and
-15 s, mostly cooperative, commits every 1 and 5 s; one of the groups has nothing to commit). The latter's partitions
-have other numbers, so that both are read at once.
+15 s, mostly cooperative, commits every 1 and 5 s; one of the groups has nothing to commit). A third one has what these
+have not: sessions of 45 s, commits after each batch, only when partitions are given up or never, idle topics, several
+that die at once or while the group rebalances, consumers that hang or unsubscribe, a classic Kafka Streams, a restart
+of the broker, and groups of which there is nothing to tell: KIP-848's, share and streams groups, and consumers that
+only commit. The partitions of each have other numbers, so that all are read at once.
 """
 
 from __future__ import annotations
@@ -19,7 +22,11 @@ from muster.pipeline.facts.inferred import inferred
 from muster.pipeline.facts.told import told
 from tests.pipeline.scoring import NAMED, One, Score, of_table, of_truth, read, score
 
-LOGS = {"truth.jsonl": "kafka-4.3-scripted.tar.xz", "truth-clients.jsonl": "kafka-4.3-clients.tar.xz"}
+LOGS = {
+    "truth.jsonl": "kafka-4.3-scripted.tar.xz",
+    "truth-clients.jsonl": "kafka-4.3-clients.tar.xz",
+    "truth-habits.jsonl": "kafka-4.3-habits.tar.xz",
+}
 """Archives, by the truths in them."""
 
 
@@ -53,14 +60,18 @@ def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
     inputs = read(spark, tmp_path)
     assert inputs.events is None
     found = of_table(inferred(inputs))
+    known = set()
     for truth in LOGS:
         lines = (tmp_path / truth).read_text(encoding="utf-8").splitlines()
         groups = {json.loads(line).get("group") for line in lines}
+        known |= groups
         of_run = {key: one for key, one in found.items() if key[0] in groups}
         result = score(of_truth(tmp_path / truth, of_run), of_run)
         assert result.rows > 150
         # who of several came or went first is not told
         assert good(result, trigger=0.9 if truth == "truth.jsonl" else 0.8), result.text()
+    # nothing is told of any other group
+    assert {key[0] for key in found} <= known
 
 
 def test_what_a_score_counts() -> None:
