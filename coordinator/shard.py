@@ -154,12 +154,11 @@ class Shard(Ledger):
         return True
 
     def _not_well(self, request: HeartbeatRequest, error_code: int, client: Client, observer: Observer) -> None:
-        if error_code == ErrorCode.REBALANCE_IN_PROGRESS:
-            observer.flush()
-        else:
+        if error_code != ErrorCode.REBALANCE_IN_PROGRESS:
             command = Command(request, None, client)
             event = refusal(command, request.group_id, error_code, request.member_id, request.group_instance_id)
             observer.tell((event,), self._clock.now())
+        observer.flush()  # whatever the error is, it shows what was told before
 
     def topics_changed(self, image: TopicsImage) -> None:
         """The topics are others now."""

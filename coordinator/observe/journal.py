@@ -1,8 +1,8 @@
 """The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
 
-Events are appended before an answer leaves that shows what they tell of, so that a killed process loses none that
-anybody knows of, and LINGER_MS later at the latest; nobody waits for the disk. When the log fails, events are lost
-until it can be opened again, which is said once; groups go on.
+Events are appended before an answer leaves that shows what they tell of, and at the end of the turn of the event loop
+in which they happened at the latest: a killed process has told all that it did before. Nobody waits for the disk. When
+the log fails, events are lost until it can be opened again, which is said once; groups go on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
 """As REQUESTS_REFUSED: requests of a member whose instance id another one has."""
-LINGER_MS: Final = 100
-"""How long events wait for others of which nobody knows yet: members that join come in crowds."""
 SYNC_MS: Final = 1_000
 """How long what was appended may wait for the disk: what a power cut may cost."""
 REOPEN_MS: Final = 10_000
@@ -63,36 +61,33 @@ class Journal:
         self._lost = 0
         self._refused = Refused()
         self._rows: list[Row] = []
-        self._seen_next = self._timer_is_on = False
+        self._is_asked = False
         self._sync_is_due = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Take in what has happened: it is written when `flush` is called, or a little later; refusals are counted and
-        written within a second.
+        """Take in what has happened: it is written when `flush` is called, or at the end of this turn; refusals are
+        counted and written within a second.
         """
         rows = self._rows
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)
             else:
-                if not self._timer_is_on:
-                    self._timer_is_on = True
-                    self._clock.call_at(now.mono_ms + LINGER_MS, self._ring)
-                if event.kind != events.MEMBERS_SYNCED:  # which no answer ever shows
-                    self._seen_next = True
+                if not self._is_asked:
+                    self._is_asked = True
+                    self._clock.call_soon(self._end_of_turn)
                 rows.append((event.group_id.encode("utf-8", "surrogatepass"), to_json(event, now.wall_ms)))
 
     def flush(self) -> None:
         """Somebody is about to see what was told: write it; harmless when there is nothing."""
-        if self._seen_next:
+        if self._rows:
             self._write()
 
-    def _ring(self) -> None:
-        self._timer_is_on = False
+    def _end_of_turn(self) -> None:
+        self._is_asked = False
         self._write()
 
     def _write(self) -> None:
-        self._seen_next = False
         if self._rows:
             rows, self._rows = self._rows, []
             self._append(rows, self._clock.now())

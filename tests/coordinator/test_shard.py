@@ -257,6 +257,7 @@ class TestSubmit:
         bench.core.heartbeat_error = ErrorCode.UNKNOWN_MEMBER_ID
         assert bench.submit(HeartbeatRequest("g", 1, "m")).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
         (event,) = bench.events
+        assert bench.flushed == 1  # it may show that its member was put out a moment ago
         assert (event.kind, event.group_id) == (events.REQUEST_REFUSED, "g")
         assert event.facts == {"api": "Heartbeat", "error": 25, "client_id": CLIENT.client_id, "host": CLIENT.host,
                                "member": "m", "instance": None}  # fmt: skip

@@ -13,7 +13,7 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import RecordListTooLarge
-from muster.coordinator.observe.journal import LINGER_MS, REOPEN_MS, Journal
+from muster.coordinator.observe.journal import REOPEN_MS, Journal
 from tests.coordinator.observe.test_refused import refusal
 
 Row = tuple[bytes | None, dict[str, Any]]
@@ -100,18 +100,14 @@ def test_what_happens_meanwhile_is_one_batch_unless_somebody_must_be_answered(de
     desk.journal.flush()
     assert len(desk.told()) == 2
     desk.journal.tell((CREATED,), desk.clock.now())
-    desk.advance(LINGER_MS - 1)
+    desk.journal.tell((Event(events.MEMBERS_SYNCED, "g", {"generation": 1, "synced": {}}),), desk.clock.now())
     assert len(desk.told()) == 2
-    desk.advance(1)
-    assert len(desk.told()) == 3
+    desk.advance(0)  # the end of the turn: nothing waits in memory longer than that
+    assert len(desk.told()) == 4
     assert desk.log.batches == 2
-
-
-def test_late_syncs_are_no_hurry_since_no_answer_shows_them(desk: Desk) -> None:
-    desk.tell(Event(events.MEMBERS_SYNCED, "g", {"generation": 1, "synced": {}}))
-    assert desk.told() == []
-    desk.advance(LINGER_MS)
-    assert desk.told() == [(b"g", "members_synced")]
+    desk.journal.tell((CREATED,), desk.clock.now())
+    desk.advance(0)
+    assert len(desk.told()) == 5
 
 
 def test_refusals_are_told_a_second_later(desk: Desk) -> None:
