@@ -6,6 +6,7 @@ The only place that knows all rooms. `Server` can be used in a test's own event 
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import signal
 from collections.abc import Callable
@@ -38,6 +39,7 @@ from muster.coordinator.shard import Shard
 from muster.coordinator.shard_parts import ShardSettings
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 
@@ -107,6 +109,10 @@ class Server:
         try:
             self._open_groups()
             await self._listen()
+        except Refused as refusal:
+            # a topic that belongs to every node cannot be made: the disk
+            await self.stop()
+            raise OSError(errno.EIO, refusal.message) from refusal
         except BaseException:
             await self.stop()
             raise
@@ -175,14 +181,19 @@ class Server:
         interval_ms = settings.offsets_retention_check_interval_ms
         # not all shards in the same moment
         first_check_ms = interval_ms + interval_ms * index // (CHECKS_SPREAD_OVER * partitions)
+
+        def open_log() -> Log:
+            opened = self.topics.reopen(GROUP_OFFSETS_TOPIC, index)
+            shard.leader_epoch = opened.leader_epoch
+            return opened.log
+
         shard = Shard(
             index,
             lambda image: GroupCore(settings, image, first_check_ms),
-            lambda: self._log_of(GROUP_OFFSETS_TOPIC, index),
+            open_log,
             OffsetsLogCodec(index),
             self.clock,
             self.topics.image,
-            leader_epoch=0 if partition is None else partition.leader_epoch,
             observer=observers,
             linger_ms=self.config.settings(ShardSettings).group_coordinator_append_linger_ms,
         )
@@ -192,18 +203,9 @@ class Server:
     def _observe(self, index: int) -> Observers:
         journal = None
         if self.config.settings(ObserveSettings).muster_group_events_enable:
-            journal = Journal(index, lambda: self._log_of(GROUP_EVENTS_TOPIC, index), self.clock)
+            journal = Journal(index, lambda: self.topics.reopen(GROUP_EVENTS_TOPIC, index).log, self.clock)
         self._observers.append(Observers(journal))
         return self._observers[-1]
-
-    def _log_of(self, topic: str, index: int) -> Log:
-        """The log of one partition of an internal topic, opened anew when it has failed before."""
-        partition = self.topics.partition(topic, index)
-        if partition is None:
-            return self.logs.reopen(topic, index)
-        if partition.log.failure is not None:
-            partition.use_log(self.logs.reopen(topic, index))
-        return partition.log
 
     async def _listen(self) -> None:
         settings = self.config.settings(NetSettings)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.cli import main
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import DirectoryLocked, FileStorage, LogConfig, LogManager, LogSettings, batches
 from muster.coordinator.log.lock import DirectoryLock
+from tests.coordinator.topics.support import add_topic, batch, make_topics
 
 GOLDEN = Path(__file__).parent / "golden" / "offsets-log"
 NOW = 1_700_000_000_000
@@ -132,6 +137,47 @@ class TestCheckAndRepair:
         capsys.readouterr()
         assert main(["log", "repair", str(data), "--partition", "__consumer_offsets-14"]) == 0
         assert "nothing to repair" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("content", ["", "nonsense"])
+    def test_a_folder_that_does_not_say_whose_it_is(self, content: str, tmp_path: Path, capsys: Captured) -> None:
+        clock = ManualClock()
+        topics = make_topics(FileStorage(tmp_path), clock)
+        for name in ("t", "u"):
+            add_topic(topics, name).append(batch(), Now(0, NOW))
+        topics.logs.close()
+        path = tmp_path / "t-0" / "partition.metadata"
+        as_written = path.read_text()
+        path.write_text(content)
+        assert main(["log", "check", str(tmp_path)]) == 1
+        told = capsys.readouterr().out
+        assert f"t-0: damage: {path}: it does not hold version 0 and a topic_id\n" in told
+        assert f"muster log repair {tmp_path} --partition t-0" in told
+        assert main(["log", "repair", str(tmp_path), "--partition", "t-0"]) == 0
+        assert f"{path} was written anew" in capsys.readouterr().out
+        assert path.read_text() == as_written
+        assert path.with_name("partition.metadata.damaged").read_text() == content
+        assert main(["log", "check", str(tmp_path)]) == 0
+        topics = make_topics(FileStorage(tmp_path), clock)
+        assert topics.by_name["t"].is_online(0)
+        topics.delete(topics.by_name["u"])
+        topics.logs.close()
+        (tmp_path / "u-0").mkdir()
+        (tmp_path / "u-0" / "partition.metadata").write_text("nonsense")
+        capsys.readouterr()
+        assert main(["log", "repair", str(tmp_path), "--partition", "u-0"]) == 1
+        assert "knows no such topic" in capsys.readouterr().err
+
+    def test_looking_needs_no_right_to_write(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        opened = os.open
+
+        def read_only(path: str, flags: int, *more: int) -> int:
+            if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                raise OSError(errno.EROFS, "Read-only file system", path)
+            return opened(path, flags, *more)
+
+        monkeypatch.setattr(os, "open", read_only)
+        assert main(["log", "check", str(data)]) == 0
+        assert main(["log", "dump", str(data)]) == 0
 
     def test_not_while_a_server_has_it(self, data: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
         def held(_: object, directory: str) -> None:

@@ -17,7 +17,7 @@ from muster.coordinator.log.lock import DirectoryLock
 from muster.coordinator.log.storage import Buffer, Entry
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
-_MODE = 0o644
+_PERMISSIONS = 0o644
 
 
 def sync_descriptor(descriptor: int) -> None:
@@ -72,21 +72,22 @@ class FilesystemSync:
 class DiskFile:
     """A `storage.File` over a descriptor that is opened at first use."""
 
-    __slots__ = ("_closing", "_descriptor", "_guard", "_syncs", "path")
+    __slots__ = ("_closing", "_descriptor", "_guard", "_mode", "_syncs", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, mode: int = os.O_RDWR) -> None:
         self.path = path
+        self._mode = mode
         self._descriptor = -1
         self._guard = threading.Lock()
         self._syncs = 0
         self._closing: list[int] = []
 
-    def _open(self, flags: int = os.O_RDWR) -> int:
-        self._descriptor = os.open(self.path, flags, _MODE)
+    def _open(self, more: int = 0) -> int:
+        self._descriptor = os.open(self.path, self._mode | more, _PERMISSIONS)
         return self._descriptor
 
     def _create(self) -> int:
-        return self._open(os.O_RDWR | os.O_CREAT)
+        return self._open(os.O_CREAT)
 
     def size(self) -> int:
         """Its length in bytes."""
@@ -171,16 +172,19 @@ class DiskFile:
 class FileStorage:
     """A `storage.Storage` over a directory of the file system."""
 
-    def __init__(self, root: str | Path) -> None:
-        """`root`: the data directory; it is made when `make_directory("")` is called."""
+    def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
+        """`root`: the data directory; it is made when `make_directory("")` is called. `read_only`: files are opened for
+        reading, so that whoever only looks needs no right to write.
+        """
         self.root = str(root)
+        self._mode = os.O_RDONLY if read_only else os.O_RDWR
 
     def _full(self, path: str) -> str:
         return f"{self.root}/{path}" if path else self.root
 
     def file(self, path: str) -> DiskFile:
         """The file at `path`, not opened yet."""
-        return DiskFile(self._full(path))
+        return DiskFile(self._full(path), self._mode)
 
     def entries(self, path: str) -> list[Entry]:
         """What is in a directory, by name."""
@@ -207,7 +211,7 @@ class FileStorage:
         """Replace a whole small file at once."""
         full = self._full(path)
         temporary = full + ".tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PERMISSIONS)
         try:
             view = memoryview(data)
             while view:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from muster.coordinator.log.errors import InsaneIndex
+from muster.coordinator.log import checkpoints, topic_ids
+from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint
 from muster.coordinator.log.headers import BatchHeader, read_header
 from muster.coordinator.log.index import OffsetIndex, TimeIndex
 from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
@@ -110,6 +111,8 @@ class Inspection:
         """The offset after the last whole batch."""
         self.lost: range | None = None
         """Offsets that were synced, and of which the files say nothing any more."""
+        self.has_bad_topic_id = False
+        """Nobody can read whose partition it is."""
         self._last_stop = last_stop
         self._storage = storage
         self._directory = directory
@@ -126,6 +129,7 @@ class Inspection:
         for entry in entries:
             if base_offset_of(entry.name) is None and is_leftover(entry.name):
                 self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
+        self._look_at_topic_id()
         sizes = {
             base: entry.size
             for entry in entries
@@ -147,6 +151,20 @@ class Inspection:
                 f"the log ends at offset {self.end_offset}, all before its recovery point "
                 f"{self._last_stop.recovery_point} was synced: {len(self.lost)} records are gone",
             )
+
+    def _look_at_topic_id(self) -> None:
+        name = checkpoints.PARTITION_METADATA
+        path = f"{self._directory}/{name}" if self._directory else name
+        data = self._storage.load(path)
+        try:
+            if data is not None:
+                checkpoints.decode_topic_id(path, data)
+        except MalformedCheckpoint:
+            self.has_bad_topic_id = self._last_stop.was_clean or bool(data and data.strip(b"\0"))
+            if self.has_bad_topic_id:
+                self._find(DAMAGE, name, None, topic_ids.UNREADABLE)
+            else:
+                self._find(NOTE, name, None, "it was not on the disk yet; the next start writes it anew")
 
     def _is_damaged_tail(self, stretch: Stretch, next_offset: int) -> str:
         """Why the end of the newest segment cannot be an append that a kill cut short; "" when it can."""

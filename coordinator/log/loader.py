@@ -9,6 +9,7 @@ whole batches are damage and are never cut. A tail behind the recovery point may
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 
 import structlog
@@ -43,8 +44,29 @@ def load_log(
     sync: SharedSync | None = None,
     wait_for_sync: bool = False,
 ) -> Log:
-    """The log in `directory`, which must exist. DamagedLog when a batch does not hold together that was whole once."""
+    """The log in `directory`, which must exist. DamagedLog when a batch does not hold together that was whole once;
+    LogOffline or OSError when the disk fails.
+    """
     segments = _segments(storage, directory, config, last_stop.start_offset, wall_ms)
+    with contextlib.ExitStack() as opened:
+        for segment in segments:
+            opened.callback(segment.file.close)
+        log = _load(storage, directory, topic, partition, config, last_stop, segments, sync, wait_for_sync)
+        opened.pop_all()
+    return log
+
+
+def _load(
+    storage: Storage,
+    directory: str,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    last_stop: LastStop,
+    segments: list[Segment],
+    sync: SharedSync | None,
+    wait_for_sync: bool,
+) -> Log:
     epochs = _epochs(storage, directory)
     noted = epochs.entries()
     if last_stop.was_clean:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import structlog
 
-from muster.coordinator.log import checkpoints
+from muster.coordinator.log import checkpoints, topic_ids
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheckpoint, WrongDirectory
@@ -127,6 +127,11 @@ class LogManager:
             _logger.warning("checkpoint_ignored", path=f"{self.storage.root}/{name}", reason=str(error))
             return {}
 
+    @property
+    def is_open(self) -> bool:
+        """Between `open` and `close`."""
+        return self._lock is not None
+
     def on_disk(self) -> list[Partition]:
         """The partitions that have a directory, in order."""
         found = [checkpoints.partition_of(entry.name) for entry in self.storage.entries("") if entry.is_directory]
@@ -134,14 +139,11 @@ class LogManager:
 
     def topic_id_on_disk(self, topic: str, partition: int) -> bytes | None:
         """The topic id noted in a partition's directory; None when there is none."""
-        path = f"{topic}-{partition}/{checkpoints.PARTITION_METADATA}"
-        data = self.storage.load(path)
-        return None if data is None else checkpoints.decode_topic_id(f"{self.storage.root}/{path}", data)
+        return topic_ids.read(self.storage, f"{topic}-{partition}")
 
     def note_topic_id(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """Write a topic id into a partition's directory."""
-        path = f"{topic}-{partition}/{checkpoints.PARTITION_METADATA}"
-        self.storage.save(path, checkpoints.encode_topic_id(topic_id))
+        """Write a topic id into a partition's directory. Raises OSError."""
+        topic_ids.write(self.storage, f"{topic}-{partition}", topic_id, self._sync)
 
     def leader_epoch_on_disk(self, topic: str, partition: int) -> int:
         """The newest leader epoch noted in a partition's directory; -1 when there is none."""
@@ -168,15 +170,14 @@ class LogManager:
     ) -> Log:
         """The log of a partition, made when it is not there, recovered when the last stop was not clean.
 
-        `wait_for_sync`: durable means synced (needs a SharedSync). DamagedLog, also kept in `offline`, when it cannot
-        be opened.
+        `wait_for_sync`: durable means synced (needs a SharedSync). DamagedLog, also kept in `offline`, when that is why
+        it cannot be opened; LogOffline for any other failure of the disk, which may be over another time.
         """
         key = (topic, partition)
         held = self._logs.get(key)
         if held is not None:
             return held
         directory = f"{topic}-{partition}"
-        self.storage.make_directory(directory)
         last_stop = LastStop(
             # a log that the checkpoint does not know was put there by someone else, who knows in what state
             was_clean=self._was_clean and key in self._recovery_points,
@@ -184,6 +185,9 @@ class LogManager:
             start_offset=self._start_offsets.get(key, 0),
         )
         try:
+            self.storage.make_directory(directory)
+            if topic_id is not None:
+                topic_ids.settle(self.storage, directory, topic_id, was_clean=self._was_clean, sync=self._sync)
             with self.files_lock:
                 log = load_log(
                     self.storage,
@@ -208,8 +212,10 @@ class LogManager:
                 what_to_do=error.advice,
             )
             raise
-        if topic_id is not None and self.storage.load(f"{directory}/{checkpoints.PARTITION_METADATA}") is None:
-            self.note_topic_id(topic, partition, topic_id)
+        except OSError as error:
+            path, reason = error.filename or f"{self.storage.root}/{directory}", error.strerror or str(error)
+            _logger.error("log_offline", topic=topic, partition=partition, path=path, reason=reason)
+            raise LogOffline(path, reason) from error
         self.offline.pop(key, None)
         self._logs[key] = log
         return log
@@ -227,7 +233,8 @@ class LogManager:
 
         Of a log that waits for syncs, what was written since it was opened and is not durable is dropped: after a
         failed sync the system may call bytes clean that never reached the disk, and nobody was told of them. The old
-        object stays offline. Its listeners do not move to the new one. DamagedLog when it cannot be opened.
+        object stays offline. Its listeners do not move to the new one. DamagedLog or LogOffline when it cannot be
+        opened.
         """
         key = (topic, partition)
         damage = self.offline.get(key)
@@ -241,7 +248,11 @@ class LogManager:
         try:
             log = self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=old.waits_for_sync)
             if old.waits_for_sync:
-                log.truncate(max(old.durable_offset, old.found_end, log.start_offset))
+                try:
+                    log.truncate(max(old.durable_offset, old.found_end, log.start_offset))
+                except LogOffline:
+                    log.abandon()
+                    raise
             return log
         except BaseException:
             self._logs[key] = old  # so that it can be tried again
@@ -258,11 +269,15 @@ class LogManager:
                 log.abandon()
             self.offline.pop(key, None)
             noted += self._recovery_points.pop(key, 0) + self._start_offsets.pop(key, 0)
-        if noted:
-            # a log made anew under one of these names shall not be measured by the old one's offsets after a kill
-            self.checkpoint()
-        for partition in partitions:
-            self._remove(topic, partition)
+        try:
+            if noted:
+                # a log made anew under one of these names shall not be measured by the old one's offsets after a kill
+                self.checkpoint()
+            for partition in partitions:
+                self._remove(topic, partition)
+        except OSError as error:
+            # the next start removes what no topic has
+            _logger.error("log_not_removed", topic=topic, reason=error.strerror or str(error))
 
     def _remove(self, topic: str, partition: int) -> None:
         # Kafka's name for it, cut to what a file system takes

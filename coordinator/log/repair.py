@@ -7,16 +7,18 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.log.checkpoints import partition_of
+from muster.coordinator.log import topic_ids
+from muster.coordinator.log.checkpoints import PARTITION_METADATA, partition_of
 from muster.coordinator.log.files import FileStorage
 from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.inspection import Inspection, SegmentFacts
 from muster.coordinator.log.last_stop import UNKNOWN, lower_recovery_point, read_last_stops
 from muster.coordinator.log.segment import LOG_SUFFIX
-from muster.coordinator.log.storage import File
+from muster.coordinator.log.storage import File, Storage
 
 DAMAGED_SUFFIX = ".damaged"
 _WORK_SUFFIX = ".tmp"
@@ -44,17 +46,30 @@ class Repair(NamedTuple):
     """Index files that were removed: they are made anew."""
     gone: list[range]
     """Offsets that were synced and that no file holds: the log goes on without them."""
+    identities: list[str]
+    """The file that says whose partition it is, when it was written anew."""
+    is_stray: bool
+    """It cannot be: there is no such topic."""
 
 
-def repair(directory: str, partition: str) -> Repair:
-    """Repair the folder `partition` of a data directory. DirectoryLocked while a server has it, OSError otherwise."""
+def repair(
+    directory: str, partition: str, topic_id_of: Callable[[Storage, str], bytes | None] = lambda *_: None
+) -> Repair:
+    """Repair the folder `partition` of a data directory. DirectoryLocked while a server has it, OSError otherwise.
+
+    `topic_id_of`: what the topic catalogue says, by a topic's name; asked only when the folder does not say it.
+    """
     storage = FileStorage(directory)
     lock = storage.lock()
     try:
         key = partition_of(partition) or (partition, -1)
         inspection = Inspection(storage, partition, last_stop=read_last_stops(storage).get(key, UNKNOWN))
         inspection.run()
-        done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost])
+        topic_id = topic_id_of(storage, key[0]) if inspection.has_bad_topic_id else None
+        is_stray = inspection.has_bad_topic_id and topic_id is None
+        done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost], [], is_stray)
+        if topic_id is not None:
+            _write_topic_id(storage, partition, topic_id, done)
         for facts in inspection.segments:
             if facts.bad:
                 _rewrite(storage, facts, done)
@@ -69,6 +84,15 @@ def repair(directory: str, partition: str) -> Repair:
         return done
     finally:
         lock.release()
+
+
+def _write_topic_id(storage: FileStorage, partition: str, topic_id: bytes, done: Repair) -> None:
+    path = f"{storage.root}/{partition}/{PARTITION_METADATA}"
+    beside = _free_name(path + DAMAGED_SUFFIX)
+    shutil.copy2(path, beside)
+    topic_ids.write(storage, partition, topic_id)
+    done.kept_beside.append(beside)
+    done.identities.append(path)
 
 
 def _rewrite(storage: FileStorage, facts: SegmentFacts, done: Repair) -> None:

@@ -6,6 +6,7 @@ topic id and the leader epochs they came with. Any other topic that the catalogu
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import structlog
@@ -30,9 +31,8 @@ def found(logs: LogManager) -> tuple[int, bytes | None]:
 def _id_on_disk(logs: LogManager, index: int) -> bytes | None:
     try:
         return logs.topic_id_on_disk(GROUP_OFFSETS_TOPIC, index)
-    except MalformedCheckpoint as error:
-        _logger.warning("checkpoint_ignored", reason=str(error))
-        return None
+    except MalformedCheckpoint:
+        return None  # `take_over` says so
 
 
 def with_epochs(records: Sequence[Message], logs: LogManager) -> None:
@@ -45,8 +45,17 @@ def with_epochs(records: Sequence[Message], logs: LogManager) -> None:
 
 
 def take_over(logs: LogManager, topic_id: bytes, partitions: int) -> None:
-    """Give the partitions on the disk the id that the topic has in the catalogue: those that were put there since."""
+    """Give the partitions on the disk the id that the topic has in the catalogue: those that were put there since, and
+    those whose own cannot be read.
+    """
     for name, index in logs.on_disk():
-        if name == GROUP_OFFSETS_TOPIC and index < partitions and _id_on_disk(logs, index) not in (None, topic_id):
+        if name != GROUP_OFFSETS_TOPIC or index >= partitions:
+            continue
+        try:
+            if logs.topic_id_on_disk(name, index) in (None, topic_id):
+                continue
             _logger.warning("an offsets partition with another topic id is taken over", partition=index)
+        except MalformedCheckpoint as error:
+            _logger.warning("topic_id_restored", partition=index, reason=str(error))
+        with contextlib.suppress(OSError):  # opening the log meets it as well, and says so
             logs.note_topic_id(name, index, topic_id)

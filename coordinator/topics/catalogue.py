@@ -6,10 +6,12 @@ by the function that replays them. Holds no partition: who needs to act on a cha
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import Log, batches
+from muster.coordinator.log import Log, LogError, Storage, batches
+from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.state import ClusterState
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
@@ -37,21 +39,22 @@ class Catalogue:
     def load(self, now: Now) -> None:
         """Replay the log; a new one gets its first record, the metadata.version."""
         for chunk in self.log.replay():
-            for header, records in batches.read(chunk):
-                if not header.is_control:
-                    for record in records:
-                        self._replay(record.value or b"")
-                self.state.version = header.next_offset
+            self.unknown += _replay(self.state, chunk)
         if not self.state.features:
             self.write([FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)], now)
 
-    def _replay(self, value: bytes) -> None:
-        try:
-            _, _, record = decode_metadata(value)
-        except UnknownRecord:
-            self.unknown += 1
-            return
-        self.state.evolve(record)
+    def use_log(self, log: Log) -> None:
+        """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not
+        tell all that the state holds.
+        """
+        known = self.state.version
+        if log.end_offset < known:
+            log.go_offline(f"{log.directory}", OSError(f"it ends before {known - log.end_offset} records in force"))
+        else:
+            log.truncate(known)  # what is behind was refused
+        if log.failure is not None:
+            raise log.failure
+        self.log = log
 
     def write(self, records: Sequence[Message], now: Now) -> None:
         """Append the records of one change and take them in. Raises LogOffline when the log cannot be written."""
@@ -67,3 +70,31 @@ class Catalogue:
         """Take in records that stand in the log."""
         for record in records:
             self.state.evolve(record)
+
+
+def _replay(state: ClusterState, chunk: bytes) -> int:
+    """Take in whole batches of the metadata log; how many of their records are of unknown types."""
+    unknown = 0
+    for header, records in batches.read(chunk):
+        if not header.is_control:
+            for record in records:
+                try:
+                    state.evolve(decode_metadata(record.value or b"")[2])
+                except UnknownRecord:
+                    unknown += 1
+        state.version = header.next_offset
+    return unknown
+
+
+def topic_id_of(storage: Storage, name: str) -> bytes | None:
+    """The id of a topic, as the metadata log in a data directory says that nobody works on; None: there is no such
+    topic. Raises OSError.
+    """
+    state = ClusterState()
+    folder = f"{METADATA_TOPIC}-0"
+    with contextlib.suppress(LogError):  # of a damaged log, what is before
+        for entry in storage.entries(folder):
+            if entry.name.endswith(".log"):
+                _replay(state, storage.load(f"{folder}/{entry.name}") or b"")
+    topic = state.topics.get(name)
+    return None if topic is None else topic.topic_id

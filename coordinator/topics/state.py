@@ -108,6 +108,14 @@ class ClusterState:
         if evolve is not None:
             evolve(self, record)
 
+    def touched_by(self, record: Message) -> TopicState | None:
+        """The topic whose partitions or configs a record changed."""
+        if isinstance(record, PartitionRecord):
+            return self.topics_by_id.get(record.topic_id)
+        if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
+            return self.topics.get(record.resource_name)
+        return None
+
     def _topic(self, record: TopicRecord) -> None:
         topic = TopicState(record.name, record.topic_id)
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic

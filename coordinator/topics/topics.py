@@ -8,28 +8,39 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.image import TopicsImage
-from muster.coordinator.log import DamagedLog, FileStorage, Identity, LogConfig, LogManager, LogOffline
+from muster.coordinator.log import (
+    DamagedLog,
+    FileStorage,
+    Identity,
+    Log,
+    LogConfig,
+    LogManager,
+    LogOffline,
+    MalformedCheckpoint,
+)
 from muster.coordinator.topics import adoption
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
+from muster.coordinator.topics.internal import internal_topic
+from muster.coordinator.topics.mending import Failed, Mending
 from muster.coordinator.topics.names import (
     GROUP_EVENTS_TOPIC,
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
-    TRANSACTION_STATE_TOPIC,
 )
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.sessions import FetchSessions
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState, TopicState
+from muster.coordinator.topics.state import ClusterState, TopicState
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
@@ -37,12 +48,11 @@ from muster.protocol.messages.metadata_records.partition_record import Partition
 from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
 
-EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024
-"""Of __group_events: small, so that `retention.bytes` is kept to within an eighth."""
-EVENTS_FLUSH_MS = 1_000
-"""How much of __group_events a power cut may cost."""
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
+
+_OF_SHARDS = frozenset((GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC))
+"""Topics whose logs are opened again by those who write them."""
 
 
 class Topic:
@@ -120,6 +130,7 @@ class Topics:
             self._open(state)
         self._publish()
         self._expire_producers_later()
+        Mending(self.clock, self._offline).start()
 
     def _expire_producers_later(self) -> None:
         settings = self.settings
@@ -147,6 +158,7 @@ class Topics:
             wanted.topic_id = topic_id or wanted.topic_id
             records = decide_creation(wanted, self.home, wanted.partitions, 1)
             adoption.with_epochs(records, self.logs)
+            adoption.take_over(self.logs, wanted.topic_id, wanted.partitions)
             self._write(records)
 
     def _delete_strays(self) -> None:
@@ -155,7 +167,10 @@ class Topics:
             if name in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC):
                 continue  # an offsets partition that the topic has no room for is left alone
             topic = self.state.topics.get(name)
-            topic_id = self.logs.topic_id_on_disk(name, index)
+            try:
+                topic_id = self.logs.topic_id_on_disk(name, index)
+            except MalformedCheckpoint:
+                topic_id = None  # if there is such a topic, opening the log says so
             known = topic is not None and index < len(topic.partitions) and topic_id in (None, topic.topic_id)
             if not known:
                 self.logs.delete(name, index)
@@ -200,7 +215,7 @@ class Topics:
         self.configs.check(topic.configs)
         records = decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
         if not validate_only:
-            self._write(records)
+            self._make(topic.name, topic.topic_id, records)
         return sum(type(record) is PartitionRecord for record in records)
 
     def ensure_topic(self, name: str, partitions: int = USE_DEFAULT) -> Topic:
@@ -218,34 +233,9 @@ class Topics:
         return topic
 
     def _internal(self, name: str) -> NewTopic | None:
-        settings = self.settings
-        if name == GROUP_OFFSETS_TOPIC:
-            partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
-            configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
-        elif name == GROUP_EVENTS_TOPIC:
-            # as many as the offsets topic really has, whatever the setting says meanwhile
-            offsets = self.by_name.get(GROUP_OFFSETS_TOPIC)
-            partitions = settings.offsets_topic_num_partitions if offsets is None else len(offsets.partitions)
-            configs = {
-                "compression.type": "producer",
-                "cleanup.policy": "delete",
-                "retention.ms": str(settings.muster_group_events_retention_ms),
-                "retention.bytes": str(settings.muster_group_events_retention_bytes),
-                "segment.bytes": str(EVENTS_SEGMENT_BYTES),
-                "flush.ms": str(EVENTS_FLUSH_MS),
-            }
-        elif name == TRANSACTION_STATE_TOPIC:
-            partitions = settings.transaction_state_log_num_partitions
-            configs = {
-                "compression.type": "uncompressed",
-                "cleanup.policy": "compact",
-                "segment.bytes": str(settings.transaction_state_log_segment_bytes),
-                "min.insync.replicas": "1",
-                "unclean.leader.election.enable": "false",
-            }
-        else:
-            return None
-        return NewTopic(name, self.draw_uuid(), partitions, 1, configs=configs)
+        offsets = self.by_name.get(GROUP_OFFSETS_TOPIC)
+        count = None if offsets is None else len(offsets.partitions)
+        return internal_topic(name, self.draw_uuid(), self.settings, count) if name in INTERNAL_TOPICS else None
 
     def grow(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
@@ -253,7 +243,7 @@ class Topics:
         """Give a topic more partitions. Raises `Refused`."""
         records = decide_growth(self.state, name, count, assignments, self.home)
         if not validate_only:
-            self._write(records)
+            self._make(name, self.by_name[name].topic_id, records)
 
     def delete(self, topic: Topic) -> None:
         """Delete a topic and its records. Raises `Refused` when the metadata log cannot be written."""
@@ -283,6 +273,35 @@ class Topics:
         self._producer_ids = self._producer_ids[1:]
         return drawn
 
+    def _make(self, name: str, topic_id: bytes, records: Sequence[Message]) -> None:
+        """Make the logs of new partitions, and only then write the records that say there are such: of what cannot be
+        made nothing is there. Raises `Refused`.
+        """
+        given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
+        config = self.configs.log_config({**self.state.topic_configs(name), **given})
+        made: list[int] = []
+        try:
+            for record in records:
+                if isinstance(record, PartitionRecord):
+                    made.append(record.partition_id)
+                    self._remove_leftover(name, record.partition_id)
+                    self._open_log(name, topic_id, record.partition_id, config)
+            self._write(records)
+        except (DamagedLog, LogOffline, Refused) as error:
+            self.logs.delete(name, *made)
+            if isinstance(error, Refused):
+                raise
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def _remove_leftover(self, name: str, index: int) -> None:
+        """A log of an earlier topic of this name may be there, which the disk did not let go."""
+        try:
+            is_there = self.logs.topic_id_on_disk(name, index) is not None
+        except MalformedCheckpoint:
+            is_there = True
+        if is_there:
+            self.logs.delete(name, index)
+
     def _write(self, records: Sequence[Message]) -> None:
         gone = [self.by_id.get(r.topic_id) for r in records if isinstance(r, RemoveTopicRecord)]
         try:
@@ -292,7 +311,7 @@ class Topics:
         for topic in gone:
             if topic is not None:
                 self._close(topic)
-        touched = {_touched(self.state, record): None for record in records}
+        touched = {self.state.touched_by(record): None for record in records}
         for state in touched:
             if state is not None:
                 self._open(state)
@@ -309,18 +328,60 @@ class Topics:
             if partition is not None:
                 partition.log.config = config
         for index in range(len(topic.partitions), len(state.partitions)):
-            topic.partitions.append(self._open_partition(state, index, config))
+            try:
+                partition = self._open_partition(state, index, config)
+            except (DamagedLog, LogOffline):
+                # The log manager has said why; the partition is there, without a leader.
+                topic.partitions.append(None)
+            else:
+                topic.partitions.append(partition)
 
-    def _open_partition(self, state: TopicState, index: int, config: LogConfig) -> Partition | None:
-        synced = state.name == GROUP_OFFSETS_TOPIC and self.settings.muster_offsets_durability == "commit"
-        try:
-            log = self.logs.open_log(state.name, index, config=config, topic_id=state.topic_id, wait_for_sync=synced)
-        except (DamagedLog, LogOffline):
-            # The log manager keeps it as offline and has said why; the partition is there, without a leader.
-            return None
+    def _open_partition(self, state: TopicState, index: int, config: LogConfig) -> Partition:
+        """Raises DamagedLog or LogOffline."""
+        log = self._open_log(state.name, state.topic_id, index, config)
         # a log that was put here may have seen later leaders than ours
         leader_epoch = max(state.partitions[index].leader_epoch, log.leader_epoch)
         return Partition(state.name, state.topic_id, index, leader_epoch, log)
+
+    def _open_log(self, name: str, topic_id: bytes, index: int, config: LogConfig) -> Log:
+        synced = name == GROUP_OFFSETS_TOPIC and self.settings.muster_offsets_durability == "commit"
+        log = self.logs.open_log(name, index, config=config, topic_id=topic_id, wait_for_sync=synced)
+        log.config = config
+        return log
+
+    def reopen(self, name: str, index: int) -> Partition:
+        """A partition of a topic that there is, its log opened anew if it has failed or could not be opened.
+
+        Raises DamagedLog, which an operator has to see to, or LogOffline.
+        """
+        topic = self.by_name[name]
+        partition = topic.partitions[index]
+        if partition is None:
+            damage = self.logs.offline.get((name, index))
+            if damage is not None:
+                raise damage
+            held = self.logs.get(name, index)
+            if held is not None and held.failure is not None:
+                self.logs.reopen(name, index)
+            config = self.configs.log_config(self.state.topic_configs(name))
+            partition = topic.partitions[index] = self._open_partition(topic.state, index, config)
+        elif partition.log.failure is not None:
+            partition.use_log(self.logs.reopen(name, index))
+        return partition
+
+    def _offline(self) -> Iterator[Failed] | None:
+        """What `Mending` is to open again; None after the end."""
+        return self._failed_logs() if self.logs.is_open else None
+
+    def _failed_logs(self) -> Iterator[Failed]:
+        if self.catalogue.log.failure is not None:
+            yield METADATA_TOPIC, 0, lambda: self.catalogue.use_log(self.logs.reopen(METADATA_TOPIC, 0))
+        for topic in self.by_name.values():
+            if topic.name in _OF_SHARDS:
+                continue
+            for index in range(len(topic.partitions)):
+                if not topic.is_online(index) and (topic.name, index) not in self.logs.offline:
+                    yield topic.name, index, partial(self.reopen, topic.name, index)
 
     def _close(self, topic: Topic) -> None:
         del self.by_name[topic.name], self.by_id[topic.topic_id]
@@ -333,12 +394,3 @@ class Topics:
         self.image = self.state.image()
         for callback in self._subscribers:
             callback(self.image)
-
-
-def _touched(state: ClusterState, record: Message) -> TopicState | None:
-    """The topic whose partitions or configs a record changed."""
-    if isinstance(record, PartitionRecord):
-        return state.topics_by_id.get(record.topic_id)
-    if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
-        return state.topics.get(record.resource_name)
-    return None

@@ -20,7 +20,7 @@ def check(directory: Path, *, as_json: bool) -> int:
     try:
         places = partitions_in(directory)
         # before the segments: a server that runs moves them on
-        stops = read_last_stops(FileStorage(places[0].folder.resolve().parent))
+        stops = read_last_stops(FileStorage(places[0].folder.resolve().parent, read_only=True))
         if places[0].folder != directory:
             places = sorted([*places, *_emptied(directory, stops)])
         total = sum(file.stat().st_size for place in places for file in segment_files(place.folder))
@@ -66,7 +66,7 @@ def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place
 
 
 def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspection:
-    inspection = Inspection(FileStorage(place.folder), "", progress.add, last_stop=last_stop)
+    inspection = Inspection(FileStorage(place.folder, read_only=True), "", progress.add, last_stop=last_stop)
     inspection.run()
     return inspection
 

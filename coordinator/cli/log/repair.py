@@ -9,6 +9,7 @@ from muster.coordinator.cli.log.places import OFFSETS_TOPIC, place_of
 from muster.coordinator.log import repair as repairing
 from muster.coordinator.log.errors import DirectoryLocked
 from muster.coordinator.log.repair import Loss
+from muster.coordinator.topics.catalogue import topic_id_of
 
 
 def repair(directory: Path, partition: str) -> int:
@@ -19,7 +20,7 @@ def repair(directory: Path, partition: str) -> int:
         print(f"muster log repair: {folder} is no partition's folder: give one of {directory}", file=sys.stderr)
         return 2
     try:
-        done = repairing.repair(str(directory), name)
+        done = repairing.repair(str(directory), name, topic_id_of)
     except DirectoryLocked as error:
         holder = f"process {error.pid}" if error.pid is not None else "another process"
         print(f"muster log repair: {directory} is in use by {holder}: stop it first", file=sys.stderr)
@@ -38,7 +39,16 @@ def repair(directory: Path, partition: str) -> int:
             f"{name}: offsets {gone.start} to {gone.stop - 1} were synced and are in no file any more: lost for good "
             f"unless a backup has them; the log goes on at offset {gone.start}"
         )
-    if not (done.losses or done.indexes or done.gone):
+    for identity in done.identities:
+        print(f"{identity} was written anew, with the id that the topic has")
+    if done.is_stray:
+        print(
+            f"muster log repair: {folder} does not say whose it is, and the metadata log knows no such topic: restore "
+            "the folder from a backup, or remove it",
+            file=sys.stderr,
+        )
+        return 1
+    if not (done.losses or done.indexes or done.gone or done.identities):
         print(f"{name}: nothing to repair")
     return 0
 

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.log import LogManager, LogSettings, MemoryStorage, batches
+from muster.coordinator.log import LogManager, LogSettings, MemoryStorage, Storage, batches
 from muster.coordinator.properties import BROKER, Value
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
@@ -27,7 +27,7 @@ class Draws:
 
 
 def make_topics(
-    storage: MemoryStorage | None = None,
+    storage: Storage | None = None,
     clock: ManualClock | None = None,
     properties: dict[str, Value] | None = None,
     **settings: Any,
