@@ -154,7 +154,9 @@ class _Run:
         asked = DEFAULT_GRID if settings is None else settings
         if not asked:
             return ()
-        for name, rows in what_if(staged.inputs, asked, self._tables["memberships"]).items():
+        for name, rows in what_if(
+            staged.inputs, asked, self._tables["memberships"], self._tables["rebalances"]
+        ).items():
             self._keep(name, rows)
         return tuple(setting.name for setting in asked)
 

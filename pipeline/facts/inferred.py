@@ -18,6 +18,7 @@ from muster.pipeline.facts.activity import activity, held_commits
 from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances
+from muster.pipeline.facts.inferred_start import start_ms
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS
@@ -125,6 +126,7 @@ def state_of(row: dict[str, Any]) -> State | None:
 def row_of(group: str, one: Rebalance) -> dict[str, Any]:
     """A row of INFERRED."""
     before, after, verdict = one
+    began_ms = start_ms(before, after, verdict)
     trigger = verdict.trigger
     left = [gone for gone in verdict.gone if gone.how != REPLACED]
     return {
@@ -132,16 +134,16 @@ def row_of(group: str, one: Rebalance) -> dict[str, Any]:
         "generation": after.generation,
         "before_generation": None if before is None else before.generation,
         "leader": after.leader,
-        "start_ms": verdict.start_ms,
+        "start_ms": began_ms,
         "end_ms": after.at_ms,
         "cause": verdict.cause,
         "trigger_member_id": trigger and trigger.member_id,
         "trigger_instance_id": trigger and trigger.instance_id,
         "trigger_client_id": trigger and trigger.client_id,
         "trigger_host": trigger and trigger.host,
-        "join_phase_ms": after.joined_ms - verdict.start_ms,
+        "join_phase_ms": after.joined_ms - began_ms,
         "sync_phase_ms": after.at_ms - after.joined_ms,
-        "took_ms": after.at_ms - verdict.start_ms,
+        "took_ms": after.at_ms - began_ms,
         "members_before": None if before is None else len(before.members),
         "members_after": len(after.members),
         "members_joined": None if before is None else verdict.joined,

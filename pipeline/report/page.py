@@ -54,7 +54,10 @@ def _lead(chosen: Chosen) -> Html:
     if chosen.about.has_events:
         how = "Rebalances are told by the server (__group_events)."
     else:
-        how = "There are no events: rebalances are inferred from the offsets log, each with a confidence."
+        how = (
+            "There are no events: rebalances are inferred from the offsets log, each with a confidence. When they "
+            "began, and with it what they took and paused, is an estimate."
+        )
     return join([tag("p", span), tag("p", how, class_="dim")])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report.chosen import Chosen
 from muster.pipeline.report.markup import Column, Html, join, section, table, tag
 from muster.pipeline.report.pictures import compared
@@ -42,11 +43,24 @@ def _all(chosen: Chosen) -> Html:
     )
     about = (
         f"The histories of {plural(first['groups'], 'group')} were played again by the coordinator's own code under "
-        "each setting. Bars: half full is as much as it was. Paused: how long partitions had no owner while a group "
-        "rebalanced; silent: how long their owner was dead or away and nobody had noticed; each added up. The settings "
-        "are in the order of both together."
+        "each setting. Bars: half full is as much as it was. Paused: how long partitions were not read while a group "
+        "rebalanced or waited for its first members; silent: how long, outside of that, their owner was dead or away "
+        "and nobody had noticed, or everybody was; each added up. The settings are in the order of both together. "
+        "Rebalances that left nobody in a group are not counted here."
     )
-    return join([tag("p", about, class_="dim"), table(columns, [actual, *rows])])
+    return join([tag("p", about, class_="dim"), _estimated(chosen), table(columns, [actual, *rows])])
+
+
+def _estimated(chosen: Chosen) -> Html | None:
+    """What of this is no fact."""
+    groups = sum(row["groups"] - (row["withheld"] or 0) for row in chosen.fidelity if row["source"] == LOG)
+    if not groups:
+        return None
+    about = (
+        f"Of {plural(groups, 'group')} there is the offsets log alone, which does not tell when a rebalance began, nor "
+        "when a dead member was last heard of: paused and silent are estimates there, also of what happened."
+    )
+    return tag("p", about, class_="dim")
 
 
 def _seconds(value: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report.chosen import Chosen, Row
 from muster.pipeline.report.words import cause_words, duration, moment, number, plain, plural
 
@@ -16,7 +17,7 @@ def text(chosen: Chosen) -> str:
     if chosen.first_ms is None or chosen.last_ms is None:
         return f"{plain(chosen.about.source)}: the log tells of no group"
     rebalances = sum(row["rebalances"] for row in chosen.causes)
-    told = "" if chosen.about.has_events else " (inferred: there are no events)"
+    told = "" if chosen.about.has_events else " (inferred: there are no events; what they took is an estimate)"
     lines = [
         f"{plain(chosen.about.source)}: {plural(chosen.groups.total, 'group')}, {plural(chosen.commits, 'commit')}, "
         f"{plural(rebalances, 'rebalance')}{told}",
@@ -44,7 +45,9 @@ def text(chosen: Chosen) -> str:
     if chosen.static_candidates.total:
         members, spared = plural(chosen.static_candidates.total, "member"), plural(chosen.spared, "rebalance")
         lines += ["", f"static membership of {members} would have spared {spared}"]
-    lines += _block("what if", [_setting(row) for row in chosen.grid])
+    estimated = any(row["source"] == LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity)
+    told = "; times of groups without events are estimates" if estimated else ""
+    lines += _block(f"what if (without rebalances that left nobody{told})", [_setting(row) for row in chosen.grid])
     odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
     if odd:
         lines += ["", f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"]

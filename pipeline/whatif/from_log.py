@@ -3,7 +3,7 @@
 A record tells who is a member and what each one got, when the join phase ended and when the record was written. What
 led to it is not in it and is concluded here: who is new has joined, who is missing has left (or had been silent for its
 session timeout, where somebody found that out from its commits), otherwise a member joined again. When a rebalance
-began is not known either: as long before its join phase ended as members usually take, never before the last record.
+began the table `rebalances` has, as an estimate; where nobody says, it is a heartbeat before its join phase ended.
 """
 
 from __future__ import annotations
@@ -40,24 +40,34 @@ NOTICED_MS: Final = 3_000
 """From the beginning of a rebalance until the last member has joined again: one heartbeat."""
 DELAY_MS: Final = 3_000
 """group.initial.rebalance.delay.ms where nothing tells otherwise."""
+_LONG_MS: Final = 10_000
+"""No member of which nothing else is known takes that long to join again."""
+
+Starts = Mapping[tuple[int, int], int]
+"""When rebalances began, by the generation that they led to and when its record was logged."""
 
 
 def history_of(
-    group: str, records: Sequence[Record], ends: Mapping[str, str] | None = None, end_ms: int = 0
+    group: str,
+    records: Sequence[Record],
+    ends: Mapping[str, str] | None = None,
+    end_ms: int = 0,
+    starts: Starts | None = None,
 ) -> History:
     """The history. `ends`: how memberships ended, by member id, as far as that is known: "expired" counts, others are
-    taken for members that left. `end_ms`: until when the log goes.
+    taken for members that left. `end_ms`: until when the log goes. `starts`: as far as they are known.
     """
-    reader = _Reader(group, ends or {})
+    reader = _Reader(group, ends or {}, starts or {})
     for record in records:
         reader.feed(record)
     return reader.finish(end_ms)
 
 
 class _Reader:
-    def __init__(self, group: str, ends: Mapping[str, str]) -> None:
+    def __init__(self, group: str, ends: Mapping[str, str], starts: Starts) -> None:
         self.history = History(group, LOG, initial_delay_ms=DELAY_MS)
         self._ends = ends
+        self._starts = starts
         self._spells: dict[str, Spell] = {}
         self._shares: Mapping[str, Owned] = {}
         self._members: Mapping[str, Record] = {}
@@ -148,12 +158,15 @@ class _Reader:
         came = [name for name in members if name not in self._members]
         went = [name for name in self._members if name not in members]
         stayed = [name for name in members if name in self._members]
+        told_ms = self._starts.get((record["generation"], at_ms))
         if not self._members:
             began_ms = self._first_join_ms(len(members), ended_ms)
+            began_ms = began_ms if told_ms is None else max(self._at_ms, told_ms)
         else:
-            began_ms = max(self._at_ms + 1, ended_ms - NOTICED_MS)
+            began_ms = max(self._at_ms + 1, ended_ms - NOTICED_MS if told_ms is None else told_ms)
         began_ms = min(began_ms, at_ms)
         ended_ms = max(ended_ms, began_ms)
+        stopped_ms = began_ms
         instances = {members[name]["instance_id"]: name for name in came if members[name]["instance_id"] is not None}
         back = {name: instances[one] for name in went if (one := self._members[name]["instance_id"]) in instances}
         gone = [name for name in went if name not in back]
@@ -170,11 +183,14 @@ class _Reader:
         else:
             # it joined again at once, whatever else happened until all had
             cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
-        joins = {name: began_ms if name == trigger else ended_ms for name in stayed}
+            stopped_ms = began_ms if told_ms is None else stopped_ms
+        waits = ended_ms - began_ms > _LONG_MS or (bool(came) and any(self._spells[one].end == EXPIRED for one in gone))
+        rejoined_ms = min(ended_ms, began_ms + NOTICED_MS) if waits else ended_ms
+        joins = {name: began_ms if name == trigger else rejoined_ms for name in stayed}
         syncs = dict.fromkeys(members, at_ms)
         history.rounds.append(Round(began_ms, cause, trigger, joins, syncs, at_ms, ended_ms, COMPLETED))
         history.generations.append(
-            Generation(record["generation"], at_ms, record["protocol"], record["leader"], shares, began_ms)
+            Generation(record["generation"], at_ms, record["protocol"], record["leader"], shares, stopped_ms)
         )
         for name in stayed:
             spell, offers = self._spells[name], self._offers(members[name], record["protocol"])

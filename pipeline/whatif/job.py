@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.coordinator.groups import events
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
-from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.facts.schema import INFERRED, TABLES, conform
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import table
 from muster.pipeline.whatif import from_events, from_log
@@ -31,6 +31,7 @@ from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
 LONGEST_HISTORY: Final = 32_000_000
 """Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
+_STARTS: Final = "starts"
 _KINDS: Final = (
     events.GROUP_CREATED,
     events.GROUP_EMPTIED,
@@ -60,15 +61,18 @@ _RESULT: Final = pa.schema(
 
 
 def what_if(
-    inputs: Inputs, settings: Sequence[Setting] = DEFAULT_GRID, memberships: DataFrame | None = None
+    inputs: Inputs,
+    settings: Sequence[Setting] = DEFAULT_GRID,
+    memberships: DataFrame | None = None,
+    rebalances: DataFrame | None = None,
 ) -> dict[str, DataFrame]:
     """The tables `fidelity` and `whatif` (facts.schema.TABLES), computed once when the first of them is read.
 
     Groups with a rebalance in `inputs.events` are read from there, others from the offsets log alone; `memberships`
-    (the table) then tells who left and who expired. The settings that really held are always replayed, for the
-    fidelity; they are in `whatif` when they are among `settings`.
+    (the table) then tells who left and who expired, `rebalances` (the table) when each rebalance began. The settings
+    that really held are always replayed, for the fidelity; they are in `whatif` when they are among `settings`.
     """
-    rows = _newest(_histories(inputs, memberships)).crossJoin(F.broadcast(_end(inputs)))
+    rows = _newest(_histories(inputs, memberships, rebalances)).crossJoin(F.broadcast(_end(inputs)))
     spark = inputs.decoded.sparkSession
     tasks = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), 4 * spark.sparkContext.defaultParallelism)
     grid = tuple(settings)
@@ -105,14 +109,17 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
     if source == EVENTS:
         return from_events.history_of(group, (json.loads(value.as_py()) for value in values), end_ms)
     ends: dict[str, str] = {}
+    starts: dict[tuple[int, int], int] = {}
     records: list[dict[str, Any]] = []
     for kind, value in zip(rows.column("source"), values, strict=True):
         parsed = json.loads(value.as_py())
         if kind.as_py() == _ENDS:
             ends[parsed["member_id"]] = EXPIRED
+        elif kind.as_py() == _STARTS:
+            starts[parsed["generation"], parsed["end_ms"]] = parsed["start_ms"]
         else:
             records.append(parsed)
-    return from_log.history_of(group, records, ends, end_ms)
+    return from_log.history_of(group, records, ends, end_ms, starts)
 
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
@@ -151,7 +158,7 @@ def _figures(figures: Figures) -> dict[str, Any]:
     }
 
 
-def _histories(inputs: Inputs, memberships: DataFrame | None) -> DataFrame:
+def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFrame | None) -> DataFrame:
     """group, source, log_offset, value: of each group from the better of its sources."""
     record = F.struct(
         F.col("log_timestamp_ms").alias("at_ms"),
@@ -168,6 +175,14 @@ def _histories(inputs: Inputs, memberships: DataFrame | None) -> DataFrame:
             F.to_json(F.struct("member_id")),
         )
         records = records.unionByName(ends)
+    if rebalances is not None:
+        inferred = rebalances.where((F.col("source") == INFERRED) & F.col("start_ms").isNotNull())
+        starts = _row(
+            inferred.withColumn("log_offset", F.lit(-1).cast("long")),
+            _STARTS,
+            F.to_json(F.struct("generation", "end_ms", "start_ms")),
+        )
+        records = records.unionByName(starts)
     if inputs.events is None:
         return records
     told = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*_KINDS))

@@ -111,3 +111,21 @@ def test_what_cannot_be_replayed() -> None:
     unread = record(0, 1, member("a", 0, topics=None))
     assert history_of("g", [unread]).unusable == "the subscription or assignment of a member cannot be read"
     assert history_of("g", [record(0, 0)]).unusable == "no generation of it is in the log"
+
+
+def test_when_a_rebalance_began_is_taken_from_where_it_is_known() -> None:
+    records = [record(0, 0), record(3, 1, member("a", 0, 1)), record(60, 2, member("a", 0), member("b", 1))]
+    found = history_of(
+        "g", records, starts={(1, START_MS + 3_000): START_MS, (2, START_MS + 60_000): START_MS + 59_500}
+    )
+    assert [one.stopped_ms - START_MS for one in found.generations] == [0, 59_500]
+    assert [one.began_ms - START_MS for one in found.rounds] == [0, 59_500]
+
+
+def test_a_member_does_not_join_late_because_somebody_else_was_dead() -> None:
+    records = [record(0, 1, member("a", 0), member("b", 1)), record(60, 2, member("a", 0), member("c", 1))]
+    found = history_of("g", records, {"b-1": "expired"}, starts={(2, START_MS + 60_000): START_MS + 51_000})
+    (one,) = found.rounds
+    assert (one.began_ms - START_MS, one.joins["a-1"] - START_MS) == (51_000, 54_000)
+    assert one.joined_ms is not None
+    assert one.joined_ms > START_MS + 59_000
