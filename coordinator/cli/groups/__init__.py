@@ -50,6 +50,7 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
     from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
+    from muster.coordinator.cli.output import printing, say
     from muster.coordinator.config import ConfigError
     from muster.coordinator.config.listeners import parse_address
 
@@ -58,18 +59,15 @@ def run(options: argparse.Namespace) -> int:
         if getattr(options, "last", None) is not None and options.last < 1:
             raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
     except ConfigError as error:
-        print(f"muster groups {options.verb}: {error}", file=sys.stderr)
+        say(f"muster groups {options.verb}: {error}", sys.stderr)
         return 2
     try:
         with Cluster(address) as cluster:
-            return _run(options, cluster)
+            return printing(f"muster groups {options.verb}", lambda: _run(options, cluster))
     except AskingFailed as failure:
-        print(f"muster groups {options.verb}: {failure}", file=sys.stderr)
+        say(f"muster groups {options.verb}: {failure}", sys.stderr)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever reads has seen enough
-        sys.stderr.close()
-        return 0
     return 1
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, Connection, sentence
 from muster.coordinator.cli.groups.table import print_json, print_table, ranges
+from muster.coordinator.cli.output import say
 from muster.protocol.api import ApiKey
 from muster.protocol.consumer import decode_assignment
 from muster.protocol.errors import ErrorCode
@@ -46,13 +47,14 @@ def describe(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> in
         try:
             found = describe_group(cluster, group_id)
         except AskingFailed as failure:
-            print(f"muster groups describe: {failure}", file=sys.stderr)
+            say(f"muster groups describe: {failure}", sys.stderr)
             status = 1
             continue
         if as_json:
             print_json(found._asdict() | {"members": [one._asdict() for one in found.members]})
         else:
-            print("\n" * bool(number), end="")
+            if number:
+                say("")
             _print(found)
     return status
 
@@ -106,7 +108,7 @@ def _print(found: Description) -> None:
                         found.protocol, f"epoch {found.epoch}" if found.epoch is not None else ""]  # fmt: skip
     known = ", ".join(one for one in about if one)
     count = len(found.members)
-    print(f"group {found.group}: {found.state}, {count} member{'' if count == 1 else 's'} ({known})")
+    say(f"group {found.group}: {found.state}, {count} member{'' if count == 1 else 's'} ({known})")
     if found.members:
         rows = [
             (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment))

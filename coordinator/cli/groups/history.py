@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
 from muster.coordinator.cli.groups.events import Events, Value
 from muster.coordinator.cli.groups.table import print_json
+from muster.coordinator.cli.output import say
 from muster.coordinator.observe.timeline import Timeline
 
 
@@ -56,4 +57,4 @@ def watch(cluster: Cluster, group_id: str | None, *, as_json: bool, everything: 
 def _print(timeline: Timeline, value: Value, group: str) -> None:
     for line in timeline.feed(value):
         time, space, text = line.partition(" ")
-        print(f"{time}{space}{group}{text}", flush=True)
+        say(f"{time}{space}{group}{text}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, sentence
 from muster.coordinator.cli.groups.offline import offline_partitions
 from muster.coordinator.cli.groups.table import print_json, print_table
+from muster.coordinator.cli.output import say
 from muster.protocol.api import ApiKey
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
@@ -26,12 +27,10 @@ def list_groups(cluster: Cluster, states: Sequence[str], types: Sequence[str], *
         print_table(("GROUP", "TYPE", "STATE", "PROTOCOL TYPE"), rows)
     else:
         kind = " of that kind" if states or types else ""
-        print(
-            f"no groups{kind} can be seen: not all partitions are online" if missing else f"there are no groups{kind}"
-        )
+        say(f"no groups{kind} can be seen: not all partitions are online" if missing else f"there are no groups{kind}")
     for partition, why in missing:
         told = f"partition {partition} of __consumer_offsets is offline, its groups are not listed"
-        print(f"muster groups list: {told}: {why}", file=sys.stderr)
+        say(f"muster groups list: {told}: {why}", sys.stderr)
     return 1 if missing else 0
 
 

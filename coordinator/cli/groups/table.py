@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+
+from muster.coordinator.cli.output import as_json, say, shown, width
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows under their heads; numbers to the right, "-" for what is not there."""
     cells = [[_cell(one) for one in row] for row in rows]
-    widths = [max(len(row[column]) for row in (head, *cells)) for column in range(len(head))]
+    widths = [max(width(row[column]) for row in (head, *cells)) for column in range(len(head))]
     right = [any(isinstance(row[column], int) for row in rows) for column in range(len(head))]
     for row in (head, *cells):
         line = "  ".join(
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(row, widths, right, strict=True)
+            " " * (wide - width(cell)) + cell if is_right else cell + " " * (wide - width(cell))
+            for cell, wide, is_right in zip(row, widths, right, strict=True)
         )
-        print(line.rstrip())
+        say(line.rstrip())
 
 
 def print_json(value: Mapping[str, object]) -> None:
     """Print one JSON line."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(as_json(value), flush=True)
 
 
 def ranges(numbers: Sequence[int]) -> str:
@@ -38,4 +39,4 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def _cell(value: object) -> str:
-    return "-" if value is None or value == "" else str(value)
+    return "-" if value is None or value == "" else shown(str(value))

@@ -87,6 +87,12 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
+    from muster.coordinator.cli.output import printing
+
+    return printing(f"muster log {options.verb}", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.verb == "dump":
         from muster.coordinator.cli.log.dump import dump
 

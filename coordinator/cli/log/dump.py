@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from muster.coordinator.cli.log.places import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
+from muster.coordinator.cli.output import as_json as line_of
+from muster.coordinator.cli.output import say
 from muster.coordinator.cli.progress import Progress
 from muster.coordinator.log import BatchError, batches
 from muster.coordinator.log.headers import HEADER_SIZE, MIN_LENGTH, BatchHeader, read_header
@@ -24,7 +25,6 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
 TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
 Row = dict[str, Any]
-_encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Damaged(Exception):
@@ -43,15 +43,10 @@ def dump(path: Path, *, batches_only: bool) -> int:
             for place, file in files:
                 lines = _batch_lines if batches_only else _record_lines
                 for row in lines(place, file, progress):
-                    sys.stdout.write(_encode(row) + "\n")
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # whoever reads has seen enough; nor may the interpreter try to flush on its way out
-            sys.stdout = open("/dev/null", "w")  # noqa: SIM115
-            return 0
+                    sys.stdout.write(line_of(row) + "\n")
         except Damaged as error:
             sys.stdout.flush()
-            print(f"muster log dump: {error}", file=sys.stderr)
+            say(f"muster log dump: {error}", sys.stderr)
             return 1
     return 0
 

@@ -1,0 +1,77 @@
+"""What commands print. Text that clients chose (names of groups and members, reasons, metadata) may not move the
+cursor, begin a line of its own or turn the direction of writing: all that is printed goes through `shown` or `as_json`.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from io import TextIOWrapper
+from typing import TextIO
+from unicodedata import category, east_asian_width
+
+_MAYBE = re.compile("[^ -~]+")
+"""Where there may be something that is not printable."""
+_NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def shown(text: str) -> str:
+    """`text` on one line, with what is not printable (control characters, ends of lines, marks of direction, halves of
+    surrogate pairs) as Python writes it: \\x1b, \\n, \\u202e.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def say(text: str, to: TextIO | None = None) -> None:
+    """Print one line, `shown`, to stdout or to `to`; at once."""
+    print(shown(text), file=to or sys.stdout, flush=True)
+
+
+def width(text: str) -> int:
+    """How many columns a text takes that was `shown`."""
+    if text.isascii():
+        return len(text)
+    return sum((1 + (east_asian_width(one) in "WF")) * (category(one) not in ("Mn", "Me")) for one in text)
+
+
+def as_json(value: object) -> str:
+    """JSON on one line; letters of any script as they are, what is not printable as JSON escapes it."""
+    return _MAYBE.sub(_escaped, json.dumps(value, ensure_ascii=False))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    return text if text.isprintable() else "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+
+
+def printing(command: str, work: Callable[[], int]) -> int:
+    """Run what prints to stdout; its exit status. Who has read enough ends it with 0; a stdout that cannot be written
+    is told in one sentence, with 1; letters that it does not know are escaped.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        status = work()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        _write_no_more()
+        return 0
+    except OSError as error:
+        if error.filename is not None or error.errno not in _NOT_WRITABLE:
+            raise
+        _write_no_more()
+        print(f"{command}: its output cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+
+
+def _write_no_more() -> None:
+    # the interpreter writes what is left on its way out
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
