@@ -82,7 +82,9 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
         if overtaken or (came and silent_ms <= session_ms + beat_ms + JOIN_MS):
             # it was waited for; if it had joined once more meanwhile, until the session ended that began then
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
-        if began_ms - alive_ms <= max(3 * beat_ms, min(3 * beat_ms + _HEARTBEATS_MS, session_ms // 2)):
+        heard_ms = began_ms - alive_ms - 3 * beat_ms
+        is_clear = began_ms - alive_ms + beat_ms < session_ms * _SLACK
+        if heard_ms <= (_HEARTBEATS_MS if is_clear else 0):
             return Gone(member, LEFT, last_ms, 0.75)
     if came and _was_waited_for(before, after, habits):
         return Gone(member, EXPIRED, alive_ms + session_ms, 0.8, in_join_phase=True)

@@ -169,6 +169,9 @@ def test_the_first_one_left_and_another_was_waited_for() -> None:
     verdict = last(state(1, 1, [A, B, C], busy), state(110, 2, [A])).verdict
     assert (verdict.cause, verdict.trigger) == ("member_left", B)
     assert [(one.how, one.in_join_phase) for one in verdict.gone] == [("left", False), ("expired", True)]
+    slower = {"a": every(1, 2, 102), "b": every(0.9, 2, 97.4), "c": every(1, 2, 99.8)}
+    verdict = last(state(1, 1, [A, B, C], slower), state(110, 2, [A])).verdict
+    assert (verdict.cause, verdict.trigger) == ("member_left", B)
 
 
 def test_the_first_one_left_while_cooperative_members_waited_for_another() -> None:
