@@ -17,7 +17,7 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event, Now
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError, RecordListTooLarge
-from muster.coordinator.observe.refused import SECOND_MS, Refused
+from muster.coordinator.observe.refused import SECOND_MS, Refused, is_cut
 from muster.coordinator.observe.schema import plain_json, to_json
 from muster.protocol.errors import ErrorCode, error_name
 
@@ -118,7 +118,7 @@ class Journal:
         for group_id, facts in self._refused.take():
             code = facts["error_code"]
             kind = MEMBER_FENCED if code == ErrorCode.FENCED_INSTANCE_ID else REQUESTS_REFUSED
-            key = None if group_id is None else group_id.encode("utf-8", "surrogatepass")
+            key = None if group_id is None or is_cut(group_id) else group_id.encode("utf-8", "surrogatepass")
             facts["error"] = None if code is None else error_name(code)
             rows.append((key, plain_json(kind, group_id, began_ms, facts)))
         self._append(rows, self._clock.now())

@@ -1,10 +1,11 @@
-"""Refused requests, counted: one event for each cause and client in each second, so that no client can fill a disk by
-being refused. Sets no timer and writes nothing.
+"""Refused requests, counted: one event for each cause and client in each second, and of one second no more than
+`MOST_BYTES` of names, so that no client can fill a disk by being refused. Sets no timer and writes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
 from muster.coordinator.groups.interface import Event
@@ -13,15 +14,22 @@ SECOND_MS: Final = 1_000
 MOST_KINDS: Final = 100
 """Different refusals that are told of one second; what is beyond is counted together, without names."""
 
+MOST_BYTES: Final = 16 * 1024
+"""What the names of those may have together, as JSON has them."""
+LONGEST: Final = 249
+"""Characters of a name that are told (the longest name that a topic may have); a longer one ends with CUT."""
+CUT: Final = "…"
+
 Facts = dict[str, Any]
 
 
 class Refused:
     """The refusals of the present second."""
 
-    __slots__ = ("_counts", "_others", "began_ms")
+    __slots__ = ("_bytes_left", "_counts", "_others", "began_ms")
 
     def __init__(self) -> None:
+        self._bytes_left = MOST_BYTES
         self._counts: dict[tuple[str, str, int, str, str, str | None], int] = {}
         self._others = 0
         self.began_ms: int | None = None
@@ -32,16 +40,23 @@ class Refused:
         if self.began_ms is None:
             self.began_ms = wall_ms
         facts: Facts = event.facts
-        kind = (event.group_id, facts["api"], facts["error"], facts["client_id"], facts["host"], facts["instance"])
-        if kind in self._counts or len(self._counts) < MOST_KINDS:
-            self._counts[kind] = self._counts.get(kind, 0) + 1
+        instance = facts["instance"]
+        names = cut(event.group_id), cut(facts["client_id"]), facts["host"], instance and cut(instance)
+        kind = (names[0], facts["api"], facts["error"], *names[1:])
+        if kind in self._counts:
+            self._counts[kind] += 1
+            return
+        size = sum(len(quote(one).encode("utf-8", "surrogatepass")) for one in names if one)
+        if len(self._counts) < MOST_KINDS and size <= self._bytes_left:
+            self._counts[kind] = 1
+            self._bytes_left -= size
         else:
             self._others += 1
 
     def take(self) -> Iterator[tuple[str | None, Facts]]:
         """The group and the facts of each event to write; nothing is counted any more."""
         counts, others = self._counts, self._others
-        self._counts, self._others, self.began_ms = {}, 0, None
+        self._counts, self._others, self._bytes_left, self.began_ms = {}, 0, MOST_BYTES, None
         for (group_id, api, error, client_id, host, instance), count in counts.items():
             yield (
                 group_id,
@@ -57,3 +72,13 @@ class Refused:
         if others:
             yield None, {"api": None, "error_code": None, "client_id": None, "host": None, "instance": None,
                          "count": others}  # fmt: skip
+
+
+def cut(name: str) -> str:
+    """A name, or the beginning of it."""
+    return name if len(name) <= LONGEST else name[:LONGEST] + CUT
+
+
+def is_cut(name: str) -> bool:
+    """Whether there is only the beginning of it."""
+    return len(name) > LONGEST

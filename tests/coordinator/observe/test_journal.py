@@ -134,6 +134,12 @@ def test_a_flood_of_clients_has_one_nameless_row(desk: Desk) -> None:
     assert (desk.log.rows[-1][0], desk.log.rows[-1][1]["error"], desk.log.rows[-1][1]["count"]) == (None, None, 50)
 
 
+def test_a_name_that_was_cut_is_no_key(desk: Desk) -> None:
+    desk.tell(refusal(group="g" * 30_000), refusal(group="h" * 249))
+    desk.advance(1_000)
+    assert [(key, len(value["group"])) for key, value in desk.log.rows] == [(None, 250), (b"h" * 249, 249)]
+
+
 def test_what_is_being_counted_is_written_at_the_end(desk: Desk) -> None:
     desk.journal.tell((CREATED, refusal()), desk.clock.now())
     desk.journal.close()

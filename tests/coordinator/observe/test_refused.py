@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event
-from muster.coordinator.observe.refused import MOST_KINDS, Refused
+from muster.coordinator.observe.refused import LONGEST, MOST_BYTES, MOST_KINDS, Refused, is_cut
 
 
 def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:
@@ -39,3 +39,29 @@ def test_a_flood_of_names_does_not_fill_the_log() -> None:
         None,
         {"api": None, "error_code": None, "client_id": None, "host": None, "instance": None, "count": 9 * MOST_KINDS},
     )
+
+
+def test_long_names_are_told_by_their_beginning() -> None:
+    refused = Refused()
+    for end in ("x", "y"):
+        refused.add(refusal(client="c" * 30_000, group="ü" * (LONGEST + 1) + end), 5)
+    refused.add(refusal(client="c" * LONGEST), 5)
+    (group, facts), (_, other) = refused.take()
+    assert group == "ü" * LONGEST + "…"
+    assert is_cut(group)
+    assert (facts["client_id"], facts["count"]) == ("c" * LONGEST + "…", 2)
+    assert other["client_id"] == "c" * LONGEST
+    assert not is_cut(other["client_id"])
+
+
+def test_all_names_of_a_second_together_have_so_many_bytes() -> None:
+    refused = Refused()
+    for _ in range(2):  # each second anew
+        for number in range(MOST_KINDS):
+            event = refusal(client=f"{number}" + "ü" * 30_000, group=f"{number}" + "ü" * 30_000)
+            event.facts["instance"] = "ü" * 30_000
+            refused.add(event, 5)
+        rows = list(refused.take())
+        told = [name for group, facts in rows for name in (group, facts["client_id"], facts["instance"]) if name]
+        assert MOST_BYTES - 2_000 < sum(len(name.encode()) for name in told) <= MOST_BYTES
+        assert rows[-1][1]["count"] == MOST_KINDS - (len(rows) - 1)
