@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator.api import delete_groups, describe_groups, list_groups, offset_delete
 from muster.coordinator.api.gather import Gather
 from muster.coordinator.api.node import Node
-from muster.coordinator.log import DamagedLog
+from muster.coordinator.log import DamagedLog, LogError, LogOffline
 from muster.coordinator.log.position import Place
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -106,9 +106,16 @@ class TestList:
         left = [group for group in GROUPS if node.routing.shard(group) is not node.routing.shard("a")]
         assert sorted(group.group_id for group in response.groups) == left
 
-    def test_a_shard_whose_log_is_damaged_is_passed_over(self, node: Node) -> None:
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            DamagedLog(Place("data/__consumer_offsets-0/0.log", 7), "the CRC is wrong"),
+            LogOffline("data/__consumer_offsets-0/0.log", "Input/output error"),
+        ],
+    )
+    def test_a_shard_whose_log_is_offline_is_passed_over(self, node: Node, trouble: LogError) -> None:
         shard = node.routing.shard("a")
-        shard.trouble = DamagedLog(Place("data/__consumer_offsets-0/0.log", 7), "the CRC is wrong")
+        shard.trouble = trouble
         shard.resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         response = self.list(node)
         assert response.error_code == 0
