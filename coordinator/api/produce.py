@@ -32,7 +32,7 @@ ACKS_ALL = -1
 
 
 def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
-    """Append each partition's batch; with acks=all the answer leaves when every append is durable."""
+    """Append each partition's batch; the answer leaves when every append is as durable as the topic asks for."""
     produce = _Produce(node, context, request.acks, request.transactional_id is not None, respond)
     refusal: Refused | None = None
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -101,7 +101,7 @@ class _Produce:
             log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=partition.log.start_offset,
         )
-        if self._acks == ACKS_ALL:
+        if self._acks != ACKS_NONE:
             self._pending += 1
 
             def durable(failure: LogOffline | None) -> None:
@@ -109,7 +109,7 @@ class _Produce:
                     _fail(answer, failure)
                 self.one_done()
 
-            partition.log.when_durable(appended.end_offset, durable)
+            partition.log.when_flushed(appended.end_offset, durable)
         return answer
 
     def one_done(self) -> None:

@@ -51,6 +51,11 @@ class DurableLog(SegmentedLog):
         """Up to here the active segment's file has room in advance; 0: none was asked for."""
         self._unflushed = 0
         """Records appended since the last sync began."""
+        self._flush_to = 0
+        """`flush.messages` demands that what comes up to here is synced before it is acknowledged."""
+        if sync is not None and config.flush_messages < MAX_INT64:
+            self._flush_to = self.end_offset  # what an earlier log could not sync
+        self._to_flush = Waiters()
         self._looked_ms = 0
         """Monotonic: when `sync_if_older` last found nothing left to sync."""
 
@@ -80,8 +85,24 @@ class DurableLog(SegmentedLog):
             else:
                 self._start_sync()
 
+    def when_flushed(self, position: int, callback: Waiter) -> None:
+        """`when_durable` for whoever acknowledges an append that ended at `position`: not before the sync has come to
+        its end that `flush.messages` has demanded with that append (Kafka flushes in the append itself).
+        """
+        if position > self._flush_to or position <= self.recovery_point:
+            self.when_durable(position, callback)
+        elif self.failure is not None:
+            callback(self.failure)
+        else:
+            self._to_flush.add(position, callback)
+            if self._syncing and self._sync is not None:
+                self._sync.wanted += 1
+            else:
+                self._start_sync()
+
     def _on_failure(self, failure: LogOffline) -> None:
         self._waiters.fail(failure)
+        self._to_flush.fail(failure)
 
     def _on_roll(self, old: Segment) -> None:
         try:
@@ -106,6 +127,7 @@ class DurableLog(SegmentedLog):
         self._cut_at = min(self._cut_at, end_offset)
         self._room_end = 0
         self.found_end = min(self.found_end, end_offset)
+        self._flush_to = min(self._flush_to, end_offset)
         super()._cut_to(end_offset)
 
     def _advance(self, end_offset: int) -> None:
@@ -114,7 +136,8 @@ class DurableLog(SegmentedLog):
         self.end_offset = end_offset
         if not self.waits_for_sync:
             self.durable_offset = end_offset
-        if self._unflushed >= self._config.flush_messages:
+        if self._unflushed >= self._config.flush_messages and self._sync is not None:
+            self._flush_to = end_offset
             self._start_sync()
         for callback in self._listeners:
             callback()
@@ -172,7 +195,8 @@ class DurableLog(SegmentedLog):
             self._waiters.release(target)
             for callback in self._listeners:
                 callback()
-        if self._waiters or self._unsynced:
+        self._to_flush.release(self.recovery_point)
+        if self._waiters or self._unsynced or self._to_flush:
             self._start_sync()
 
     def _reserve_room(self) -> None:
@@ -205,6 +229,7 @@ class DurableLog(SegmentedLog):
         if self.waits_for_sync and self.durable_offset < self.end_offset:
             self.durable_offset = self.end_offset
             self._waiters.release(self.end_offset)
+        self._to_flush.release(self.end_offset)
 
     def close(self) -> None:
         """Write what lets the next start begin without recovery, give the handles back; nothing more is appended."""
@@ -226,4 +251,5 @@ class DurableLog(SegmentedLog):
         if self.failure is None:
             self.failure = LogOffline(self.directory, "it is closed")
         self._waiters.fail(self.failure)
+        self._to_flush.fail(self.failure)
         self._listeners = ()

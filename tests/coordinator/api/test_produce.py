@@ -11,6 +11,7 @@ from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.api.data_plane import ask_one, data_node, send, topic_id
 from tests.coordinator.api.harness import make_context
+from tests.coordinator.log.support import Later
 from tests.coordinator.topics.support import add_topic, batch
 
 
@@ -48,6 +49,22 @@ def test_each_partition_gets_its_offset_or_its_error(node: Node, acks: int) -> N
         (1, ErrorCode.INVALID_RECORD),
     ]
     assert [offset for *_, offset in rows(answer)] == [2, -1, -1, -1]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_with_flush_messages_the_answer_waits_for_the_sync(acks: int) -> None:
+    later = Later()
+    node = data_node(sync=later.sync)
+    partition = add_topic(node.topics, "t", flush_messages="1")
+    later.settle()
+    answers = send(node, request(node, (0, batch()), acks=acks))
+    assert answers.all == []
+    later.settle()
+    assert rows(answers.one()) == [(0, 0, 0)]
+    refused = send(node, request(node, (0, batch()), acks=acks))
+    partition.log.go_offline("x", OSError(5, "Input/output error"))
+    assert rows(refused.one()) == [(0, ErrorCode.KAFKA_STORAGE_ERROR, -1)]
+    assert not node.topics.by_name["t"].is_online(0)
 
 
 def test_nothing_is_owed_without_acks(node: Node) -> None:

@@ -106,6 +106,53 @@ def test_rolling_moves_the_recovery_point_also_under_the_page_caches_promise() -
     assert log.recovery_point <= 60
 
 
+def test_who_is_acknowledged_waits_for_the_sync_that_flush_messages_demands() -> None:
+    later, calls = Later(), Calls()
+    log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=replace(SMALL, flush_messages=2))
+    list(fill(log, 1))
+    log.when_flushed(1, calls.named("first"))
+    assert calls == [("first", None)]
+    list(fill(log, 1))
+    log.when_flushed(2, calls.named("second"))
+    assert later.work() == 1
+    list(fill(log, 2))  # while that sync runs: one more is demanded
+    log.when_flushed(4, calls.named("fourth"))
+    later.deliver()
+    assert [name for name, _ in calls] == ["first", "second"]
+    list(fill(log, 1))
+    log.when_flushed(5, calls.named("fifth"))
+    assert [name for name, _ in calls] == ["first", "second", "fifth"]
+    later.settle()
+    assert calls[3:] == [("fourth", None)]
+    list(fill(log, 1))
+    later.jobs.clear()
+    log.when_flushed(6, calls.named("sixth"))
+    log.flush()
+    assert calls[4:] == [("sixth", None)]
+
+
+@pytest.mark.parametrize("how", ["sync", "closed"])
+def test_a_sync_that_flush_messages_demands_and_that_fails_acknowledges_nothing(how: str) -> None:
+    later, calls = Later(), Calls()
+    manager = manage(MemoryStorage(), sync=later.sync)
+    log = manager.open_log("t", 0, config=replace(SMALL, flush_messages=1))
+    list(fill(log, 1))
+    log.when_flushed(1, calls.named("early"))
+    if how == "sync":
+        log.go_offline("x", OSError(errno.EIO, "Input/output error"))
+    else:
+        log.abandon()
+    log.when_flushed(1, calls.named("late"))
+    assert [(name, outcome is not None) for name, outcome in calls] == [("early", True), ("late", True)]
+    # a client that asks again hears of it once it is synced
+    later.settle()
+    again = manager.reopen("t", 0)
+    again.when_flushed(1, calls.named("again"))
+    assert len(calls) == 2
+    later.settle()
+    assert calls[2:] == [("again", None)]
+
+
 def test_flush_messages_asks_for_a_sync() -> None:
     later = Later()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=replace(SMALL, flush_messages=3))

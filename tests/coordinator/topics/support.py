@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.log import LogManager, LogSettings, MemoryStorage, Storage, batches
+from muster.coordinator.log import LogManager, LogSettings, MemoryStorage, SharedSync, Storage, batches
 from muster.coordinator.properties import BROKER, Value
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
@@ -30,11 +30,12 @@ def make_topics(
     storage: Storage | None = None,
     clock: ManualClock | None = None,
     properties: dict[str, Value] | None = None,
+    sync: SharedSync | None = None,
     **settings: Any,
 ) -> Topics:
     """Loaded topics; the same storage again is a restart."""
     draws = Draws()
-    logs = LogManager(storage or MemoryStorage(), LogSettings())
+    logs = LogManager(storage or MemoryStorage(), LogSettings(), sync=sync)
     identity = logs.open(cluster_id=None, node_id=1, draw_uuid=draws)
     given = properties or {}
     configs = TopicConfigs(lambda name: given[name] if name in given else BROKER[name].default_value)
