@@ -18,10 +18,14 @@ from muster.pipeline.whatif.job import played, what_if
 from muster.pipeline.whatif.settings import parse
 from tests.pipeline.whatif.reality import Consumer, Reality
 
+PARTITIONS = 9
+TOOK_MS = 500
+"""What is said that each rebalance took, of the group of which there is only the log."""
+
 
 def restarted() -> Reality:
     """Three members, one of which restarts and one of which dies."""
-    world = Reality(partitions=9)
+    world = Reality(partitions=PARTITIONS)
     members = [Consumer(world, name) for name in ("a", "b", "c")]
     for member in members:
         member.start()
@@ -70,7 +74,13 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     ends = [{"group": "only-in-the-log", "member_id": one, "end_cause": "expired", "source": "log"} for one in expired]
     inputs = Inputs(frame(spark, log, DECODED), frame(spark, events, EVENTS))
     memberships = frame(spark, ends, TABLES["memberships"])
-    found = what_if(inputs, parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]'), memberships)
+    starts = [
+        {"group": "only-in-the-log", "generation": one["generation"], "end_ms": one["at_ms"],
+         "start_ms": one["at_ms"] - TOOK_MS, "source": "inferred"}
+        for one in world.records if one["members"]
+    ]  # fmt: skip
+    rebalances = frame(spark, starts, TABLES["rebalances"])
+    found = what_if(inputs, parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]'), memberships, rebalances)
     assert {name: rows.schema for name, rows in found.items()} == {
         name: from_arrow_schema(TABLES[name]) for name in ("fidelity", "whatif")
     }
@@ -100,6 +110,11 @@ def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) 
     assert [by_setting[name]["rebalances"] for name in ("as it was", "session 45 s", "static")] == [4, 4, 2]
     assert by_setting["session 45 s"]["detect_ms"] == 45_000
     assert by_setting["as it was"]["paused_partition_s"] == by_setting["as it was"]["actual_paused_partition_s"] > 0
+
+
+def test_what_happened_is_what_the_facts_say(tables: dict[str, list[dict[str, Any]]]) -> None:
+    paused = {row["actual_paused_partition_s"] for row in tables["whatif"] if row["group"] == "only-in-the-log"}
+    assert paused == {4 * PARTITIONS * TOOK_MS / 1000}
 
 
 def test_an_odd_history_costs_no_other_group_its_what_if() -> None:
