@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from muster.coordinator import placement
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, draw_kafka_uuid
@@ -22,6 +23,7 @@ from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.config import Config
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.state import MOST_BYTES
 from muster.coordinator.loading import Loading
 from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogManager, LogSettings, MemoryStorage, SharedSync
 from muster.coordinator.log.cleaner import Cleaner
@@ -140,7 +142,15 @@ class Server:
     def _open_groups(self) -> None:
         config, clock = self.config, self.clock
         settings = config.settings(TopicSettings)
-        self.topics = Topics(settings, clock, self.logs, self._identity, TopicConfigs(config.value), draw_kafka_uuid)
+        self.topics = Topics(
+            settings,
+            clock,
+            self.logs,
+            self._identity,
+            TopicConfigs(config.value),
+            draw_kafka_uuid,
+            offsets_partitions_are_given=config.source("offsets.topic.num.partitions") != "default",
+        )
         self.topics.load()
         offsets = self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
         if config.settings(ObserveSettings).muster_group_events_enable:
@@ -154,7 +164,7 @@ class Server:
                 )  # fmt: skip
         groups = config.settings(GroupSettings)
         count = len(offsets.partitions)
-        self._loading = Loading(clock, self._loaded)
+        self._loading = Loading(clock, self._groups_loaded)
         self.routing = Routing([self._shard(index, count, groups) for index in range(count)])
         self.topics.subscribe(self.routing.topics_changed)
         self.node = Node(
@@ -175,6 +185,10 @@ class Server:
         self._cleaner = Cleaner(self.logs, clock, cleaners)
         self._cleaner.start()
 
+    def _groups_loaded(self) -> None:
+        placement.check([shard.group_ids() for shard in self.routing.shards])
+        self._loaded()
+
     def _shard(self, index: int, partitions: int, settings: GroupSettings) -> Shard:
         partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
         observers = self._observe(index)
@@ -189,7 +203,7 @@ class Server:
 
         shard = Shard(
             index,
-            lambda image: GroupCore(settings, image, first_check_ms),
+            lambda image: GroupCore(settings, image, first_check_ms, lambda: self._most_bytes(index)),
             open_log,
             OffsetsLogCodec(index),
             self.clock,
@@ -199,6 +213,10 @@ class Server:
         )
         self._loading.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         return shard
+
+    def _most_bytes(self, index: int) -> int:
+        partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
+        return MOST_BYTES if partition is None else partition.log.config.max_message_bytes
 
     def _observe(self, index: int) -> Observers:
         journal = None

@@ -16,6 +16,7 @@ from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.commit import WITH_SESSIONS, id_of, is_longer, same_for_all
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.groups.offsets import pack_offset
+from muster.coordinator.groups.room import A_RECORD, HEADER
 from muster.coordinator.groups.shared import Shared
 from muster.coordinator.groups.state import State
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -25,6 +26,8 @@ _OFFSET_AT: Final = 2
 _METADATA_AT: Final = 14
 _TIME_SIZE: Final = 8
 """A value of version 4: version, offset and leader epoch, metadata behind its length, commit timestamp, tags."""
+SMALL: Final = 1_024
+"""What is not larger is not held against `max.message.bytes` again, which may have been changed since."""
 _packs: dict[str, Callable[..., bytes]] = {}
 """Rows of one layout share theirs."""
 _KEPT: Final = 1_000
@@ -60,7 +63,7 @@ class CommitAgain:
 
 def prepare(state: State, request: OffsetCommitRequest) -> CommitAgain | None:
     """Make a request ready whose topics exist. None when `commit` has more to do than write it down:
-    its offsets expire by themselves, or its metadata is too long.
+    its offsets expire by themselves, its metadata is too long, or all of it is too large.
     """
     if request.retention_time_ms != -1:
         return None
@@ -80,6 +83,8 @@ def prepare(state: State, request: OffsetCommitRequest) -> CommitAgain | None:
             row, packed = _row(state.shared, group_id, name, one.partition_index, metadata, topic_id)
             rows.append(row)
             size += packed
+    if HEADER + size + len(rows) * A_RECORD > state.most_bytes():
+        return None
     return CommitAgain(group_id, member_id, request, rows, size)
 
 
@@ -110,6 +115,8 @@ def commit(
     """
     group_id = again.group_id
     group = state.groups.get(group_id)
+    if again.size > SMALL and HEADER + again.size + len(again.rows) * A_RECORD > state.most_bytes():
+        return None
     if group is None or group.validate_commit(again.member_id, again.instance_id, again.epoch):
         return None
     if group.state in WITH_SESSIONS and type(group) is ClassicGroup:

@@ -8,8 +8,9 @@ from muster.coordinator.groups import records, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.image import TopicsImage
-from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.interface import Command, Record
 from muster.coordinator.groups.parked import restart_session
+from muster.coordinator.groups.room import is_too_large
 from muster.coordinator.groups.states import PREPARING, STABLE
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
@@ -42,11 +43,28 @@ def handle(turn: Turn, command: Command, request: OffsetCommitRequest) -> None:
         _restart_session(turn, group, request.member_id)
     retention_ms = request.retention_time_ms
     expires_ms = -1 if retention_ms == -1 else min(turn.now.wall_ms + retention_ms, _LATEST_MS)
+    made: list[Record] = []
     topics = [
-        _commit_topic(turn, request.group_id, topic, id_of(turn.state.image, topic), expires_ms)
+        _commit_topic(turn, made, request.group_id, topic, id_of(turn.state.image, topic), expires_ms)
         for topic in request.topics
     ]
+    if is_too_large(turn.state, made, _texts(request)):
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        turn.reply(command.token, same_for_all(request, error))
+        telling.refused(turn, command, request.group_id, error, request.member_id, request.group_instance_id)
+        return
+    for record in made:
+        turn.record(record)
     turn.reply(command.token, OffsetCommitResponse(0, topics))
+
+
+def _texts(request: OffsetCommitRequest) -> int:
+    names = len(request.group_id)
+    return sum(
+        len(topic.partitions) * (names + len(topic.name))
+        + sum([len(one.committed_metadata) for one in topic.partitions if one.committed_metadata])
+        for topic in request.topics
+    )
 
 
 def same_for_all(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
@@ -84,7 +102,7 @@ def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
 
 
 def _commit_topic(
-    turn: Turn, group_id: str, topic: OffsetCommitRequestTopic, topic_id: bytes, expires_ms: int
+    turn: Turn, made: list[Record], group_id: str, topic: OffsetCommitRequestTopic, topic_id: bytes, expires_ms: int
 ) -> OffsetCommitResponseTopic:
     max_metadata, wall_ms = turn.state.settings.offset_metadata_max_bytes, turn.now.wall_ms
     name = topic.name
@@ -94,7 +112,7 @@ def _commit_topic(
         if len(metadata) * 2 > max_metadata and is_longer(metadata, max_metadata):
             rows.append(OffsetCommitResponsePartition(partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
             continue
-        turn.record(
+        made.append(
             records.offset_commit(
                 group_id,
                 name,

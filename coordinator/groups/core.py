@@ -32,7 +32,7 @@ from muster.coordinator.groups.interface import Command, Now, Output
 from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.retention import RETENTION, Retention
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.groups.state import State
+from muster.coordinator.groups.state import MOST_BYTES, State
 from muster.coordinator.groups.turn import Turn
 from muster.coordinator.groups.waits import NO_WAITS, Waits
 from muster.protocol.message import Message
@@ -71,11 +71,19 @@ class GroupCore:
 
     __slots__ = ("_retention", "_state", "deadlines")
 
-    def __init__(self, settings: GroupSettings, image: TopicsImage, first_check_ms: int | None = None) -> None:
-        """`first_check_ms`: how long after loading offsets that can go are looked for; None: as long as ever after."""
+    def __init__(
+        self,
+        settings: GroupSettings,
+        image: TopicsImage,
+        first_check_ms: int | None = None,
+        most_bytes: Callable[[], int] = lambda: MOST_BYTES,
+    ) -> None:
+        """`first_check_ms`: how long after loading offsets that can go are looked for; None: as long as ever after.
+        `most_bytes`: the present `max.message.bytes` of `__consumer_offsets`, which is a part of what a command finds.
+        """
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
-        self._state = State(settings, image)
+        self._state = State(settings, image, most_bytes)
         self.deadlines = self._state.deadlines
 
     @property

@@ -68,6 +68,7 @@ JOIN_TIMEOUT: Final = "join_timeout"
 SYNC_TIMEOUT: Final = "sync_timeout"
 GROUP_FULL: Final = "group_full"
 OVER_CAPACITY: Final = "group_over_capacity"
+ASSIGNMENT_TOO_LARGE: Final = "assignment_too_large"
 ASKED: Final = "asked"
 TOPIC_DELETED: Final = "topic_deleted"
 
@@ -85,6 +86,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         SYNC_TIMEOUT: "a member did not sync within the rebalance timeout",
         GROUP_FULL: "the group is full",
         OVER_CAPACITY: "the group was loaded with more members than group.max.size",
+        ASSIGNMENT_TOO_LARGE: "the leader's assignment is larger than max.message.bytes of __consumer_offsets",
         ASKED: "somebody asked for it",
         TOPIC_DELETED: "the topic was deleted",
     }

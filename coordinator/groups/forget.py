@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 
 from muster.coordinator.groups import events, records
 from muster.coordinator.groups.image import TopicsChanged
-from muster.coordinator.groups.interface import Command
-from muster.coordinator.groups.offsets import topic_id_of
+from muster.coordinator.groups.interface import Command, Record
+from muster.coordinator.groups.offsets import Offsets, topic_id_of
+from muster.coordinator.groups.room import is_too_large
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
@@ -31,10 +32,17 @@ def delete_offsets(turn: Turn, command: Command, request: OffsetDeleteRequest) -
     if error or group is None:
         turn.reply(command.token, OffsetDeleteResponse(error))
         return
+    made: list[Record] = []
     rows = [
-        _delete_topic(turn, request.group_id, topic, is_subscribed=group.subscribes_to(topic.name))
+        _delete_topic(turn, made, request.group_id, topic, is_subscribed=group.subscribes_to(topic.name))
         for topic in request.topics
     ]
+    if is_too_large(turn.state, made, sum(len(topic.name) * len(topic.partitions) for topic in request.topics)
+                    + len(made) * len(request.group_id)):  # fmt: skip
+        turn.reply(command.token, OffsetDeleteResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return
+    for record in made:
+        turn.record(record)
     deleted = {
         row.name: partitions
         for row in rows
@@ -46,7 +54,7 @@ def delete_offsets(turn: Turn, command: Command, request: OffsetDeleteRequest) -
 
 
 def _delete_topic(
-    turn: Turn, group_id: str, topic: OffsetDeleteRequestTopic, *, is_subscribed: bool
+    turn: Turn, made: list[Record], group_id: str, topic: OffsetDeleteRequestTopic, *, is_subscribed: bool
 ) -> OffsetDeleteResponseTopic:
     rows = []
     for one in topic.partitions:
@@ -54,7 +62,7 @@ def _delete_topic(
             rows.append(OffsetDeleteResponsePartition(one.partition_index, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         if one.partition_index in turn.state.offsets.partitions(group_id, topic.name):
-            turn.record(records.offset_tombstone(group_id, topic.name, one.partition_index))
+            made.append(records.offset_tombstone(group_id, topic.name, one.partition_index))
         rows.append(OffsetDeleteResponsePartition(one.partition_index, 0))
     return OffsetDeleteResponseTopic(topic.name, rows)
 
@@ -63,23 +71,34 @@ def delete_groups(turn: Turn, command: Command, request: DeleteGroupsRequest) ->
     """Answer a DeleteGroups: one row for each name, once. Offsets go before their group, so that replay finds no
     orphans.
     """
-    rows = [
-        DeletableGroupResult(group_id, _delete_group(turn, group_id))
-        for group_id in dict.fromkeys(request.groups_names)
-    ]
+    names, made = dict.fromkeys(request.groups_names), list[Record]()
+    errors = [_delete_group(turn, made, group_id) for group_id in names]
+    if is_too_large(turn.state, made, sum(_texts(turn.state.offsets, group_id) for group_id in names)):
+        # those of one partition are one batch: all of them or none
+        errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)
+    else:
+        for record in made:
+            turn.record(record)
+        for group_id, error in zip(names, errors, strict=True):
+            if not error:
+                turn.event(events.GROUP_DELETED, group_id)
+    rows = [DeletableGroupResult(group_id, error) for group_id, error in zip(names, errors, strict=True)]
     turn.reply(command.token, DeleteGroupsResponse(0, rows))
 
 
-def _delete_group(turn: Turn, group_id: str) -> int:
+def _delete_group(turn: Turn, made: list[Record], group_id: str) -> int:
     group = turn.state.groups.get(group_id)
     error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
     if not error:
-        for topic, partitions in list(turn.state.offsets.topics(group_id).items()):
-            for partition in list(partitions):
-                turn.record(records.offset_tombstone(group_id, topic, partition))
-        turn.record(records.group_tombstone(group_id))
-        turn.event(events.GROUP_DELETED, group_id)
+        for topic, partitions in turn.state.offsets.topics(group_id).items():
+            made += [records.offset_tombstone(group_id, topic, partition) for partition in partitions]
+        made.append(records.group_tombstone(group_id))
     return error
+
+
+def _texts(offsets: Offsets, group_id: str) -> int:
+    topics = offsets.topics(group_id).items()
+    return len(group_id) + sum(len(rows) * (len(group_id) + len(topic)) for topic, rows in topics)
 
 
 def change_topics(turn: Turn, command: TopicsChanged) -> None:

@@ -15,6 +15,7 @@ from muster.coordinator.groups.interface import JoinCommand
 from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS, Member, Protocols
 from muster.coordinator.groups.parked import drop_member, join_refusal, park_join
 from muster.coordinator.groups.rebalance import begin_or_complete, present
+from muster.coordinator.groups.room import is_too_large
 from muster.coordinator.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
@@ -98,6 +99,9 @@ def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
     if not error and group is None:
         if member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
+        elif is_too_large(turn.state, [records.new_group(request.group_id, 0)], len(request.group_id)):
+            _refuse_new_group(turn, command, request)
+            return
         else:
             group = _create(turn, request.group_id)
     if error or group is None:
@@ -134,6 +138,17 @@ def who_asks(group: ClassicGroup, asking: Asking) -> str:
     if group.members[member_id].protocols != asking.protocols:
         return CHANGED
     return LEADER if member_id == group.leader_id else FOLLOWER
+
+
+def _refuse_new_group(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
+    """The group's name is too long to be written. As on Kafka, who needs an id gets one all the same, which nobody
+    knows.
+    """
+    if command.requires_known_member_id and request.group_instance_id is None:
+        new_id = f"{command.client.client_id}-{command.drawn_id}"
+        turn.reply(command.token, join_refusal(new_id, ErrorCode.MEMBER_ID_REQUIRED))
+    else:
+        _refuse(turn, command, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
 
 def _create(turn: Turn, group_id: str) -> ClassicGroup | None:
@@ -221,6 +236,9 @@ def _replace(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
 def _replace_quietly(turn: Turn, group: ClassicGroup, asking: Asking) -> None:
     request = asking.request
     old_leader = group.leader_id or ""
+    if static.is_too_large(turn, group, request, asking.new_id, asking.protocols):
+        _refuse(turn, asking.command, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
+        return
     member = static.replace(turn, group, request, asking.new_id, asking.protocols)
     if group.vote() == group.protocol_name:
         static.answer_in_place(turn, group, asking.command, member, old_leader)

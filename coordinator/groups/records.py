@@ -17,6 +17,8 @@ _OFFSET_VERSION: Final = 4
 _EXPIRING_OFFSET_VERSION: Final = 1
 """The only version that has an expire timestamp; it has neither leader epoch nor topic id."""
 
+A_MEMBER: Final = 16
+"""A quarter of the bytes that a member has besides its names, its metadata and its assignment."""
 _tuple = tuple.__new__
 """`_tuple(Record, (…))` is what `Record(…)` does, without the call of its own: one for each offset committed."""
 
@@ -74,6 +76,19 @@ def group_metadata(group: ClassicGroup, assignments: dict[str, bytes] | None = N
         members,
     )
     return Record(GroupMetadataKey(group.group_id), value, _GROUP_METADATA_VERSION)
+
+
+def texts(group: ClassicGroup) -> int:
+    """Characters and bytes that are in a group's record, or more; without assignments. A member counts with all that it
+    may have besides.
+    """
+    name = group.protocol_name
+    head = (group.group_id, group.leader_id or "", group.protocol_type or "", name or "")
+    return sum(map(len, head)) + sum(
+        len(one.member_id) + len(one.client_id) + len(one.client_host) + len(one.instance_id or "") + A_MEMBER
+        + len(one.metadata(name))
+        for one in group.members.values()
+    )  # fmt: skip
 
 
 def group_tombstone(group_id: str) -> Record:

@@ -26,14 +26,21 @@ from muster.protocol.messages.group_records.legacy_offset_commit import (
 )
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 
+MOST_BYTES: Final = 1024 * 1024 + 12
+"""Kafka's default of `max.message.bytes`."""
+
 
 class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
-    __slots__ = ("deadlines", "groups", "image", "offsets", "orphans", "settings", "shared")
+    __slots__ = ("deadlines", "groups", "image", "most_bytes", "offsets", "orphans", "settings", "shared")
 
-    def __init__(self, settings: GroupSettings, image: TopicsImage) -> None:
+    def __init__(
+        self, settings: GroupSettings, image: TopicsImage, most_bytes: Callable[[], int] = lambda: MOST_BYTES
+    ) -> None:
+        """`most_bytes`: what a batch of records may have at present (`room` asks)."""
         self.settings = settings
+        self.most_bytes = most_bytes
         self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()

@@ -5,7 +5,7 @@ Its stored assignment, its leadership, and the client id and host of the old con
 
 from __future__ import annotations
 
-from muster.coordinator.groups import records, telling
+from muster.coordinator.groups import records, room, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import JoinCommand
 from muster.coordinator.groups.members import Member, Protocols
@@ -13,8 +13,26 @@ from muster.coordinator.groups.parked import answer_join, has_joined, join_refus
 from muster.coordinator.groups.rebalance import member_list
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from muster.protocol.messages.sync_group import SyncGroupResponse
+
+
+def is_too_large(
+    turn: Turn, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols
+) -> bool:
+    """Whether the group's record would be larger than may be written, with the instance under that id."""
+    record = records.group_metadata(group)
+    old_id = group.static_ids[request.group_instance_id or ""]
+    chosen = next((data for name, data in protocols if name == group.protocol_name), b"")
+    assert isinstance(record.value, GroupMetadataValue)
+    for one in record.value.members:
+        if one.member_id == old_id:
+            one.member_id, one.subscription = member_id, chosen
+    if record.value.leader == old_id:
+        record.value.leader = member_id
+    shares = sum(len(one.assignment) for one in group.members.values())
+    return room.is_too_large(turn.state, [record], records.texts(group) + len(member_id) + len(chosen) + shares)
 
 
 def replace(turn: Turn, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols) -> Member:

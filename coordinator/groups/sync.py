@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups import records, telling
+from muster.coordinator.groups import events, records, telling
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import Command
 from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.parked import answer_syncs, park_sync
+from muster.coordinator.groups.rebalance import begin
+from muster.coordinator.groups.room import is_too_large
 from muster.coordinator.groups.states import ASSIGNED, COMPLETING, DEAD, EMPTY, PREPARING
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
@@ -30,7 +32,7 @@ def handle(turn: Turn, command: Command, request: SyncGroupRequest) -> None:
     if group.state == COMPLETING:
         park_sync(turn, member, command.token)
         if group.leader_id == request.member_id:
-            _assign(turn, group, {one.member_id: one.assignment for one in request.assignments})
+            _assign(turn, group, command, {one.member_id: one.assignment for one in request.assignments})
     else:
         response = SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment)
         turn.reply(command.token, response)
@@ -69,8 +71,16 @@ def _has_synced(turn: Turn, group: ClassicGroup, member: Member) -> None:
         turn.state.deadlines.cancel(group.sync_deadline)
 
 
-def _assign(turn: Turn, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
-    turn.record(records.group_metadata(group, assignments))
+def _assign(turn: Turn, group: ClassicGroup, command: Command, assignments: dict[str, bytes]) -> None:
+    record = records.group_metadata(group, assignments)
+    if is_too_large(turn.state, [record], records.texts(group) + sum(map(len, assignments.values()))):
+        leader = group.members[group.leader_id or ""]
+        error = ErrorCode.UNKNOWN_SERVER_ERROR
+        telling.refused(turn, command, group.group_id, error, leader.member_id, leader.instance_id)
+        answer_syncs(turn, group, error)
+        begin(turn, group, events.ASSIGNMENT_TOO_LARGE, events.trigger(leader))
+        return
+    turn.record(record)
     group.transition(ASSIGNED, turn.now.wall_ms)
     telling.completed(turn, group)
     answer_syncs(turn, group, 0)

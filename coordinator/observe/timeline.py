@@ -195,6 +195,7 @@ _CAUSES: Final[dict[str, str]] = {
     "join_timeout": "{who} did not join again in time",
     "sync_timeout": "{who} did not sync in time",
     "group_full": "{who} found the group full",
+    "assignment_too_large": "the assignment of {who} is larger than max.message.bytes of __consumer_offsets",
     "group_over_capacity": "the group was loaded with more members than group.max.size",
 }
 

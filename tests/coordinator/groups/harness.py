@@ -36,10 +36,11 @@ class Room:
     """One core, its time, and all that came out of it. What asks returns the reply, or None while it is parked."""
 
     def __init__(self, **settings: int) -> None:
+        self.most_bytes = 1_000_000
         settings.setdefault("group_initial_rebalance_delay_ms", 0)
         settings.setdefault("group_min_session_timeout_ms", 0)
         self.settings = GroupSettings(**settings)
-        self.core = GroupCore(self.settings, TOPICS)
+        self.core = GroupCore(self.settings, TOPICS, most_bytes=lambda: self.most_bytes)
         self.now = START
         self.asked = 0
         self.replies: dict[object, list[Message]] = {}
