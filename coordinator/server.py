@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
+from muster.coordinator import placement
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, draw_kafka_uuid
@@ -141,7 +142,15 @@ class Server:
     def _open_groups(self) -> None:
         config, clock = self.config, self.clock
         settings = config.settings(TopicSettings)
-        self.topics = Topics(settings, clock, self.logs, self._identity, TopicConfigs(config.value), draw_kafka_uuid)
+        self.topics = Topics(
+            settings,
+            clock,
+            self.logs,
+            self._identity,
+            TopicConfigs(config.value),
+            draw_kafka_uuid,
+            offsets_partitions_are_given=config.source("offsets.topic.num.partitions") != "default",
+        )
         self.topics.load()
         offsets = self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
         if config.settings(ObserveSettings).muster_group_events_enable:
@@ -155,7 +164,7 @@ class Server:
                 )  # fmt: skip
         groups = config.settings(GroupSettings)
         count = len(offsets.partitions)
-        self._loading = Loading(clock, self._loaded)
+        self._loading = Loading(clock, self._groups_loaded)
         self.routing = Routing([self._shard(index, count, groups) for index in range(count)])
         self.topics.subscribe(self.routing.topics_changed)
         self.node = Node(
@@ -175,6 +184,10 @@ class Server:
         cleaners = SharedSync(post, threads=max(self.logs.settings.log_cleaner_threads, 1))
         self._cleaner = Cleaner(self.logs, clock, cleaners)
         self._cleaner.start()
+
+    def _groups_loaded(self) -> None:
+        placement.check([shard.group_ids() for shard in self.routing.shards])
+        self._loaded()
 
     def _shard(self, index: int, partitions: int, settings: GroupSettings) -> Shard:
         partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)

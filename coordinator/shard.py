@@ -9,7 +9,7 @@ fails, the core is thrown away and built anew from the log. Reads no clock but t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import structlog
@@ -74,6 +74,11 @@ class Shard(Ledger):
     def active(self) -> bool:
         """Whether commands are decided; else `state_error` says with what they are refused."""
         return self.state_error == ErrorCode.NONE
+
+    def group_ids(self) -> Iterable[str]:
+        """The groups there are; none out of office."""
+        groups: Iterable[str] = self._core.state.groups if self.active else ()
+        return groups
 
     # ---- commands ----
 

@@ -27,6 +27,10 @@ class Core(Protocol):
     """To be looked at only: when the earliest falls due."""
 
     @property
+    def state(self) -> Any:
+        """What it remembers (`groups.state.State`): to be looked at only."""
+
+    @property
     def group_count(self) -> int:
         """How many groups there are."""
 

@@ -60,3 +60,17 @@ def group_partition(group_id: str, partitions: int) -> int:
 
 def _signed(h: int) -> int:
     return h - 0x100000000 if h & 0x80000000 else h
+
+
+def partitions_of(placed: Sequence[tuple[str, int]], most: int = 1_000) -> int | None:
+    """How many offsets partitions there are where each group of `placed` lies on the partition that stands beside it:
+    the lowest number; None when none up to `most` fits, or there are too few groups to be sure.
+    """
+    lowest = max((index for _, index in placed), default=0) + 1
+    if len(placed) < 3:
+        return None
+    hashes = [(java_string_hash(group) & 0x7FFFFFFF, index) for group, index in placed]
+    for partitions in range(lowest, most + 1):
+        if all(number % partitions == index for number, index in hashes):
+            return partitions
+    return None

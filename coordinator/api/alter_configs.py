@@ -17,7 +17,7 @@ from muster.coordinator.properties.topic import list_append, list_subtract
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, name_fault
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.state import BROKER_RESOURCE, TOPIC_RESOURCE
-from muster.coordinator.topics.topics import Topic
+from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.topics import Topic
+from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_topics import (

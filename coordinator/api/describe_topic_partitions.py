@@ -8,7 +8,7 @@ from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Res
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.operations import authorized_operations
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
-from muster.coordinator.topics.topics import Topic
+from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,

@@ -17,7 +17,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.operations import NOT_ASKED, authorized_operations
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.topics import Topic
+from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.metadata import (

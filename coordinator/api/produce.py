@@ -14,7 +14,7 @@ from muster.coordinator.api.refused import Refused as ConnectionRefused
 from muster.coordinator.log import LogError, LogOffline
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.topics import Topic
+from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
     BatchIndexAndErrorMessage,

@@ -11,10 +11,15 @@ from collections.abc import Sequence
 
 import structlog
 
-from muster.coordinator.log import LogManager, MalformedCheckpoint
+from muster.coordinator.log import LogError, LogManager, MalformedCheckpoint, Storage, batches
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
-from muster.protocol.message import Message
+from muster.protocol.hashing import group_partition, partitions_of
+from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.records import OFFSETS, UnknownRecord
+
+SAMPLE_BYTES = 64 * 1024
+"""How much of each partition is looked at to find out how many there were."""
 
 _logger = structlog.get_logger("muster.topics")
 
@@ -26,6 +31,35 @@ def found(logs: LogManager) -> tuple[int, bytes | None]:
     indexes = [index for name, index in logs.on_disk() if name == GROUP_OFFSETS_TOPIC]
     ids = (_id_on_disk(logs, index) for index in indexes)
     return max(indexes, default=-1) + 1, next((topic_id for topic_id in ids if topic_id is not None), None)
+
+
+def partitions_by_content(logs: LogManager, usual: int) -> int:
+    """How many partitions the topic had where those on the disk were written, by the groups in them; `usual` if that
+    fits, or nothing says otherwise. Raises OSError.
+    """
+    indexes = [index for name, index in logs.on_disk() if name == GROUP_OFFSETS_TOPIC]
+    placed = [(group, index) for index in indexes for group in _some_groups(logs.storage, index)]
+    count = max(indexes, default=-1) + 1
+    for partitions in (max(usual, count), count):
+        if all(group_partition(group, partitions) == index for group, index in placed):
+            return partitions
+    return max(partitions_of(placed) or usual, count)
+
+
+def _some_groups(storage: Storage, index: int) -> list[str]:
+    """Groups that the beginning of a partition's oldest segment tells of."""
+    folder = f"{GROUP_OFFSETS_TOPIC}-{index}"
+    segments = [entry.name for entry in storage.entries(folder) if entry.name.endswith(".log") and entry.size]
+    groups: dict[str, None] = {}
+    if segments:
+        with contextlib.closing(storage.file(f"{folder}/{segments[0]}")) as file, contextlib.suppress(LogError):
+            for _, records in batches.read(file.pread(SAMPLE_BYTES, 0)):
+                for record in records:
+                    with contextlib.suppress(UnknownRecord, MalformedMessage):
+                        key = OFFSETS.decode_key(record.key or b"")[1]
+                        group: str = getattr(key, "group", "") or getattr(key, "group_id", "")
+                        groups[group] = None
+    return [group for group in groups if group]
 
 
 def _id_on_disk(logs: LogManager, index: int) -> bytes | None:
@@ -41,7 +75,8 @@ def with_epochs(records: Sequence[Message], logs: LogManager) -> None:
     for record in records:
         if isinstance(record, PartitionRecord) and record.partition_id in on_disk:
             record.leader_epoch = max(logs.leader_epoch_on_disk(GROUP_OFFSETS_TOPIC, record.partition_id), 0)
-    _logger.info("offsets partitions found in the data directory are taken over", partitions=len(on_disk))
+    of = sum(isinstance(record, PartitionRecord) for record in records)
+    _logger.info("offsets partitions found in the data directory are taken over", partitions=len(on_disk), of=of)
 
 
 def take_over(logs: LogManager, topic_id: bytes, partitions: int) -> None:

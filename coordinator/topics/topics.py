@@ -41,6 +41,7 @@ from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.sessions import FetchSessions
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.state import ClusterState, TopicState
+from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
@@ -55,33 +56,6 @@ _OF_SHARDS = frozenset((GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC))
 """Topics whose logs are opened again by those who write them."""
 
 
-class Topic:
-    """One topic and its partitions in order; a partition whose log cannot be opened is None."""
-
-    __slots__ = ("internal", "name", "partitions", "state", "topic_id")
-
-    def __init__(self, state: TopicState) -> None:
-        self.state = state
-        self.name = state.name
-        self.topic_id = state.topic_id
-        self.internal = state.name in INTERNAL_TOPICS
-        self.partitions: list[Partition | None] = []
-
-    def is_online(self, index: int) -> bool:
-        """Whether the log of a partition that is there can be read and written; the others have no leader."""
-        partition = self.partitions[index]
-        return partition is not None and partition.log.failure is None
-
-    def existing(self, index: int) -> Partition:
-        """The partition of this index; raises `Refused`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
-        if not 0 <= index < len(self.partitions):
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        partition = self.partitions[index]
-        if partition is None:
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
-        return partition
-
-
 class Topics:
     """All topics of this node."""
 
@@ -93,8 +67,13 @@ class Topics:
         identity: Identity,
         configs: TopicConfigs,
         draw_uuid: Callable[[], bytes],
+        *,
+        offsets_partitions_are_given: bool = True,
     ) -> None:
-        """`logs` is open already; `identity` is what it said then. Nothing is read before `load`."""
+        """`logs` is open already; `identity` is what it said then. Nothing is read before `load`.
+
+        `offsets_partitions_are_given`: an operator has said how many there are to be, whatever is on the disk.
+        """
         self.settings = settings
         self.clock = clock
         self.logs = logs
@@ -103,6 +82,7 @@ class Topics:
         self.home = Home(identity.node_id, base64.urlsafe_b64decode(identity.directory_id + "=="))
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self._offsets_partitions_are_given = offsets_partitions_are_given
         self.image = TopicsImage({}, 0)
         self.catalogue: Catalogue
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
@@ -154,7 +134,10 @@ class Topics:
         count, topic_id = adoption.found(self.logs)
         wanted = self._internal(GROUP_OFFSETS_TOPIC)
         if count and wanted is not None:
-            wanted.partitions = max(count, wanted.partitions)
+            if self._offsets_partitions_are_given:
+                wanted.partitions = max(count, wanted.partitions)
+            else:
+                wanted.partitions = adoption.partitions_by_content(self.logs, wanted.partitions)
             wanted.topic_id = topic_id or wanted.topic_id
             records = decide_creation(wanted, self.home, wanted.partitions, 1)
             adoption.with_epochs(records, self.logs)

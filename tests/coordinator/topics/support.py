@@ -31,6 +31,7 @@ def make_topics(
     clock: ManualClock | None = None,
     properties: dict[str, Value] | None = None,
     sync: SharedSync | None = None,
+    offsets_partitions_are_given: bool = True,
     **settings: Any,
 ) -> Topics:
     """Loaded topics; the same storage again is a restart."""
@@ -39,7 +40,15 @@ def make_topics(
     identity = logs.open(cluster_id=None, node_id=1, draw_uuid=draws)
     given = properties or {}
     configs = TopicConfigs(lambda name: given[name] if name in given else BROKER[name].default_value)
-    topics = Topics(TopicSettings(**settings), clock or ManualClock(), logs, identity, configs, draws)
+    topics = Topics(
+        TopicSettings(**settings),
+        clock or ManualClock(),
+        logs,
+        identity,
+        configs,
+        draws,
+        offsets_partitions_are_given=offsets_partitions_are_given,
+    )
     topics.load()
     return topics
 

@@ -6,6 +6,9 @@ import pytest
 
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.protocol.hashing import group_partition
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
+from muster.protocol.records import OFFSETS
 from tests.coordinator.topics.support import make_topics
 
 KAFKAS_ID = bytes(range(16))
@@ -38,6 +41,41 @@ def test_a_new_directory_takes_them_over_with_id_and_epochs(highest: int, partit
     topics.logs.close()
     again = make_topics(storage).by_name[GROUP_OFFSETS_TOPIC]
     assert (again.topic_id, len(again.partitions)) == (KAFKAS_ID, partitions)
+
+
+def put_groups(storage: MemoryStorage, partitions: int, only: range | None = None, groups: int = 20) -> None:
+    """Offsets partitions of a Kafka that has so many."""
+    for number in range(groups):
+        group = f"group-{number}"
+        index = group_partition(group, partitions)
+        if only is not None and index not in only:
+            continue
+        put(storage, index)
+        key = OFFSETS.encode_key(GroupMetadataKey(group))
+        storage.save(f"{GROUP_OFFSETS_TOPIC}-{index}/{NAME}", bytes(batches.build([(key, None)], timestamp_ms=1)))
+
+
+@pytest.mark.parametrize(
+    ("written", "only", "expected"),
+    [(3, None, 3), (50, None, 50), (50, range(20), 50), (83, None, 83), (83, range(80), 83)],
+)
+def test_their_number_is_taken_over_unless_it_is_given(written: int, only: range | None, expected: int) -> None:
+    storage = MemoryStorage()
+    put_groups(storage, written, only)
+    topics = make_topics(storage, offsets_partitions_are_given=False)
+    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == expected
+    storage = MemoryStorage()
+    put_groups(storage, written, only)
+    topics = make_topics(storage, offsets_topic_num_partitions=120)
+    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == 120
+
+
+def test_where_nothing_says_how_many_there_were_there_are_as_many_as_usual() -> None:
+    storage = MemoryStorage()
+    put(storage, 2)
+    storage.make_directory(f"{GROUP_OFFSETS_TOPIC}-1")
+    topics = make_topics(storage, offsets_partitions_are_given=False)
+    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == 50
 
 
 def test_those_put_into_a_directory_in_use_get_its_id() -> None:

@@ -1,0 +1,36 @@
+"""One topic of this node, with its open partitions. Opens nothing, writes nothing."""
+
+from __future__ import annotations
+
+from muster.coordinator.topics.names import INTERNAL_TOPICS
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.state import TopicState
+from muster.protocol.errors import ErrorCode
+
+
+class Topic:
+    """One topic and its partitions in order; a partition whose log cannot be opened is None."""
+
+    __slots__ = ("internal", "name", "partitions", "state", "topic_id")
+
+    def __init__(self, state: TopicState) -> None:
+        self.state = state
+        self.name = state.name
+        self.topic_id = state.topic_id
+        self.internal = state.name in INTERNAL_TOPICS
+        self.partitions: list[Partition | None] = []
+
+    def is_online(self, index: int) -> bool:
+        """Whether the log of a partition that is there can be read and written; the others have no leader."""
+        partition = self.partitions[index]
+        return partition is not None and partition.log.failure is None
+
+    def existing(self, index: int) -> Partition:
+        """The partition of this index; raises `Refused`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        if not 0 <= index < len(self.partitions):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = self.partitions[index]
+        if partition is None:
+            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+        return partition
