@@ -40,6 +40,12 @@ _REFUSED_WITHIN_MS: Final = 1_000
 """Refusals are counted by the second."""
 _SLOW_MS: Final = 10_000
 """A member that takes longer to join again is slow: whenever it was asked in that time."""
+HEARTBEAT_MS: Final = 3_000
+"""heartbeat.interval.ms of all clients unless something else shows."""
+_LATENCY_MS: Final = 100
+"""What requests may take."""
+_ENOUGH: Final = 5
+"""Reactions that show how long members take at most."""
 _CLOCKS_DIFFER_MS: Final = 10
 _NEAR_MS: Final = 1_000
 """A rebalance of a replay that begins so near to a real one is that one."""
@@ -119,6 +125,8 @@ class Cast:
         for process in self.processes:
             process.absences.sort(key=lambda one: one.from_ms)
         self.sync_ms = self._usual_sync_ms()
+        self.heartbeat_ms = self._usual_heartbeat_ms()
+        """How often its members send heartbeats, as far as can be told."""
 
     def near(self, ms: int) -> Met | None:
         """The real rebalance that began then; None when there was none."""
@@ -256,6 +264,18 @@ class Cast:
         for number, absence in enumerate(process.absences):
             if absence.kind == SLOW and absence.from_ms == spell.end_ms and at >= 0:
                 process.absences[number] = absence._replace(from_ms=self._began[at])
+
+    def _usual_heartbeat_ms(self) -> int:
+        """Nobody tells the server. It is what clients do by default, or thrice a session, which they have to; or the
+        whole seconds in which each of them always noticed a rebalance.
+        """
+        sessions = [spell.session_timeout_ms // 3 for spell in self.history.spells]
+        most_ms = max(min([HEARTBEAT_MS, *sessions]), 1)
+        noticed = [took_ms for _, took_ms in self.reactions if took_ms <= most_ms]
+        if self.history.source != EVENTS or len(noticed) < _ENOUGH:
+            return most_ms
+        seconds = -(-max(max(noticed) - _LATENCY_MS, 1) // 1_000)
+        return min(most_ms, seconds * 1_000)
 
     def _usual_sync_ms(self) -> int:
         """How long after the join phase the assignment usually is there."""

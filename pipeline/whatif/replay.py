@@ -42,8 +42,6 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdenti
 
 AT_ONCE_MS: Final = 5
 """What a member takes that waits for an answer, and is answered."""
-HEARTBEAT_MS: Final = 3_000
-"""heartbeat.interval.ms of all clients, unless said otherwise: nobody tells the server."""
 STEPS: Final = 10_000
 STEPS_FOR_EACH: Final = 100
 """Steps of a replay before it is given up: so many, and for each fact and each member in a real rebalance so many."""
@@ -219,7 +217,7 @@ class Replay:
         """From the beginning of a rebalance until a member joins again."""
         took_ms = self.cast.reaction(actor.process, self.ms, self.turn)
         if took_ms is None:  # nobody ever did: anywhere between two heartbeats
-            took_ms = (actor.process.index * 7_919 + self.turn * 104_729) % HEARTBEAT_MS
+            took_ms = (actor.process.index * 7_919 + self.turn * 104_729) % self.cast.heartbeat_ms
         return self._stretched(took_ms)
 
     def _stretched(self, took_ms: int) -> int:
@@ -227,8 +225,9 @@ class Replay:
         interval_ms = self.schedule.setting.heartbeat_interval_ms
         if interval_ms is None:
             return took_ms
-        noticed_ms = min(took_ms, HEARTBEAT_MS)
-        return noticed_ms * interval_ms // HEARTBEAT_MS + took_ms - noticed_ms
+        usual_ms = self.cast.heartbeat_ms
+        noticed_ms = min(took_ms, usual_ms)
+        return noticed_ms * interval_ms // usual_ms + took_ms - noticed_ms
 
     def _rebalance_completed(self, event: Event) -> None:
         facts: dict[str, Any] = event.facts

@@ -43,7 +43,7 @@ class Setting:
     initial_delay_ms: int | None = None
     """group.initial.rebalance.delay.ms of the server."""
     heartbeat_interval_ms: int | None = None
-    """What a member takes to notice that its group rebalances is stretched to this, from 3 s."""
+    """What a member takes to notice that its group rebalances is stretched to this, from `Cast.heartbeat_ms`."""
     deploy: int | None = None
     """Restarts that came together are done so many members at a time; ALL_AT_ONCE: all of them."""
 

@@ -197,6 +197,15 @@ def test_members_that_heartbeat_more_often_notice_sooner() -> None:
     assert often.paused_partition_ms - FORMING_MS < (actual.paused_partition_ms - FORMING_MS) / 5
 
 
+def test_a_heartbeat_that_is_quick_already_helps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.pipeline.whatif.reality.HEARTBEAT_MS", 1_000)
+    world, members = running("a", "b", "c")
+    for _ in range(3):
+        restart(world, members["b"], 30_000)
+    actual, (same,) = asked(world, "heartbeat.interval.ms=1000")
+    assert same.paused_partition_ms - FORMING_MS == pytest.approx(actual.paused_partition_ms - FORMING_MS, rel=0.2)
+
+
 def test_a_deploy_in_other_steps() -> None:
     world, members = running("a", "b", "c", "d")
     for member in members.values():
