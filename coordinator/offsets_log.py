@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
+from typing import NamedTuple
 
 import structlog
 from google_crc32c import value as crc32c
@@ -30,7 +31,7 @@ from muster.coordinator.log.packed import build_packed
 from muster.coordinator.log.rows import Pair, pairs_of
 from muster.coordinator.log.unpack import unpack
 from muster.protocol.message import MalformedMessage, Message
-from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS, UnknownRecord
 
 log = structlog.get_logger("muster.shard")
@@ -57,6 +58,17 @@ metadata, commit timestamp, number of tagged fields and first tag, its size, top
 in one of the four that are compared."""
 
 
+class OpenTransaction(NamedTuple):
+    """A transaction in a log that a cluster wrote, of which nothing says how it ended."""
+
+    producer_id: int
+    producer_epoch: int
+    newest_ms: int
+    """Wall: the timestamp of its last record."""
+    offsets: Sequence[tuple[str, str, int]]
+    """What it would commit: group, topic, partition."""
+
+
 class OffsetsLogCodec:
     """What a shard's `Codec` is in the running server; `partition` is for log lines."""
 
@@ -67,6 +79,8 @@ class OffsetsLogCodec:
         """Offset of the batch that is being read."""
         self._open: dict[int, list[tuple[int, bytes, Decoded]]] = {}
         """Producer id -> what its open transaction has committed: offset, key, record."""
+        self._standing: dict[int, tuple[int, int]] = {}
+        """Producer id -> epoch and newest timestamp of its open transaction."""
         self._since: dict[bytes, int] = {}
         """Key -> offset of the last record outside of transactions, since one has been open."""
 
@@ -93,6 +107,7 @@ class OffsetsLogCodec:
             end = at + length + LENGTH_OVERHEAD
             if base <= self.reading:  # from the start again
                 self._open.clear()
+                self._standing.clear()
                 self._since.clear()
             self.reading = base
             if crc32c(chunk[at + CRC_START : end]) != crc:
@@ -163,6 +178,7 @@ class OffsetsLogCodec:
             return
         if header.is_transactional:
             self._open.setdefault(header.producer_id, [])
+            self._standing[header.producer_id] = (header.producer_epoch, header.max_timestamp)
         for offset, pair in self._pairs(batch):
             decoded = self._decode(pair)
             if decoded is None or pair[0] is None:
@@ -186,6 +202,7 @@ class OffsetsLogCodec:
 
     def _end_transaction(self, producer_id: int, batch: bytes) -> Iterator[Decoded]:
         pending = self._open.pop(producer_id, [])
+        self._standing.pop(producer_id, None)
         for _, records in batches.read(batch, check_crc=False):
             if any(batches.control_kind(record) == batches.CONTROL_COMMIT for record in records):
                 # as on Kafka: what was committed later than this, without a transaction, stays
@@ -193,8 +210,31 @@ class OffsetsLogCodec:
         if not self._open:
             self._since.clear()
 
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Those that what was read has begun and not ended, in the order of their beginning."""
+        return [
+            OpenTransaction(producer_id, *self._standing[producer_id], _offsets_of(pending))
+            for producer_id, pending in self._open.items()
+        ]
+
+    def abort(self, transaction: OpenTransaction, now: Now) -> bytearray:
+        """The marker that aborts a transaction, to be appended: it is open no more."""
+        self._open.pop(transaction.producer_id, None)
+        self._standing.pop(transaction.producer_id, None)
+        return batches.build_control(
+            batches.CONTROL_ABORT,
+            timestamp_ms=now.wall_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
+        )
+
     def _tell(self, unknown: UnknownRecord) -> None:
         what = (unknown.type, unknown.version)
         if what not in self._told:
             self._told.add(what)
             log.warning("records of an unknown kind are left alone", partition=self._partition, what=str(unknown))
+
+
+def _offsets_of(pending: Sequence[tuple[int, bytes, Decoded]]) -> list[tuple[str, str, int]]:
+    keys = (key for _, _, (key, value) in pending if value is not None)
+    return [(key.group, key.topic, key.partition) for key in keys if isinstance(key, OffsetCommitKey)]

@@ -192,6 +192,7 @@ class Server:
     def _shard(self, index: int, partitions: int, settings: GroupSettings) -> Shard:
         partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
         observers = self._observe(index)
+        shards = self.config.settings(ShardSettings)
         interval_ms = settings.offsets_retention_check_interval_ms
         # not all shards in the same moment
         first_check_ms = interval_ms + interval_ms * index // (CHECKS_SPREAD_OVER * partitions)
@@ -209,7 +210,8 @@ class Server:
             self.clock,
             self.topics.image,
             observer=observers,
-            linger_ms=self.config.settings(ShardSettings).group_coordinator_append_linger_ms,
+            linger_ms=shards.group_coordinator_append_linger_ms,
+            transaction_max_ms=shards.transaction_max_timeout_ms,
         )
         self._loading.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         return shard

@@ -52,10 +52,11 @@ class Shard(Ledger):
         leader_epoch: int = 0,
         observer: Observer | None = None,
         linger_ms: int = 0,
+        transaction_max_ms: int = 900_000,
     ) -> None:
         """`open_log`: the partition's log, opened again when it had failed; raises OSError or the log's errors.
 
-        `linger_ms`: see `shard_parts.ShardSettings`.
+        `linger_ms`, `transaction_max_ms`: see `shard_parts.ShardSettings`.
         """
         super().__init__(codec, clock, observer, linger_ms)
         self.index = index
@@ -63,6 +64,7 @@ class Shard(Ledger):
         self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.trouble: Exception | None = None
         """Why the groups are out of reach, or were until the load that runs now; a DamagedLog waits for an operator."""
+        self._transaction_max_ms = transaction_max_ms
         self._make_core = make_core
         self._open_log = open_log
         self._image = image
@@ -243,9 +245,40 @@ class Shard(Ledger):
         if records and self._observer is not None:
             now = self._clock.now()
             self._observer.loaded(now, groups=core.group_count, records=records, took_ms=now.mono_ms - began_ms)
+        self._end_transactions(self._term)
+        if not self.active:
+            return
         self._run(core.loaded)
         if image is not self._image and self.active:
             self.topics_changed(self._image)
+
+    def _end_transactions(self, term: int) -> None:
+        """Abort what a cluster's transactions have left open in this log, once that cluster would have: nobody could
+        end them here, and compaction would wait for ever. Until then their offsets are not stable.
+        """
+        if term != self._term:
+            return
+        now, next_ms = self._clock.now(), NEVER
+        still_open: list[tuple[str, str, int]] = []
+        transactions = self._codec.open_transactions()
+        for one in transactions:
+            over_ms = now.mono_ms + one.newest_ms + self._transaction_max_ms - now.wall_ms
+            if over_ms > now.mono_ms:
+                next_ms = min(next_ms, over_ms)
+                still_open += one.offsets
+                continue
+            try:
+                self._log.append(self.leader_epoch, self._codec.abort(one, now), wall_ms=now.wall_ms)
+            except (LogError, OSError) as error:
+                self._failed("an append failed", error)
+                return
+            log.warning("a transaction that was left open is aborted: nobody could end it here", partition=self.index,
+                        producer_id=one.producer_id, offsets=len(one.offsets),
+                        idle_ms=now.wall_ms - one.newest_ms)  # fmt: skip
+        if transactions:
+            self._core.set_unstable(still_open)
+        if next_ms != NEVER:
+            self._clock.call_at(next_ms, lambda: self._end_transactions(term))
 
     def _damaged(self, damage: DamagedLog) -> None:
         """Stay offline. Trying again would find the same bytes: an operator decides, the other partitions serve."""

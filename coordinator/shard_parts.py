@@ -15,6 +15,7 @@ from muster.coordinator.groups.image import TopicsChanged
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.waits import Waits
 from muster.coordinator.log.errors import DamagedLog
+from muster.coordinator.offsets_log import OpenTransaction
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -63,6 +64,9 @@ class Core(Protocol):
     def loaded(self, now: Now) -> Output:
         """The whole log was replayed."""
 
+    def set_unstable(self, offsets: Iterable[tuple[str, str, int]]) -> None:
+        """These (group, topic, partition), and no others, are covered by open transactions."""
+
     def resign(self, error_code: int) -> Output:
         """Answer all that is parked with an error."""
 
@@ -102,6 +106,12 @@ class Codec(Protocol):
     def read(self, chunk: bytes) -> Iterator[tuple[Message, Message | None]]:
         """The records of some batches that a core can replay; raises BatchError for one that is damaged."""
 
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        """Those that what was read has begun and not ended."""
+
+    def abort(self, transaction: OpenTransaction, now: Now) -> bytes | bytearray:
+        """The marker that aborts a transaction: it is open no more."""
+
 
 class Observer(Protocol):
     """Who is told what happens (`observe.Observers`). Raises nothing."""
@@ -131,9 +141,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ShardSettings:
-    """Kafka's property: how long records are gathered before they are appended, in ms.
-
-    0: not at all; -1 (Kafka: adaptively): until all requests are looked at that have come in the same turn of the loop.
-    """
+    """Two of Kafka's properties, in ms."""
 
     group_coordinator_append_linger_ms: int = -1
+    """How long records are gathered before they are appended. 0: not at all; -1 (Kafka: adaptively): until all requests
+    are looked at that have come in the same turn of the loop.
+    """
+    transaction_max_timeout_ms: int = 900_000
+    """A transaction that has been open for longer was aborted by the cluster that it is of, or will be."""

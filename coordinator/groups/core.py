@@ -154,6 +154,10 @@ class GroupCore:
         """
         return self._state.evolve_all(records)
 
+    def set_unstable(self, offsets: Iterable[tuple[str, str, int]]) -> None:
+        """These (group, topic, partition), and no others, are covered by open transactions."""
+        self._state.offsets.set_unstable(offsets)
+
     def loaded(self, now: Now) -> Output:
         """All records are replayed: groups with members are Stable, with fresh sessions; a group above the size limit
         rebalances.

@@ -63,10 +63,11 @@ def times_of(packed: Packed) -> tuple[int, int]:
 class Offsets:
     """Group id -> topic -> partition -> the value last committed."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_groups", "_unstable")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, Packed]]] = {}
+        self._unstable: dict[str, dict[tuple[str, int], None]] = {}
 
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         """A commit replaces what was there."""
@@ -115,10 +116,16 @@ class Offsets:
         """(group id, its committed offsets) of every group that has any."""
         return self._groups.items()
 
-    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:  # noqa: ARG002  # the place for pending transactional commits (KIP-447)
-        """True while a transaction that has committed an offset of this partition is open. None can be yet."""
-        return False
+    def set_unstable(self, offsets: Iterable[tuple[str, str, int]]) -> None:
+        """These (group, topic, partition), and no others, are covered by open transactions (KIP-447)."""
+        self._unstable = {}
+        for group_id, topic, partition in offsets:
+            self._unstable.setdefault(group_id, {})[topic, partition] = None
 
-    def has_open_transaction(self, group_id: str) -> bool:  # noqa: ARG002  # as `is_unstable`
-        """True while a transaction that has committed any offset of this group is open. None can be yet."""
-        return False
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """True while a transaction that has committed an offset of this partition is open."""
+        return (topic, partition) in self._unstable.get(group_id, ())
+
+    def has_open_transaction(self, group_id: str) -> bool:
+        """True while a transaction that has committed any offset of this group is open."""
+        return group_id in self._unstable

@@ -37,7 +37,9 @@ class Cleaner:
         self._running: dict[Partition, Cleaning] = {}
         self._uncleanable: set[Partition] = set()
         self._stuck: set[Partition] = set()
-        """Logs of which nothing more can be compacted yet, until the clock has us look again."""
+        """Logs whose compaction failed, until the clock has us look again."""
+        self._undecided: dict[Partition, int] = {}
+        """Logs with an open transaction: nothing more of them can be compacted before they reach beyond this."""
         self._clean_up_to = self._load()
 
     def _load(self) -> dict[Partition, int]:
@@ -98,7 +100,9 @@ class Cleaner:
             key = (log.topic, log.partition)
             is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
             if is_free and log.failure is None and log.config.compacts and len(log.segments) > 1:
-                surveyed.append(dirt.look(log, self._clean_up_to.get(key), wall_ms))
+                found = dirt.look(log, self._clean_up_to.get(key), wall_ms)
+                if found.segments and found.end_offset != self._undecided.get(key):
+                    surveyed.append(found)
         return surveyed
 
     def _begin(self, found: Dirt) -> None:
@@ -128,7 +132,7 @@ class Cleaner:
                 self._clean_up_to[key] = cleaning.end_offset
                 self._save()
             else:
-                self._stuck.add(key)  # a transaction is open
+                self._undecided[key] = cleaning.planned_end
             self._begin_due()  # the next one
 
     def _save(self) -> None:

@@ -43,6 +43,8 @@ class Cleaning:
         self._workers = workers
         self._pace = pace
         self._compaction = Compaction(manager.storage, dirt.plan(found, manager.settings, wall_ms), pace)
+        self.planned_end = self._compaction.plan.end_offset
+        """How far was looked; a transaction may have kept the compaction from going there."""
         self._segments = found.segments
         self._groups: list[list[Part]] | None = None
         self._cleaned: CleanedFile | None = None
@@ -117,7 +119,8 @@ class Cleaning:
         if self.failure is not None or self.stopped:
             self._end()
         elif cleaned is None:
-            self._tell()
+            if self.end_offset > self.first_dirty:
+                self._tell()
             self._end()
         elif self._may_swap():
             self._swap(cleaned)

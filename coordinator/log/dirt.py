@@ -26,6 +26,11 @@ class Dirt:
     """A record has waited for `max.compaction.lag.ms`."""
 
     @property
+    def end_offset(self) -> int:
+        """Where the segments end that may be compacted; there must be some."""
+        return self.log.segments[self.log.segments.index(self.segments[-1]) + 1].base_offset
+
+    @property
     def ratio(self) -> float:
         """The dirty part of what may be compacted."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
@@ -75,8 +80,7 @@ def _first_timestamp(segment: Segment) -> int:
 def plan(dirt: Dirt, settings: LogSettings, wall_ms: int) -> Plan:
     """What to do about it."""
     segments, log = dirt.segments, dirt.log
-    after = log.segments[log.segments.index(segments[-1]) + 1].base_offset
-    bases = [*(segment.base_offset for segment in segments[1:]), after]
+    bases = [*(segment.base_offset for segment in segments[1:]), dirt.end_offset]
     return Plan(
         parts=tuple(
             Part(segment.name, segment.base_offset, next_base, segment.size, segment.created_ms)

@@ -8,6 +8,7 @@ from typing import Any
 from muster.coordinator.groups.interface import Now, Record
 from muster.coordinator.log import CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
+from muster.coordinator.offsets_log import OpenTransaction
 from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024
@@ -71,6 +72,12 @@ class FakeCodec:
 
     def build(self, rows: Sequence[Record], now: Now) -> Any:
         return list(rows)
+
+    def open_transactions(self) -> Sequence[OpenTransaction]:
+        return ()
+
+    def abort(self, transaction: OpenTransaction, now: Now) -> bytes:
+        raise NotImplementedError
 
     def read(self, chunk: Any) -> Iterator[tuple[Message, Message | None]]:
         if self.damaged:

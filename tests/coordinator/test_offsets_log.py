@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.headers import set_crc
 from muster.coordinator.offsets_log import OffsetsLogCodec
@@ -136,6 +137,20 @@ class TestTransactions:
         codec = OffsetsLogCodec(0)
         assert read(in_transaction(0, commit(0, 5)), codec) == []
         assert [value[0] for _, value in read(marker(batches.CONTROL_COMMIT, 1), codec)] == [5]
+
+    def test_what_is_open_is_known_until_it_is_aborted(self) -> None:
+        codec = OffsetsLogCodec(0)
+        first, second = in_transaction(0, commit(0, 5), commit(1, 6)), in_transaction(2, commit(2, 7), producer_id=9)
+        for _ in range(2):  # the second time from the start again
+            assert read(first + second, codec) == []
+            assert codec.open_transactions() == [(7, 0, 1, [("g", "t", 0), ("g", "t", 1)]), (9, 0, 1, [("g", "t", 2)])]
+        abort = codec.abort(codec.open_transactions()[0], Now(0, 99))
+        assert [one.producer_id for one in codec.open_transactions()] == [9]
+        ((header, records),) = batches.read(abort)
+        assert (header.producer_id, header.producer_epoch, header.is_control, header.max_timestamp) == (7, 0, True, 99)
+        assert [batches.control_kind(record) for record in records] == [batches.CONTROL_ABORT]
+        assert [value[0] for _, value in read(marker(batches.CONTROL_COMMIT, 3, 9), codec)] == [7]
+        assert codec.open_transactions() == []
 
     def test_what_was_aborted_never_does(self) -> None:
         data = in_transaction(0, commit(0, 5)) + marker(batches.CONTROL_ABORT, 1)

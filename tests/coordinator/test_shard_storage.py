@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS
 from muster.coordinator.groups.interface import Client, Command, JoinCommand
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.log import Log
+from muster.coordinator.log import Log, batches
 from muster.coordinator.log.memory import MemoryFile, MemoryStorage
 from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.coordinator.shard import Shard
@@ -24,6 +25,7 @@ from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.list_groups import ListGroupsRequest
@@ -38,6 +40,7 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from muster.protocol.records import OFFSETS
 from tests.coordinator.api.harness import Answers
 from tests.coordinator.log.support import Later, manage
 
@@ -387,3 +390,67 @@ class TestADiskThatIsWaitedFor:
         assert (row.error_code, row.group_state) == (
             (ErrorCode.NOT_COORDINATOR, "") if broken else (ErrorCode.NONE, "Empty")
         )
+
+
+class TestATransactionThatIsLeftOpen:
+    """A cluster's transaction, in a log that was copied from it."""
+
+    LIMIT_MS = 900_000
+
+    def bench(self, idle_ms: int) -> Bench:
+        bench = Bench()
+        assert code(bench.commit(5)) == ErrorCode.NONE
+        key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
+        value = OFFSETS.encode_value(OffsetCommitValue(9), 4)
+        at_ms = bench.clock.now().wall_ms - idle_ms
+        more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
+        bench.log.append(0, batches.build([(key, value)], timestamp_ms=at_ms, transactional=True, **more), wall_ms=0)
+        for _ in bench.shard.start():
+            pass
+        return bench
+
+    def stable(self, bench: Bench) -> tuple[int, int]:
+        asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
+        row = bench.ask(OffsetFetchRequest(groups=[asked], require_stable=True)).one().groups[0].topics[0].partitions[0]
+        return row.error_code, row.committed_offset
+
+    def markers(self, bench: Bench) -> list[tuple[int, int]]:
+        return [(one.producer_id, one.producer_epoch) for one in bench.log.headers() if one.is_control]
+
+    def test_is_aborted_once_its_cluster_would_have(self) -> None:
+        bench = self.bench(idle_ms=1_000)
+        assert self.stable(bench) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        assert offset(bench.fetch()) == 5
+        bench.clock.advance(self.LIMIT_MS - 1_001)
+        assert self.markers(bench) == []
+        with capture_logs() as told:
+            bench.clock.advance(1)
+        (line,) = [line for line in told if line["log_level"] == "warning"]
+        assert (line["producer_id"], line["offsets"], line["idle_ms"]) == (7, 1, self.LIMIT_MS)
+        assert self.markers(bench) == [(7, 3)]
+        assert self.stable(bench) == (ErrorCode.NONE, 5)
+        for _ in bench.shard.start():
+            pass
+        assert self.markers(bench) == [(7, 3)]
+        assert offset(bench.fetch()) == 5
+
+    def test_an_old_one_is_aborted_at_the_load(self) -> None:
+        bench = self.bench(idle_ms=self.LIMIT_MS)
+        assert self.markers(bench) == [(7, 3)]
+        assert self.stable(bench) == (ErrorCode.NONE, 5)
+
+    def test_is_left_to_whoever_comes_after(self) -> None:
+        bench = self.bench(idle_ms=0)
+        bench.shard.resign()
+        bench.clock.advance(2 * self.LIMIT_MS)
+        assert self.markers(bench) == []
+
+    def test_a_marker_that_cannot_be_written_is_tried_again(self) -> None:
+        bench = self.bench(idle_ms=0)
+        bench.disk.full = True
+        bench.clock.advance(self.LIMIT_MS)
+        assert not bench.shard.active
+        bench.disk.full = False
+        bench.clock.advance(60_000)
+        assert bench.shard.active
+        assert self.markers(bench) == [(7, 3)]

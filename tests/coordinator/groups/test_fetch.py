@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from unittest.mock import patch
-
-from muster.coordinator.groups.offsets import Offsets
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_fetch import (
@@ -80,8 +77,12 @@ def test_an_offset_of_a_topic_that_was_made_anew_is_not_shown() -> None:
 def test_an_unstable_offset_is_refused_only_to_who_asks_for_stable_ones() -> None:
     room = Room()
     room.commit()
-    with patch.object(Offsets, "is_unstable", lambda *_: True):
-        assert fetch(room, ("g", [("t", [0])])) == [[("t", [(0, 5)])]]
-        assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
-        assert fetch(room, ("g", None), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
+    room.core.set_unstable([("g", "t", 0), ("g", "t", 3), ("h", "t", 1)])
+    assert fetch(room, ("g", [("t", [0])])) == [[("t", [(0, 5)])]]
+    assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
+    assert fetch(room, ("g", None), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
+    offsets = room.core.state.offsets
+    assert [offsets.has_open_transaction(group) for group in "ghi"] == [True, True, False]
+    room.core.set_unstable([])
+    assert not offsets.has_open_transaction("g")
     assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, 5)])]]

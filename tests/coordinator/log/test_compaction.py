@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import structlog
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import Log, LogConfig, LogManager, MemoryStorage, batches, dirt
@@ -209,6 +210,11 @@ class TestProducers:
         bench.put((b"k", b"3"))
         bench.compact()
         assert bench.rows() == [(1, b"k", b"1"), (2, b"k", b"2"), (3, b"k", b"3")]
+        with structlog.testing.capture_logs() as told:
+            bench.compact()  # nothing but the same transaction
+            bench.cleaner.look()
+            assert bench.cleaner.is_idle  # nor is it looked at again and again
+        assert told == []
         bench.mark(batches.CONTROL_ABORT)
         bench.compact()
         assert bench.rows() == [(3, b"k", b"3")]
