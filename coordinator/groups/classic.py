@@ -25,6 +25,8 @@ from muster.coordinator.groups.states import (
 from muster.coordinator.groups.subscriptions import Subscriptions
 from muster.coordinator.groups.vote import Support, elect
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 
 CONSUMER: Final = "consumer"
 """The protocol type of groups of consumers, whose members' metadata the coordinator may read."""
@@ -227,6 +229,10 @@ class ClassicGroup(Group):
         """True when a member subscribes to it; when that is unknown, any topic of a group of consumers."""
         topics = self.subscriptions.topics()
         return self.protocol_type == CONSUMER if topics is None else topic in topics
+
+    def record_keys(self) -> list[Message]:
+        """See `Group`."""
+        return [GroupMetadataKey(self.group_id)]
 
     # ---- checks
 

@@ -26,6 +26,7 @@ from muster.coordinator.groups import (
 from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.deadlines import Deadline, Due
+from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Command, Now, Output
@@ -173,6 +174,8 @@ class GroupCore:
                     parked.answered(turn, member)
                 if len(group.members) > max_size:
                     rebalance.begin(turn, group, events.OVER_CAPACITY)
+            elif isinstance(group, ForeignGroup):
+                group.reload()
         return turn.output()
 
     def resign(self, error_code: int) -> Output:

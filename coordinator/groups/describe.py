@@ -37,7 +37,8 @@ def list_groups(turn: Turn, command: Command, request: ListGroupsRequest) -> Non
 def _describe(state: State, group_id: str) -> DescribedGroup:
     group = state.classic(group_id)
     if group is None:
-        message = f"Group {group_id} not found."
+        is_there = group_id in state.groups  # but of a type that is not served
+        message = f"Group {group_id} {'is not a classic group' if is_there else 'not found'}."
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id, DEAD)
     # the chosen protocol and what goes with it are shown only when it is in force
     name = group.protocol_name if group.state == STABLE else None

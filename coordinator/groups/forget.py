@@ -89,10 +89,10 @@ def delete_groups(turn: Turn, command: Command, request: DeleteGroupsRequest) ->
 def _delete_group(turn: Turn, made: list[Record], group_id: str) -> int:
     group = turn.state.groups.get(group_id)
     error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
-    if not error:
+    if not error and group is not None:
         for topic, partitions in turn.state.offsets.topics(group_id).items():
             made += [records.offset_tombstone(group_id, topic, partition) for partition in partitions]
-        made.append(records.group_tombstone(group_id))
+        made += [records.tombstone(key) for key in group.record_keys()]
     return error
 
 

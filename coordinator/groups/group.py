@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.protocol.message import Message
+
 SINCE_COMMIT: Final = -1
 NOT_NOW: Final = 2**63 - 1
 """What `Group.unused_since_ms` says besides a time."""
@@ -20,6 +22,10 @@ class Group:
         self.group_id = group_id
         self.state = state
         self.protocol_type: str | None = None
+
+    def record_keys(self) -> list[Message]:
+        """The keys of all its records that are in force, its offsets' not among them."""
+        raise NotImplementedError
 
     def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
         """May this member commit offsets in this epoch (a classic group's generation)? 0, or Kafka's error code."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from muster.coordinator.groups import causes, events, pending, records, static, telling
 from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.interface import JoinCommand
 from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS, Member, Protocols
 from muster.coordinator.groups.parked import drop_member, join_refusal, park_join
@@ -97,7 +98,10 @@ def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
         error = ErrorCode.INVALID_SESSION_TIMEOUT
     group = turn.state.classic(request.group_id)
     if not error and group is None:
-        if member_id:
+        other = turn.state.groups.get(request.group_id)
+        if isinstance(other, ForeignGroup) and not other.may_become_classic:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         elif is_too_large(turn.state, [records.new_group(request.group_id, 0)], len(request.group_id)):
             _refuse_new_group(turn, command, request)
@@ -152,6 +156,10 @@ def _refuse_new_group(turn: Turn, command: JoinCommand, request: JoinGroupReques
 
 
 def _create(turn: Turn, group_id: str) -> ClassicGroup | None:
+    # an Empty group of another type gives way; its offsets stay
+    other = turn.state.groups.get(group_id)
+    for key in () if other is None else other.record_keys():
+        turn.record(records.tombstone(key))
     # written even when nobody gets in: the group is there from now on, as on Kafka
     turn.record(records.new_group(group_id, turn.now.wall_ms))
     turn.event(events.GROUP_CREATED, group_id)

@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import Record
-from muster.protocol.message import ZERO_UUID
+from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
@@ -94,6 +94,11 @@ def texts(group: ClassicGroup) -> int:
 def group_tombstone(group_id: str) -> Record:
     """The group is no more."""
     return Record(GroupMetadataKey(group_id), None, 0)
+
+
+def tombstone(key: Message) -> Record:
+    """The record of this key is no more."""
+    return Record(key, None, 0)
 
 
 def offset_commit(

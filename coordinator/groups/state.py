@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.deadlines import Deadlines, Due
+from muster.coordinator.groups.foreign import ForeignGroup, kind_of
 from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.interface import Reply
@@ -58,7 +59,7 @@ class State:
         """Take over one record. False when its type is none of ours (a later Kafka's, or a part not built)."""
         apply = _EVOLVE.get(type(key))
         if apply is None:
-            return False
+            return _foreign(self, key, value)
         apply(self, key, value)
         return True
 
@@ -69,6 +70,8 @@ class State:
             apply = _EVOLVE.get(type(key))
             if apply is not None:
                 apply(self, key, value)
+            else:
+                _foreign(self, key, value)
             count += 1
         return count
 
@@ -94,10 +97,26 @@ def _group(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None
         if group is not None:
             _remove(state, group)
         return
-    if group is None:
+    if group is None:  # or it was of another type before
         group_id = intern(key.group)  # the very object that `Offsets` knows it by, and requests that come again
         state.groups[group_id] = group = ClassicGroup(group_id, value.current_state_timestamp)
     _restore(group, value, state.shared)
+
+
+def _foreign(state: State, key: Any, value: Message | None) -> bool:
+    kind = kind_of(key)
+    if kind is None:
+        return False
+    group = state.groups.get(key.group_id)
+    if not isinstance(group, ForeignGroup) or group.kind != kind:
+        if value is None:
+            return True
+        # a simple group may have been made for its offsets, which stand before it
+        group_id = intern(key.group_id)
+        state.groups[group_id] = group = ForeignGroup(group_id, kind)
+    if not group.take(key, value):
+        del state.groups[group.group_id]
+    return True
 
 
 def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: Shared) -> None:

@@ -68,6 +68,8 @@ def describe_group(cluster: Cluster, group_id: str) -> Description:
         consumers = _consumer_group(node, group_id)
         if consumers is not None:
             return consumers
+    if unknown and row.error_message and "not a classic group" in row.error_message:
+        raise AskingFailed(f"{row.error_message.rstrip('.')}: muster groups list shows its type and state")
     if unknown:
         raise AskingFailed(f"there is no group {group_id}")
     if row.error_code:

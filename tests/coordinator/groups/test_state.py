@@ -6,13 +6,13 @@ from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import State
-from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from muster.protocol.messages.group_records.legacy_offset_commit import (
     LegacyOffsetCommitKey,
     LegacyOffsetCommitValue,
 )
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey
 from tests.coordinator.groups.harness import TOPICS
 
 
@@ -26,7 +26,8 @@ def metadata(*members: MemberMetadata, generation: int = 1, protocol: str | None
 
 
 def test_record_types_that_are_none_of_ours_are_skipped() -> None:
-    assert not state().evolve(ConsumerGroupMetadataKey("g"), None)
+    assert not state().evolve(TransactionLogKey("t"), None)
+    assert state().evolve_all([(TransactionLogKey("t"), None)]) == 1
 
 
 def test_an_offset_makes_a_simple_group_and_a_tombstone_leaves_it() -> None:
@@ -113,6 +114,8 @@ def test_a_group_of_another_type_is_no_classic_one() -> None:
     assert one.classic("g") is None
     one.evolve(GroupMetadataKey("g"), None)
     assert one.groups == {"g": other}
+    with pytest.raises(NotImplementedError):
+        other.record_keys()
     with pytest.raises(NotImplementedError):
         other.validate_commit("m", None, 1)
     with pytest.raises(NotImplementedError):

@@ -1,0 +1,235 @@
+"""Groups of types that are not served, in a log that Kafka wrote: the answers are those of a Kafka 4.3 to the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.groups.foreign import ForeignGroup, kind_of
+from muster.coordinator.groups.group import NOT_NOW, SINCE_COMMIT
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_metadata import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.messages.group_records.share_group_member_metadata import (
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+)
+from muster.protocol.messages.group_records.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
+from muster.protocol.messages.group_records.streams_group_member_metadata import (
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+)
+from muster.protocol.messages.group_records.streams_group_metadata import (
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+)
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tests.coordinator.groups.harness import START, Room
+
+Rows = list[tuple[Message, Message | None]]
+MEMBER = (
+    ConsumerGroupMemberMetadataKey("g", "m"),
+    ConsumerGroupMemberMetadataValue(subscribed_topic_names=["t"], subscribed_topic_regex=None),
+)
+CONSUMER: Rows = [
+    # as compaction may leave it: the offset before its group
+    (OffsetCommitKey("g", "t", 0), OffsetCommitValue(5, commit_timestamp=START.wall_ms)),
+    MEMBER,
+    (ConsumerGroupMetadataKey("g"), ConsumerGroupMetadataValue(7)),
+    (ConsumerGroupTargetAssignmentMetadataKey("g"), ConsumerGroupTargetAssignmentMetadataValue(7)),
+    (ConsumerGroupCurrentMemberAssignmentKey("g", "m"), ConsumerGroupCurrentMemberAssignmentValue(7)),
+]
+GONE: Rows = [(MEMBER[0], None), (ConsumerGroupCurrentMemberAssignmentKey("g", "m"), None)]
+SHARE: Rows = [(ShareGroupMetadataKey("g"), ShareGroupMetadataValue(1))]
+SHARE_MEMBER: Rows = [(ShareGroupMemberMetadataKey("g", "m"), ShareGroupMemberMetadataValue())]
+STREAMS: Rows = [(StreamsGroupMetadataKey("g"), StreamsGroupMetadataValue(1))]
+STREAMS_MEMBER: Rows = [(StreamsGroupMemberMetadataKey("g", "m"), StreamsGroupMemberMetadataValue())]
+
+
+def room_of(*rows: tuple[Message, Message | None]) -> Room:
+    room = Room()
+    room.core.replay(rows, room.now)
+    room.take(room.core.loaded(room.now))
+    return room
+
+
+def foreign(room: Room) -> ForeignGroup:
+    group = room.core.state.groups["g"]
+    assert isinstance(group, ForeignGroup)
+    return group
+
+
+def listed(room: Room, *, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    rows = room.send(ListGroupsRequest(list(states), list(types))).groups
+    return [(one.group_id, one.group_state, one.group_type, one.protocol_type) for one in rows]
+
+
+def delete_offset(room: Room, topic: str = "t") -> Any:
+    return room.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(0)])]))
+
+
+def delete(room: Room) -> int:
+    error: int = room.send(DeleteGroupsRequest(["g"])).results[0].error_code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("rows", "state", "kind"),
+    [
+        (CONSUMER, "Stable", "consumer"),
+        ([*CONSUMER, *GONE], "Empty", "consumer"),
+        (CONSUMER[:4], "Reconciling", "consumer"),
+        ([*CONSUMER[:4], (CONSUMER[4][0], ConsumerGroupCurrentMemberAssignmentValue(6))], "Reconciling", "consumer"),
+        ([*CONSUMER, (CONSUMER[4][0], ConsumerGroupCurrentMemberAssignmentValue(7, 7, 1))], "Reconciling", "consumer"),
+        (CONSUMER[:3], "Assigning", "consumer"),
+        (SHARE, "Empty", "share"),
+        ([*SHARE, *SHARE_MEMBER], "Stable", "share"),
+        (STREAMS, "Empty", "streams"),
+        ([*STREAMS, *STREAMS_MEMBER], "NotReady", "streams"),
+    ],
+)  # fmt: skip
+def test_it_is_listed_with_its_own_type_and_state(rows: Rows, state: str, kind: str) -> None:
+    room = room_of(*rows)
+    assert listed(room) == [("g", state, kind, kind)]
+    assert listed(room, types=(kind.upper(),), states=(state.lower(),)) == listed(room)
+    assert listed(room, types=("classic",)) == []
+    described = room.send(DescribeGroupsRequest(["g"])).groups[0]
+    assert (described.error_code, described.error_message, described.group_state) == (
+        ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a classic group.", "Dead",
+    )  # fmt: skip
+
+
+def test_one_that_has_members_is_left_as_it_is() -> None:
+    room = room_of(*CONSUMER)
+    assert room.commit() == room.commit("m", 1) == room.commit("m") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert delete_offset(room).topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert delete_offset(room, "u").topics[0].partitions[0].error_code == 0
+    assert delete(room) == ErrorCode.NON_EMPTY_GROUP
+    for member in ("", "m"):
+        assert room.join(member).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert room.beat("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.sync("m", generation=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.leave("m").members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.fetch().committed_offset == 5
+    room.advance(40 * 24 * 3_600_000)  # past every retention
+    assert room.records == []
+    assert foreign(room).unused_since_ms() == NOT_NOW
+
+
+def test_one_without_members_keeps_offsets_for_whoever_asks() -> None:
+    room = room_of(*CONSUMER, *GONE)
+    assert room.commit(offset=6) == room.commit("m", offset=7) == 0
+    assert room.commit("m", 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.fetch().committed_offset == 7
+    assert listed(room) == [("g", "Empty", "consumer", "consumer")]
+    assert delete_offset(room).topics[0].partitions[0].error_code == 0
+    assert room.fetch().committed_offset == -1
+
+
+def test_an_empty_one_is_deleted_with_all_its_records() -> None:
+    room = room_of(*CONSUMER, *GONE)
+    assert delete(room) == 0
+    assert [(type(one.key).__name__, one.value) for one in room.records] == [
+        ("OffsetCommitKey", None),
+        ("ConsumerGroupTargetAssignmentMetadataKey", None),
+        ("ConsumerGroupMetadataKey", None),
+    ]
+    assert room.core.state.groups == {}
+
+
+def test_an_empty_one_goes_when_its_offsets_have_expired() -> None:
+    room = room_of(*CONSUMER, *GONE)
+    assert foreign(room).unused_since_ms() == SINCE_COMMIT
+    room.advance(8 * 24 * 3_600_000)
+    assert room.core.state.groups == {}
+    assert room.fetch().committed_offset == -1
+
+
+@pytest.mark.parametrize("rows", [[*CONSUMER, *GONE], STREAMS])
+def test_who_joins_an_empty_one_makes_it_a_classic_one(rows: Rows) -> None:
+    room = room_of(*rows)
+    assert room.join("m").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.records == []
+    before = room.fetch().committed_offset
+    joined = room.join(needs_id=True)
+    assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert listed(room) == [("g", "Empty", "classic", "")]
+    assert room.fetch().committed_offset == before
+    # and a load of what is written sees the same
+    again = Room()
+    again.core.replay([*rows, *[(one.key, one.value) for one in room.records]], again.now)
+    again.take(again.core.loaded(again.now))
+    assert listed(again) == listed(room)
+
+
+@pytest.mark.parametrize("rows", [SHARE, [*SHARE, *SHARE_MEMBER]])
+def test_a_share_group_has_no_offsets_and_is_not_deleted(rows: Rows) -> None:
+    room = room_of(*rows)
+    assert room.commit() == room.commit("m", 1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert delete_offset(room).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert room.join().error_code == room.join("m").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert delete(room) == ErrorCode.NON_EMPTY_GROUP
+    room.advance(8 * 24 * 3_600_000)
+    assert room.records == []
+
+
+def test_topics_are_subscribed_to_by_name_or_by_a_regular_expression() -> None:
+    pattern = ConsumerGroupMemberMetadataValue(subscribed_topic_names=[], subscribed_topic_regex="o.*")
+    resolved = (
+        ConsumerGroupRegularExpressionKey("g", "o.*"), ConsumerGroupRegularExpressionValue(["orders"]),
+    )  # fmt: skip
+    unknown, known = room_of((MEMBER[0], pattern)), room_of((MEMBER[0], pattern), resolved)
+    assert foreign(unknown).subscribes_to("anything")  # it might
+    assert foreign(known).subscribes_to("orders")
+    assert not foreign(known).subscribes_to("t")
+    assert not foreign(room_of(*CONSUMER)).subscribes_to("u")
+    assert foreign(room_of(*STREAMS, *STREAMS_MEMBER)).subscribes_to("t")
+    assert not foreign(room_of(*STREAMS)).subscribes_to("t")
+
+
+def test_a_group_that_changed_its_type_is_what_it_was_last() -> None:
+    upgraded = room_of(
+        (GroupMetadataKey("g"), GroupMetadataValue("consumer")), (GroupMetadataKey("g"), None), *CONSUMER
+    )
+    assert listed(upgraded) == [("g", "Stable", "consumer", "consumer")]
+    back = room_of(
+        *CONSUMER, *[(key, None) for key in foreign(upgraded).record_keys()],
+        (GroupMetadataKey("g"), GroupMetadataValue("consumer")),
+    )  # fmt: skip
+    assert listed(back) == [("g", "Empty", "classic", "consumer")]
+    assert back.fetch().committed_offset == 5
+    assert room_of(*SHARE, (ConsumerGroupMetadataKey("g"), None)).core.state.groups["g"].kind == "share"
+    assert room_of((ConsumerGroupMetadataKey("g"), None)).core.state.groups == {}
+
+
+def test_records_of_other_logs_belong_to_no_group() -> None:
+    assert kind_of(GroupMetadataKey("g")) is None
