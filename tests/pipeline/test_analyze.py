@@ -121,7 +121,7 @@ def test_what_was_staged_goes_when_it_fails(
 def test_an_interrupt_is_no_failure_of_the_code(
     log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(_master: str | None) -> None:
+    def interrupted(*_: str | None) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("muster.pipeline.analyze.open_session", interrupted)
