@@ -182,6 +182,40 @@ def test_a_group_without_a_history(command: Command, new_name: NewName) -> None:
     )
 
 
+@with_events
+async def test_watching_goes_on_when_the_server_comes_back(start_server: Callable[..., ServerProcess]) -> None:
+    server = start_server()
+    ledger, seen, said = Ledger(), list[str](), list[str]()
+    start = [sys.executable, "-m", "muster.coordinator.cli", "groups", "watch", "--bootstrap-server", server.bootstrap]
+    watcher = await asyncio.create_subprocess_exec(*start, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    async def follow(stream: asyncio.StreamReader | None, lines: list[str]) -> None:
+        assert stream is not None
+        while line := await stream.readline():
+            lines.append(line.decode())
+
+    followers = [asyncio.create_task(follow(watcher.stdout, seen)), asyncio.create_task(follow(watcher.stderr, said))]
+    try:
+        while not seen:
+            async with members(Member("probe", ledger, server.bootstrap, ["t"], "before")):
+                pass
+        server.kill()
+        await eventually(lambda: bool(said), "word that the server has gone")
+        await asyncio.to_thread(server.start)
+        async with members(Member("m", ledger, server.bootstrap, ["t"], "after")):
+            pass
+        await eventually(lambda: any("after: the group is empty" in line for line in seen), "what happened since")
+        assert watcher.returncode is None
+    finally:
+        watcher.terminate()
+        await watcher.wait()
+        await asyncio.gather(*followers)
+    assert said == [
+        f"muster groups watch: the connection to {server.bootstrap} was lost; waiting until it is back\n",
+        f"muster groups watch: {server.bootstrap} is back\n",
+    ]
+
+
 @pytest.mark.parametrize("verb", ["history", "watch"])
 def test_without_events_there_is_no_history(
     start_server: Callable[..., ServerProcess], capsys: Capture, verb: str

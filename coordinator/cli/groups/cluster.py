@@ -124,14 +124,29 @@ class Cluster:
 
     def __init__(self, bootstrap: Address) -> None:
         """Connects to the bootstrap address and learns the nodes. Raises AskingFailed."""
-        self.bootstrap = Connection(bootstrap)
-        self.nodes: dict[int, Address] = {}
+        self._address = bootstrap
         self._connections: dict[int, Connection] = {}
+        self._connect()
+
+    def _connect(self) -> None:
+        self.bootstrap = Connection(self._address)
+        self.nodes: dict[int, Address] = {}
         try:
             self._learn(self.bootstrap.ask(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
         except AskingFailed:
             self.bootstrap.close()
             raise
+
+    def reconnect(self) -> None:
+        """Hang up, and connect to the bootstrap address anew. Raises AskingFailed."""
+        self.close()
+        self._connections.clear()
+        self._connect()
+
+    def close(self) -> None:
+        """Hang up."""
+        for connection in (self.bootstrap, *self._connections.values()):
+            connection.close()
 
     def __enter__(self) -> Cluster:
         return self
@@ -139,8 +154,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for connection in (self.bootstrap, *self._connections.values()):
-            connection.close()
+        self.close()
 
     def node(self, node_id: int) -> Connection:
         """A connection to a node. Raises AskingFailed."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from threading import Event
+from typing import Final
 
 from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
 from muster.coordinator.cli.groups.events import Events, Value
 from muster.coordinator.cli.groups.table import print_json
 from muster.coordinator.cli.output import say
 from muster.coordinator.observe.timeline import Timeline
+
+RETRY_S: Final = 0.5
+"""How long `watch` waits before it looks again for a server that has gone."""
 
 
 def history(cluster: Cluster, group_id: str, *, as_json: bool, everything: bool, last: int | None) -> int:
@@ -39,7 +45,7 @@ def watch(cluster: Cluster, group_id: str | None, *, as_json: bool, everything: 
     ends = events.ends()
     position = ends if group_id is None else {(one := events.partition_of(group_id)): ends[one]}
     timelines: dict[str | None, Timeline] = {}
-    for value in events.follow(position):
+    for value in _follow(cluster, events, position):
         group = value["group"]
         if group_id is not None and group != group_id:
             continue
@@ -52,6 +58,28 @@ def watch(cluster: Cluster, group_id: str | None, *, as_json: bool, everything: 
         if value["kind"] == "group_deleted":
             del timelines[group]
     return 0
+
+
+def _follow(cluster: Cluster, events: Events, position: dict[int, int]) -> Iterator[Value]:
+    """Every event from `position` on, also those of a server that was away meanwhile."""
+    while True:
+        try:
+            yield from events.follow(position)
+        except AskingFailed:
+            where = cluster.bootstrap.address
+            say(f"muster groups watch: the connection to {where} was lost; waiting until it is back", sys.stderr)
+            events = _found_again(cluster)
+            say(f"muster groups watch: {where} is back", sys.stderr)
+
+
+def _found_again(cluster: Cluster) -> Events:
+    patience = Event()
+    while True:
+        try:
+            cluster.reconnect()
+            return Events(cluster)
+        except AskingFailed:
+            patience.wait(RETRY_S)
 
 
 def _print(timeline: Timeline, value: Value, group: str) -> None:
