@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.delta import prepare
+from muster.pipeline.facts.epoch_states import epochs_in
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import EVENTS, TABLES
@@ -29,6 +30,7 @@ from muster.pipeline.sources.frame import raw_rows, some_rows
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
 from muster.pipeline.sources.places import NoSource, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
+from muster.pipeline.sources.topics import names_of_cluster, names_of_path
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
 
@@ -102,8 +104,9 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     if ends is not None:
         spark.createDataFrame(ends).write.mode("overwrite").parquet(f"{folder}/ends")
     staged_ends = None if ends is None else _read(spark, f"{folder}/ends", ENDS)
-    inputs = Inputs(with_last_before(staged, wanted), staged_events, staged_ends, wanted.since_ms)
-    return Staged(inputs, malformed, rows)
+    decoded = with_last_before(staged, wanted)
+    epochs = epochs_in(decoded, rows, lambda: _topic_names(source))
+    return Staged(Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs), malformed, rows)
 
 
 def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
@@ -174,6 +177,13 @@ def _ends(source: Source, staged: DataFrame, until_ms: int | None) -> pa.Table |
     commits = staged.where((F.col("kind") == OFFSET_COMMIT) & ~F.col("is_tombstone"))
     places = commits.select("topic", "partition").distinct().collect()
     return ends_of_cluster(source.kafka, sorted((row.topic, row.partition) for row in places), until_ms=until_ms)
+
+
+def _topic_names(source: Source) -> dict[str, str]:
+    """Names of topics by their ids, where the source knows them."""
+    if source.path is not None:
+        return names_of_path(source.path)
+    return {} if source.kafka is None else names_of_cluster(source.kafka)
 
 
 def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:

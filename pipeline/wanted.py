@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.schema import CLASSIC_GROUP
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
 
 
 class Wanted(NamedTuple):
@@ -37,6 +37,9 @@ def _moment(ms: int) -> str:
 ALL: Final = Wanted()
 """Everything."""
 
+_OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
+"""Kinds that tell what a group was like: of what was before, the last record of each key is wanted too."""
+
 
 def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = None) -> Column:
     """Whether a row belongs to it; `of_any_group`: or would, whatever its group is."""
@@ -47,7 +50,7 @@ def is_kept(wanted: Wanted) -> Column:
     """Whether a decoded row belongs to it or is needed beside it: the records of a group's state from before too, and
     rows that are damaged so that nobody knows of which group they are.
     """
-    return _asked_for(wanted, F.col("log_timestamp_ms"), F.col("kind") == CLASSIC_GROUP, F.col("group").isNull())
+    return _asked_for(wanted, F.col("log_timestamp_ms"), F.col("kind").isin(*_OF_STATES), F.col("group").isNull())
 
 
 def _asked_for(wanted: Wanted, when: Column, even_if_old: Column, of_any_group: Column) -> Column:
@@ -74,7 +77,7 @@ def keeper(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
             mask = pc.and_(mask, pc.fill_null(pc.less(when, wanted.until_ms), True))
         if wanted.since_ms is not None:
             is_new = pc.fill_null(pc.greater_equal(when, wanted.since_ms), True)
-            mask = pc.and_(mask, pc.or_(is_new, pc.equal(batch.column("kind"), CLASSIC_GROUP)))
+            mask = pc.and_(mask, pc.or_(is_new, pc.is_in(batch.column("kind"), pa.array(_OF_STATES))))
         if wanted.groups:
             groups = batch.column("group")
             known = [one for one in pc.unique(groups).to_pylist() if one is None or matches(one)]
@@ -92,11 +95,13 @@ def pattern_of(groups: Sequence[str]) -> str:
 
 
 def with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
-    """Of the records of a group from before the time that is wanted only the last, which tells who was in it then."""
+    """Of the records of a group from before the time that is wanted only the last, which tells who was in it then; of a
+    KIP-848 group, which has several, the last of each key.
+    """
     if wanted.since_ms is None:
         return staged
-    is_state = F.col("kind") == CLASSIC_GROUP
+    is_state = F.col("kind").isin(*_OF_STATES)
     is_old = F.col("log_timestamp_ms") < wanted.since_ms
-    latest_first = Window.partitionBy("group").orderBy(F.desc("log_offset"))
+    latest_first = Window.partitionBy("group", "key_type", "key_json").orderBy(F.desc("log_offset"))
     old = staged.where(is_state & is_old).withColumn("age", F.row_number().over(latest_first))
     return staged.where(~is_state | ~is_old).unionByName(old.where(F.col("age") == 1).drop("age"))

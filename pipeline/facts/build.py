@@ -7,10 +7,12 @@ from pyspark.sql import DataFrame
 
 from muster.pipeline.facts.balance import balance
 from muster.pipeline.facts.commits import in_order, placed
+from muster.pipeline.facts.epoch_owners import takes_of
+from muster.pipeline.facts.epoch_rebalances import epoch_rebalances, without_conversions
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.generations import generations
 from muster.pipeline.facts.inferred import inferred
-from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.lag import lag
 from muster.pipeline.facts.memberships import memberships
 from muster.pipeline.facts.moves import changes, moves
@@ -29,14 +31,23 @@ def _since(inputs: Inputs, rows: DataFrame, when: str) -> DataFrame:
 
 def build(inputs: Inputs) -> dict[str, DataFrame]:
     """The tables by name, each as facts.schema.TABLES says."""
+    if inputs.epochs is not None:
+        # made by Python, and asked for by nearly everything
+        inputs = inputs._replace(epochs=inputs.epochs.persist(StorageLevel.MEMORY_AND_DISK))
     # small beside the commits, and the start of nearly everything
     known = generations(inputs).persist(StorageLevel.MEMORY_AND_DISK)
     # as long as the log, but five tables start from it, and to order it again costs more than to keep it
     placed_rows = in_order(placed(inputs)).persist(StorageLevel.MEMORY_AND_DISK)
     committed = conform(placed_rows, "commits")
-    concluded = inferred(inputs, placed_rows).persist(StorageLevel.MEMORY_AND_DISK)
+    concluded = inferred(inputs, placed_rows)
+    if inputs.epochs is not None:
+        every = states(inputs)
+        concluded = without_conversions(concluded, every)
+        concluded = concluded.unionByName(epoch_rebalances(inputs.epochs, every, placed_rows))
+    concluded = concluded.persist(StorageLevel.MEMORY_AND_DISK)
     held_by = holders(known).persist(StorageLevel.MEMORY_AND_DISK)
-    changed = _since(inputs, changes(held_by), "time_ms")
+    changed = changes(held_by, None if inputs.epochs is None else takes_of(inputs.epochs))
+    changed = _since(inputs, changed, "time_ms")
     happened = _since(inputs, rebalances(concluded, changed, inputs.events, known), "end_ms")
     happened = happened.persist(StorageLevel.MEMORY_AND_DISK)
     who_stayed = memberships(known, concluded, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
@@ -44,7 +55,7 @@ def build(inputs: Inputs) -> dict[str, DataFrame]:
         "commits": committed,
         "generations": known,
         "memberships": who_stayed,
-        "ownership": ownership(held_by),
+        "ownership": ownership(held_by, inputs.epochs),
         "rebalances": happened,
         "moves": moves(changed, happened),
         "balance": balance(known),

@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.epoch_owners import owners_of
 from muster.pipeline.facts.inputs import Inputs, holdings, states
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.schema import CONSUMER_GROUP, OFFSET_COMMIT, STREAMS_GROUP
@@ -18,7 +19,8 @@ from muster.pipeline.tables import table
 _MARK: Final = "state int, generation int, members int"
 """What a record of a group says: which of its classic states it is, the generation, how many members there are."""
 
-_EPOCH_KEYS: Final = (3, 17)
+_CONSUMER_KEY: Final = 3
+_STREAMS_KEY: Final = 17
 """Key types of ConsumerGroupMetadata and StreamsGroupMetadata: their `epoch` is the generation of such a group."""
 
 _NO_MEMBERS: Final = 0
@@ -46,7 +48,7 @@ def commits(inputs: Inputs) -> DataFrame:
 def placed(inputs: Inputs) -> DataFrame:
     """The columns of the table `commits`, and `state`: in which state (`inputs.states`) its group was; null: none."""
     found = table(inputs.decoded, OFFSET_COMMIT).withColumn("mark", F.lit(None).cast(f"struct<{_MARK}>"))
-    marks = _classic_marks(inputs).unionByName(_epoch_marks(inputs.decoded))
+    marks = _state_marks(inputs).unionByName(_epoch_marks(inputs))
     rows = found.unionByName(marks, allowMissingColumns=True)
     by_offset = Window.partitionBy("group", "log_partition").orderBy("log_offset")
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, 0)
@@ -58,6 +60,8 @@ def placed(inputs: Inputs) -> DataFrame:
     ).where(F.col("mark").isNull())
     owners = holdings(inputs).select("group", "state", "topic", "partition", "member_id", "instance_id", "client_id")
     rows = rows.withColumn("state", F.col("at.state")).join(owners, ["group", "state", "topic", "partition"], "left")
+    if inputs.epochs is not None:
+        rows = owners_of(inputs.epochs, states(inputs), rows)
     known = {
         "time_ms": _time_ms(),
         "is_deleted": F.col("is_tombstone"),
@@ -74,8 +78,8 @@ def _time_ms() -> Column:
     return F.when(is_sound, said).otherwise(F.least(logged, F.lit(_LAST_MS)))
 
 
-def _classic_marks(inputs: Inputs) -> DataFrame:
-    """The records of classic groups; the end of such a group leaves it without generation and without members."""
+def _state_marks(inputs: Inputs) -> DataFrame:
+    """The states of groups; the end of a group leaves it without generation and without members."""
     gone = F.col("is_tombstone")
     mark = F.struct(
         F.col("state").alias("state"),
@@ -85,13 +89,16 @@ def _classic_marks(inputs: Inputs) -> DataFrame:
     return states(inputs).select("group", "log_partition", "log_offset", mark.cast(f"struct<{_MARK}>").alias("mark"))
 
 
-def _epoch_marks(decoded: DataFrame) -> DataFrame:
-    """The epochs of groups of the newer protocols (KIP-848, KIP-1071); how many members they have is not in them."""
+def _epoch_marks(inputs: Inputs) -> DataFrame:
+    """The epochs of groups of the newer protocols (KIP-1071, and KIP-848 where nobody made states of them); how many
+    members they have is not in them.
+    """
     gone = F.col("is_tombstone")
     mark = F.struct(
         F.lit(None).alias("state"),
         F.when(~gone, F.get_json_object("value_json", "$.epoch").try_cast("int")).alias("generation"),
         F.when(gone, F.lit(_NO_MEMBERS)).alias("members"),
     )
-    rows = decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*_EPOCH_KEYS))
+    keys = (_CONSUMER_KEY, _STREAMS_KEY) if inputs.epochs is None else (_STREAMS_KEY,)
+    rows = inputs.decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*keys))
     return rows.select("group", "log_partition", "log_offset", mark.cast(f"struct<{_MARK}>").alias("mark"))

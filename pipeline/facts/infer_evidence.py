@@ -101,11 +101,12 @@ def continued(before: State, after: State) -> State:
     for member in after.members:
         then, now = before.activity.get(ids.get(member.key, "")), activity.get(member.member_id)
         if then is not None:
-            activity[member.member_id] = then if now is None else _joined(then, now)
+            activity[member.member_id] = then if now is None else joined_activity(then, now)
     return after._replace(at_ms=before.at_ms, joined_ms=before.joined_ms, activity=activity)
 
 
-def _joined(then: Activity, now: Activity) -> Activity:
+def joined_activity(then: Activity, now: Activity) -> Activity:
+    """What a member committed in two states in a row."""
     commits = then.commits + now.commits
     longest = max(then.max_gap_ms or 0, now.max_gap_ms or 0, now.first_ms - then.last_ms)
     gap = then.gap_ms if now.gap_ms is None or (then.gap_ms is not None and then.commits > now.commits) else now.gap_ms

@@ -48,7 +48,7 @@ def inferred(inputs: Inputs, commits: DataFrame | None = None) -> DataFrame:
 
 
 def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
-    known = states(inputs)
+    known = states(inputs).where(~F.col("is_epoch"))
     members = F.transform(
         "members",
         lambda one: F.struct(

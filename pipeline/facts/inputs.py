@@ -1,5 +1,5 @@
-"""What the facts are made from, and the views of the offsets log that most of them start with: the states a classic
-group was in, one after the other, its commits with the state they fell in, and who held which partition in each state.
+"""What the facts are made from, and the views of the offsets log that most of them start with: the states that a group
+was in, one after the other, its commits with the state they fell in, and who held which partition in each state.
 
 All records of one group lie in one partition of the log, so that log offsets order everything of a group.
 """
@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.epoch_states import states_of
 from muster.pipeline.schema import CLASSIC_GROUP, OFFSET_COMMIT
 from muster.pipeline.tables import table
 
@@ -19,13 +20,15 @@ class Inputs(NamedTuple):
     """`decoded`: rows of pipeline.schema.DECODED; `events`: rows of facts.schema.EVENTS, None where there is no
     `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
     `since_ms`: what a group's last record from before tells is how things stood then, and no happening; None: all that
-    there is, is told.
+    there is, is told. `epochs`: rows of facts.epoch_states.EPOCHS, None where no group is one of KIP-848: then none is
+    looked for.
     """
 
     decoded: DataFrame
     events: DataFrame | None = None
     ends: DataFrame | None = None
     since_ms: int | None = None
+    epochs: DataFrame | None = None
 
 
 MEMBER_FIELDS: Final = {
@@ -43,12 +46,21 @@ MEMBER_FIELDS: Final = {
 
 
 def states(inputs: Inputs) -> DataFrame:
-    """Every record of a classic group: group, state (1, 2, … in the order of the log), log_partition, log_offset,
-    at_ms (when it was logged), is_tombstone, generation, protocol_type, protocol, leader, state_timestamp_ms, members
-    (of MEMBER_FACT, `owned` partitions and `metadata`, a hash of all that it told its leader), next_ms (when the next
-    one was logged; null: it is the last).
+    """Every record of a classic group, and every epoch of one of KIP-848: group, state (1, 2, … in the order of the
+    log), log_partition, log_offset, at_ms (when it was logged), is_tombstone, generation, protocol_type, protocol,
+    leader, state_timestamp_ms, members (of MEMBER_FACT, `owned` partitions and `metadata`, a hash of all that it told
+    its leader), is_epoch, next_ms (when the next one was logged; null: it is the last). An epoch stands where its own
+    record does, began at state_timestamp_ms, and counts as logged when all its members were there.
     """
     in_order = Window.partitionBy("group").orderBy("log_offset")
+    rows = _classic_states(inputs.decoded).withColumn("is_epoch", F.lit(False))
+    if inputs.epochs is not None:
+        rows = rows.unionByName(states_of(inputs.epochs).withColumn("is_epoch", F.lit(True)))
+    number = F.row_number().over(in_order).alias("state")
+    return rows.select("*", number, F.lead("at_ms").over(in_order).alias("next_ms"))
+
+
+def _classic_states(decoded: DataFrame) -> DataFrame:
     fields = {**MEMBER_FIELDS, "owned": "owned"}
     members = F.transform(
         "members",
@@ -56,9 +68,8 @@ def states(inputs: Inputs) -> DataFrame:
             *(one[old].alias(new) for new, old in fields.items()), F.xxhash64(one.subscription).alias("metadata")
         ),
     )
-    return table(inputs.decoded, CLASSIC_GROUP).select(
+    return table(decoded, CLASSIC_GROUP).select(
         "group",
-        F.row_number().over(in_order).alias("state"),
         "log_partition",
         "log_offset",
         F.col("log_timestamp_ms").alias("at_ms"),
@@ -69,7 +80,6 @@ def states(inputs: Inputs) -> DataFrame:
         "leader",
         "state_timestamp_ms",
         members.alias("members"),
-        F.lead("log_timestamp_ms").over(in_order).alias("next_ms"),
     )
 
 
@@ -109,8 +119,10 @@ HOLDER: Final = ("member_id", "instance_id", "client_id", "host")
 
 
 def holdings(inputs: Inputs) -> DataFrame:
-    """Who held which partition in which state of its group: group, state, generation, topic, partition and HOLDER."""
-    return held(states(inputs), ("group", "state", "generation"))
+    """Who held which partition in which state of its classic group: group, state, generation, topic, partition and
+    HOLDER.
+    """
+    return held(states(inputs).where(~F.col("is_epoch")), ("group", "state", "generation"))
 
 
 def held(rows: DataFrame, columns: tuple[str, ...]) -> DataFrame:

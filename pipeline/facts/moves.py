@@ -15,18 +15,25 @@ GAINED: Final = "gained"
 LOST: Final = "lost"
 
 
-def changes(held_by: DataFrame) -> DataFrame:
+def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
     """What became of every partition in every rebalance, `kept` ones too, from rows of `ownership.holders`: group, step
     (of the generation it led to), generation, topic, partition, kind, from_* and to_* (member_id, client_id), time_ms,
-    idle_ms (gained: since its last owner lost it; null: it never had one), between_ms (the same, where it was lost in
-    the rebalance before this one and the group was not empty in between: a cooperative second round).
+    moved_ms (when it had its new owner), idle_ms (gained: since its last owner lost it; null: it never had one),
+    between_ms (the same, where it was lost in the rebalance before this one and the group was not empty in between: a
+    cooperative second round). `takes` (`epoch_owners.takes_of`) say it to the ms, of moved partitions too.
     """
+    if takes is None:
+        nothing = F.lit(None).cast("long")
+        held_by = held_by.withColumns({"taken_ms": nothing, "paused_ms": nothing})
+    else:
+        held_by = held_by.join(takes, ["group", "log_offset", "topic", "partition"], "left")
     # a static member that comes back has another id and is the same owner
     same = F.coalesce("instance_id", "member_id") == F.coalesce("was_instance_id", "was_member_id")
     adjacent = F.col("was_step") == F.col("step") - 1
     # a record that is written again for a static member's new id is no rebalance
     rebalanced = ~F.col("generation").eqNullSafe(F.col("previous_generation"))
     idle = F.col("start_ms") - F.col("was_end_ms")
+    is_between = (F.col("was_step") == F.col("step") - 2) & (F.col("previous_count") > 0)
     taken = held_by.where(rebalanced).select(
         "group",
         "step",
@@ -39,8 +46,9 @@ def changes(held_by: DataFrame) -> DataFrame:
         F.col("member_id").alias("to_member_id"),
         F.col("client_id").alias("to_client_id"),
         F.col("start_ms").alias("time_ms"),
-        F.when(~adjacent, idle).alias("idle_ms"),
-        F.when((F.col("was_step") == F.col("step") - 2) & (F.col("previous_count") > 0), idle).alias("between_ms"),
+        F.coalesce("taken_ms", "start_ms").alias("moved_ms"),
+        F.coalesce("paused_ms", F.when(~adjacent, idle)).alias("idle_ms"),
+        F.coalesce("paused_ms", F.when(is_between, idle)).alias("between_ms"),
     )
     nobody = F.lit(None).cast("string")
     is_lost = F.col("next_start_ms").isNotNull() & ~(F.col("next_step").eqNullSafe(F.col("step") + 1))
@@ -56,6 +64,7 @@ def changes(held_by: DataFrame) -> DataFrame:
         nobody.alias("to_member_id"),
         nobody.alias("to_client_id"),
         F.col("next_start_ms").alias("time_ms"),
+        F.col("next_start_ms").alias("moved_ms"),
         F.lit(None).cast("long").alias("idle_ms"),
         F.lit(None).cast("long").alias("between_ms"),
     )
@@ -63,10 +72,10 @@ def changes(held_by: DataFrame) -> DataFrame:
 
 
 def moves(changed: DataFrame, rebalances: DataFrame) -> DataFrame:
-    """Rows of `changes` but for what was kept. A partition that moved paused for as long as its rebalance took, one
-    that was gained since it was lost.
+    """Rows of `changes` but for what was kept. A partition that moved paused for as long as its rebalance took unless
+    it is known better, one that was gained since it was lost.
     """
     took = rebalances.select("group", "generation", F.col("end_ms").alias("time_ms"), "took_ms")
     rows = changed.where(F.col("kind") != KEPT).join(took, ["group", "generation", "time_ms"], "left")
-    paused = F.when(F.col("kind") == MOVED, F.col("took_ms")).otherwise(F.col("idle_ms"))
-    return conform(rows.withColumn("paused_ms", paused), "moves")
+    paused = F.when(F.col("kind") == MOVED, F.coalesce("idle_ms", "took_ms")).otherwise(F.col("idle_ms"))
+    return conform(rows.withColumns({"paused_ms": paused, "time_ms": F.col("moved_ms")}), "moves")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.epoch_owners import holds_of
 from muster.pipeline.facts.inputs import HOLDER, held
 from muster.pipeline.facts.schema import conform
 
@@ -30,14 +31,16 @@ def steps(generations: DataFrame) -> DataFrame:
 
 def holders(generations: DataFrame) -> DataFrame:
     """Who held each partition in each generation, beside who held it in the one before: the columns of `held`, step,
-    generation, start_ms, end_ms, previous_generation, previous_count, next_generation, next_start_ms; `was_*` (step,
-    end_ms and HOLDER; of the last generation in which somebody held it), `next_step` in which somebody holds it again.
+    generation, log_offset, start_ms, end_ms, previous_generation, previous_count, next_generation, next_start_ms;
+    `was_*` (step, end_ms and HOLDER; of the last generation in which somebody held it), `next_step` in which somebody
+    holds it again.
     """
     numbered = steps(generations)
     times = numbered.select(
         "group",
         "step",
         "generation",
+        "log_offset",
         "start_ms",
         "end_ms",
         "previous_generation",
@@ -51,19 +54,26 @@ def holders(generations: DataFrame) -> DataFrame:
     return rows.select("*", *before, F.lead("step").over(in_order).alias("next_step"))
 
 
-def ownership(held_by: DataFrame) -> DataFrame:
+def ownership(held_by: DataFrame, epochs: DataFrame | None = None) -> DataFrame:
     """Partition by owner and interval, from rows of `holders`: generations in a row in which the same member held it
-    are one interval.
+    are one interval. Of groups of KIP-848 `epochs` (rows of EPOCHS) tell it to the ms.
     """
+    if epochs is None:
+        return conform(_intervals(held_by), "ownership")
+    known = epochs.where("not is_tombstone").select("group", "log_offset")
+    classic = _intervals(held_by.join(known, ["group", "log_offset"], "left_anti"))
+    return conform(classic, "ownership").unionByName(conform(holds_of(epochs), "ownership"))
+
+
+def _intervals(held_by: DataFrame) -> DataFrame:
     goes_on = (F.col("was_step") == F.col("step") - 1) & (F.col("was_member_id") == F.col("member_id"))
     in_order = Window.partitionBy(*_PARTITION).orderBy("step")
     rows = held_by.withColumn("begins", F.when(goes_on, 0).otherwise(1))
     rows = rows.withColumn("interval", F.sum("begins").over(in_order))
-    found = rows.groupBy(*_PARTITION, "interval").agg(
+    return rows.groupBy(*_PARTITION, "interval").agg(
         *(F.first(name).alias(name) for name in HOLDER),
         F.min("start_ms").alias("start_ms"),
         F.max_by("end_ms", "step").alias("end_ms"),
         F.min_by("generation", "step").alias("first_generation"),
         F.max_by("generation", "step").alias("last_generation"),
     )
-    return conform(found, "ownership")

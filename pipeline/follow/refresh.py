@@ -21,6 +21,7 @@ from muster.pipeline.follow.staging import bucket_of, staged
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.sources.ends import ends_of_cluster
+from muster.pipeline.sources.topics import names_of_cluster
 from muster.pipeline.tables import table
 
 OF_NOW: Final = ("stalls", "lag", "flapping")
@@ -37,7 +38,7 @@ def refresh(store: Store, kafka: Mapping[str, str]) -> Manifest:
     manifest = store.manifest
     # an empty cluster has tables too
     dirty = set(manifest.dirty) if manifest.version else set(range(BUCKETS))
-    inputs, malformed = staged(store, manifest, dirty)
+    inputs, malformed = staged(store, manifest, dirty, lambda: names_of_cluster(kafka))
     try:
         folders = _by_bucket(store, inputs, malformed)
         draft = rebuilt(manifest, manifest.batch, dirty, folders, has_ends=False)

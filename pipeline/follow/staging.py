@@ -12,11 +12,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.facts.epoch_states import epochs_in
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
-from muster.pipeline.schema import DECODED, OFFSETS_TOPIC
+from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC
 from muster.pipeline.sources.options import of_client
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
@@ -100,6 +101,10 @@ def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
 def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None:
     """Make some chunks one; all of them, when what was logged before `since_ms` is to go."""
     rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
+    if since_ms is not None and len(chunks) == len(store.manifest.chunks):
+        # nothing of what they stood for is left, and members of KIP-848 groups leave some of them each
+        is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
+        rows = rows.where(~F.coalesce((F.col("kind") == CONSUMER_GROUP) & is_old, F.lit(False)))
     name = store.name("chunk")
     _write(rows, store.folder(LOG, name))
     count = sum(number for _, _, number, _ in _counts(store, name))
@@ -116,9 +121,14 @@ def _kept(rows: DataFrame, since_ms: int | None) -> DataFrame:
     return with_last_before(rows.where(is_kept(wanted)), wanted)
 
 
-def staged(store: Store, manifest: Manifest, buckets: Collection[int] | None = None) -> tuple[Inputs, DataFrame]:
+def staged(
+    store: Store,
+    manifest: Manifest,
+    buckets: Collection[int] | None = None,
+    listed: Callable[[], Mapping[str, str]] = dict,
+) -> tuple[Inputs, DataFrame]:
     """The staged log of some buckets (None: of all) as the facts take it, and the rows of `__group_events` that are no
-    events.
+    events. `listed`: see `epoch_states.epochs_in`.
     """
     rows = store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED)
     if buckets is not None:
@@ -136,4 +146,5 @@ def staged(store: Store, manifest: Manifest, buckets: Collection[int] | None = N
     )
     has_events = bool(manifest.rows.get(EVENT))
     told = events(raw) if has_events else None
-    return Inputs(decoded, told, since_ms=manifest.since_ms), malformed_events(raw)
+    epochs = epochs_in(decoded, manifest.rows, listed)
+    return Inputs(decoded, told, since_ms=manifest.since_ms, epochs=epochs), malformed_events(raw)

@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Final
 
 from muster.coordinator.groups import events
+from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
 from muster.pipeline.report.words import CAUSES
 
 _COLOURS: Final = {
@@ -18,6 +19,7 @@ _COLOURS: Final = {
     events.LEADER_REJOINED: "#b97a00",
     events.STATIC_MEMBER_BACK: "#3f7fd0",
     events.JOIN_TIMEOUT: "#d9541e",
+    REVOCATION_TIMEOUT: "#c2410c",
     events.SYNC_TIMEOUT: "#d9541e",
     events.GROUP_FULL: "#9c2755",
     events.OVER_CAPACITY: "#9c2755",

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups import events
+from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
 
 SECOND: Final = 1_000
 MINUTE: Final = 60 * SECOND
@@ -40,6 +41,9 @@ CAUSES: Final[Mapping[str, CauseWords]] = {
     events.STATIC_MEMBER_BACK: CauseWords("I", "static member returned", "{who} came back under its instance id"),
     events.JOIN_TIMEOUT: CauseWords("T", "join timeout", "{who} did not join again within the rebalance timeout"),
     events.SYNC_TIMEOUT: CauseWords("T", "sync timeout", "{who} did not sync within the rebalance timeout"),
+    REVOCATION_TIMEOUT: CauseWords(
+        "T", "revocation timeout", "{who} did not give its partitions up within the rebalance timeout"
+    ),
     events.GROUP_FULL: CauseWords("F", "group full", "there was no room for {who}"),
     events.OVER_CAPACITY: CauseWords("F", "group over capacity", "the group had more members than are allowed"),
 }
@@ -134,6 +138,8 @@ def why(rebalance: Mapping[str, Any]) -> str:
         rebalance["trigger_member_id"],
     )
     told = words.sentence.format(who=trigger)
+    if rebalance["cause"] == events.PARTITIONS_CHANGED and rebalance["trigger_member_id"] is None:
+        told = "a topic has other partitions"  # in a KIP-848 group it is the server that sees it
     reason = rebalance["reason"]
     return f"{told}: “{reason}”" if reason else told
 

@@ -45,6 +45,8 @@ class Settings(NamedTuple):
     commit_ms: int
     commits: str
     """auto: the client's own; parting: by hand, also when partitions are given up; now-and-then: by hand, only so."""
+    protocol: str = "classic"
+    """classic, or consumer (KIP-848): then session, heartbeat and assignor are the server's."""
 
     @property
     def heartbeat_ms(self) -> int:
@@ -80,19 +82,24 @@ class Confluent:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         instance = {} if settings.instance_id is None else {"group.instance.id": settings.instance_id}
+        protocol: dict[str, Any] = {"group.protocol": "consumer"}
+        if settings.protocol == "classic":
+            protocol = {
+                "session.timeout.ms": settings.session_ms,
+                "heartbeat.interval.ms": settings.heartbeat_ms,
+                "partition.assignment.strategy": settings.assignor,
+            }
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": settings.bootstrap,
                 "group.id": settings.group,
                 "client.id": settings.client_id,
-                "session.timeout.ms": settings.session_ms,
-                "heartbeat.interval.ms": settings.heartbeat_ms,
                 "enable.auto.commit": settings.commits == "auto",
                 "auto.commit.interval.ms": settings.commit_ms,
                 "auto.offset.reset": "earliest",
                 "topic.metadata.refresh.interval.ms": 1_500,
-                "partition.assignment.strategy": settings.assignor,
                 "log_level": 3,
+                **protocol,
                 **instance,
             }
         )

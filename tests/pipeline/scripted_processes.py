@@ -2,9 +2,10 @@
 (SIGKILL) and change, against a real Kafka, and what happened, in the words of the broker: what
 `tests.pipeline.scripted` does with aiokafka in one process, with more that goes wrong at once.
 
-`python -m tests.pipeline.scripted_processes DIR --client NAME... [--seconds N] [--groups N] [--seed N]`, names
-confluent, java, kafka-python: runs Kafka in DIR and leaves its log there (DIR/data/logs) beside `truth.jsonl`, in the
-form that `tests.pipeline.scoring` reads. It takes two cores for some minutes: some 8 groups are as many as they bear.
+`python -m tests.pipeline.scripted_processes DIR --client NAME... [--seconds N] [--groups N] [--seed N]
+[--protocol consumer]`, names confluent, java, kafka-python (it knows the classic protocol only): runs Kafka in DIR and
+leaves its log there (DIR/data/logs) beside `truth.jsonl`, in the form that `tests.pipeline.scoring` reads. It takes two
+cores for some minutes: some 8 groups are as many as they bear.
 Each group has a client, a way to commit, an assignor, a session timeout and a traffic of its own (lines `group`); some
 are of static members, some are left alone. What the script did is told by lines `did`.
 """
@@ -27,6 +28,7 @@ from typing import Final, TextIO
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # they are there
 
+from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_member import CLIENTS, Settings
 from tests.pipeline.scripted_truth import Action, truth
 from tests.support.servers import KAFKA_SCRIPTS, KafkaServer
@@ -68,7 +70,7 @@ class Process:
         group, pipe = self.group, asyncio.subprocess.PIPE
         settings = Settings(
             group.client, group.bootstrap, group.name, self.client_id, self.client_id if group.is_static else None,
-            self.topics, group.assignor, group.session_ms, group.commit_ms, group.commits,
+            self.topics, group.assignor, group.session_ms, group.commit_ms, group.commits, group.protocol,
         )  # fmt: skip
         self.generation, self.assigned, self.leads = 0, 0, False
         self._process = await asyncio.create_subprocess_exec(
@@ -121,8 +123,19 @@ class Process:
 class Group:
     """One group and its script."""
 
-    def __init__(self, name: str, client: str, bootstrap: str, seed: int, command: Command, out: TextIO, err: TextIO):
+    def __init__(
+        self,
+        name: str,
+        client: str,
+        bootstrap: str,
+        seed: int,
+        command: Command,
+        out: TextIO,
+        err: TextIO,
+        protocol: str = "classic",
+    ):
         self.random = random.Random(f"{seed}:{name}")
+        self.protocol = protocol
         self.name, self.client, self.bootstrap, self.command = name, client, bootstrap, command
         self._out, self.stderr = out, err
         choice = self.random.choice
@@ -295,18 +308,23 @@ def commands(directory: Path) -> Command:
 
 
 def _java(settings: Settings, class_path: str) -> list[str]:
-    properties = {
+    properties: dict[str, object] = {
         "bootstrap.servers": settings.bootstrap,
         "group.id": settings.group,
         "client.id": settings.client_id,
-        "session.timeout.ms": settings.session_ms,
-        "heartbeat.interval.ms": settings.heartbeat_ms,
+        "group.protocol": settings.protocol,
         "enable.auto.commit": str(settings.commits == "auto").lower(),
         "auto.commit.interval.ms": settings.commit_ms,
         "auto.offset.reset": "earliest",
         "metadata.max.age.ms": 1_500,
-        "partition.assignment.strategy": f"org.apache.kafka.clients.consumer.{STRATEGIES[settings.assignor]}Assignor",
     }
+    if settings.protocol == "classic":
+        strategy = f"org.apache.kafka.clients.consumer.{STRATEGIES[settings.assignor]}Assignor"
+        properties |= {
+            "session.timeout.ms": settings.session_ms,
+            "heartbeat.interval.ms": settings.heartbeat_ms,
+            "partition.assignment.strategy": strategy,
+        }
     if settings.instance_id is not None:
         properties["group.instance.id"] = settings.instance_id
     java = ["java", "-Xmx96M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path, "ScriptedMember"]
@@ -321,7 +339,8 @@ async def play(bootstrap: str, options: argparse.Namespace, command: Command) ->
         cast = []
         for number in range(options.groups):
             client = clients[number % len(clients)]
-            cast.append(Group(f"{client}-{number}", client, bootstrap, options.seed, command, out, err))
+            name = f"{client}-{number}"
+            cast.append(Group(name, client, bootstrap, options.seed, command, out, err, options.protocol))
         results = await asyncio.gather(*(group.run(until) for group in cast), return_exceptions=True)
     for group, result in zip(cast, results, strict=True):
         if isinstance(result, BaseException):
@@ -337,6 +356,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--groups", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the groups")
     parser.add_argument("--delay-ms", type=int, default=0, help="group.initial.rebalance.delay.ms")
     options = parser.parse_args()
     options.directory = options.directory.absolute()
@@ -350,8 +370,13 @@ def main() -> None:
         server.stop()
     actions = [action for group in cast for action in group.actions]
     ends = {group.name: group.ended_ms for group in cast}
+    log = server.log().splitlines()
+    if options.protocol == "consumer":
+        lines = epochs_truth(log, client_ids(options.directory / "data" / "logs"), actions, ends)
+    else:
+        lines = truth(log, actions, ends)
     with (options.directory / "truth.jsonl").open("a", encoding="utf-8") as out:
-        for line in truth(server.log().splitlines(), actions, ends):
+        for line in lines:
             out.write(json.dumps(line) + "\n")
 
 

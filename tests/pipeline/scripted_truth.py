@@ -28,7 +28,7 @@ _CAUSES: Final = (
 _AGAIN: Final = ("leader_rejoined", "metadata_changed")
 _SECOND_ROUND: Final = "need to revoke partitions"
 """The Java client's words for why it joins again when it has given partitions up."""
-_SOON_MS: Final = 20_000
+SOON_MS: Final = 20_000
 """What was done to a member has an effect by then, or never."""
 _UUID: Final = 36
 
@@ -87,7 +87,7 @@ def _why_again(todo: list[Action], again: Action, reason: str) -> str | None:
         return "metadata_changed"
     for one in todo:
         is_its = one.group == again.group and one.client_id in (again.client_id, None)
-        if is_its and 0 <= again.at_ms - one.at_ms < _SOON_MS:
+        if is_its and 0 <= again.at_ms - one.at_ms < SOON_MS:
             todo.remove(one)
             return one.cause
     # a leader may have given partitions up, or have heard of other ones, or think so

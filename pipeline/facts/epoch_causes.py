@@ -1,0 +1,189 @@
+"""Why the epoch of a KIP-848 group was raised, from its records and commits alone. Pure.
+
+The records say who came, who went and who subscribes to other topics; what they do not say is how somebody went: a
+member that leaves and one whose session ran out are taken out by the same records. That is told from how long it was
+silent, by `infer_departures`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.groups import events
+from muster.pipeline.facts.epoch_values import Change, Gone, Member
+from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, REPLACED, departure
+from muster.pipeline.facts.infer_evidence import Activity, State, joined_activity
+from muster.pipeline.facts.infer_evidence import Member as Seen
+from muster.pipeline.facts.infer_habits import Habits, with_parting, with_state
+from muster.pipeline.facts.infer_history import NOT_KNOWN
+
+SESSION_MS: Final = 45_000
+"""group.consumer.session.timeout.ms as it comes; no record says what it is."""
+HEARTBEAT_MS: Final = 5_000
+"""group.consumer.heartbeat.interval.ms as it comes. A commit is no heartbeat to these groups: the last one may come so
+much later than the last heartbeat, from which the session is counted."""
+_REBALANCE_MS: Final = 300_000
+REVOCATION_TIMEOUT: Final = "revocation_timeout"
+"""A cause that classic groups do not know: a member did not give its partitions up in time."""
+REMOVED: Final = "removed"
+_NEARLY: Final = 0.95
+"""Of a timeout: the clocks of a coordinator's threads are not quite one."""
+_MS: Final = 1_000
+_FAR: Final = 3
+
+
+class Epoch(NamedTuple):
+    """An epoch of a group, as it is judged."""
+
+    number: int
+    began_ms: int
+    at_ms: int
+    members: tuple[Member, ...]
+    change: Change | None
+    activity: Mapping[str, Activity]
+    """What the members committed until the next one."""
+
+
+class Ended(NamedTuple):
+    """A member's time is over."""
+
+    member_id: str
+    how: str
+    at_ms: int
+
+
+class Raised(NamedTuple):
+    """What is thought of one new epoch."""
+
+    epoch: Epoch
+    change: Change
+    cause: str | None
+    trigger: Member | None
+    certainty: float
+    ended: tuple[Ended, ...]
+
+
+def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
+    """Each new epoch of a group, in the order of the log. None among them: the group was deleted."""
+    judge = _Judge()
+    for epoch in epochs:
+        if epoch is None:
+            judge = _Judge()
+            continue
+        if epoch.change is not None and not epoch.change.is_conversion:
+            yield judge.judge(epoch, epoch.change)
+        else:
+            judge.replaced(epoch)
+        judge.remember(epoch)
+
+
+class _Judge:
+    """What is known of a group so far."""
+
+    def __init__(self) -> None:
+        self._habits = Habits()
+        self._session_ms = SESSION_MS
+        self._members: dict[str, Member] = {}
+        self._activity: dict[str, Activity] = {}
+        self._ended: list[Ended] = []
+
+    def replaced(self, epoch: Epoch) -> None:
+        """The same epoch goes on under other ids."""
+        keys = {_key(one) for one in epoch.members}
+        there = {one.member_id for one in epoch.members}
+        back = [one for name, one in self._members.items() if name not in there and _key(one) in keys]
+        self._ended += [Ended(one.member_id, REPLACED, epoch.began_ms) for one in back]
+
+    def remember(self, epoch: Epoch) -> None:
+        """What the commits of an epoch tell."""
+        self._members = {one.member_id: one for one in epoch.members}
+        for name, now in epoch.activity.items():
+            then = self._activity.get(name)
+            self._activity[name] = now if then is None else joined_activity(then, now)
+        self._activity = {name: one for name, one in self._activity.items() if name in self._members}
+        self._habits = with_state(self._habits, self._state(epoch.number, epoch.at_ms, epoch.members, epoch.activity))
+
+    def judge(self, epoch: Epoch, change: Change) -> Raised:
+        """Why was it raised?"""
+        ended, self._ended = self._ended, []
+        if change.before is None:
+            return Raised(epoch, change, None, None, NOT_KNOWN, tuple(ended))
+        cause, trigger, certainty = self._same_members(epoch, change)
+        if change.joined:
+            there = {one.member_id: one for one in epoch.members}
+            cause, trigger, certainty = events.NEW_MEMBER, there.get(change.joined[0]), 0.99
+        if change.gone:
+            told = self._departures(epoch, change)
+            ended += [
+                Ended(one.member.member_id, how, one.at_ms) for one, (_, how, _) in zip(change.gone, told, strict=True)
+            ]
+            cause, trigger, certainty = told[0][0], change.gone[0].member, told[0][2]
+        raises = epoch.number - change.before
+        if raises > 1:
+            certainty *= 0.85 if raises <= _FAR else 0.4
+        return Raised(epoch, change, cause, trigger, certainty, tuple(ended))
+
+    def _same_members(self, epoch: Epoch, change: Change) -> tuple[str | None, Member | None, float]:
+        if change.resubscribed:
+            trigger = next((one for one in epoch.members if one.member_id == change.resubscribed[0]), None)
+            return events.SUBSCRIPTION_CHANGED, trigger, 0.97
+        if change.topics_changed:
+            return events.PARTITIONS_CHANGED, None, 0.95
+        return None, None, NOT_KNOWN
+
+    # ---- who went
+
+    def _departures(self, epoch: Epoch, change: Change) -> list[tuple[str, str, float]]:
+        """Of each one that is gone: the cause that it is, how its time ended, and how sure that is."""
+        gone = {one.member.member_id: one for one in change.gone}
+        members = {**self._members, **{name: one.member for name, one in gone.items()}}
+        activity = {name: self._heard(gone.get(name), one) for name, one in self._activity.items()}
+        before = self._state(change.before or 0, epoch.began_ms, members.values(), activity)
+        after = self._state(epoch.number, epoch.began_ms, epoch.members, {})
+        self._habits = with_parting(self._habits, before, after)
+        return [self._departure(one, before, after) for one in change.gone]
+
+    def _departure(self, gone: Gone, before: State, after: State) -> tuple[str, str, float]:
+        if gone.away_ms is not None:
+            # it stopped, said that it might come back, and did not: so long is a session
+            self._session_ms = max(round((gone.at_ms - gone.away_ms) / _MS), 1) * _MS
+            return events.SESSION_EXPIRED, EXPIRED, 0.97
+        limit_ms = (gone.member.rebalance_timeout_ms or _REBALANCE_MS) * _NEARLY
+        if gone.owes_ms is not None and gone.at_ms - gone.owes_ms >= limit_ms:
+            return REVOCATION_TIMEOUT, REMOVED, 0.95
+        # what it had when it was last heard of is a sign of life, too
+        seen = self._seen(gone.member)
+        told = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
+        if told.how == EXPIRED:
+            return events.SESSION_EXPIRED, EXPIRED, told.certainty
+        return events.LEFT, LEFT, told.certainty
+
+    def _heard(self, gone: Gone | None, activity: Activity) -> Activity:
+        if gone is None or gone.heard_ms <= activity.last_ms:
+            return activity
+        return activity._replace(last_ms=gone.heard_ms)
+
+    def _state(self, number: int, at_ms: int, members: Iterable[Member], activity: Mapping[str, Activity]) -> State:
+        seen = tuple(self._seen(one) for one in members)
+        return State(number, at_ms, at_ms, None, None, seen, frozenset(), {}, activity)
+
+    def _seen(self, one: Member) -> Seen:
+        count = sum(len(share.partitions) for share in one.assigned)
+        session_ms = (one.session_timeout_ms or self._session_ms) - HEARTBEAT_MS
+        return Seen(
+            one.member_id,
+            one.instance_id,
+            one.client_id or "",
+            one.host or "",
+            max(session_ms, _MS),
+            one.rebalance_timeout_ms or _REBALANCE_MS,
+            0,
+            count,  # nobody stops what he keeps: as in a cooperative group
+            count,
+            0,
+        )
+
+
+def _key(one: Member) -> Sequence[Any]:
+    return (one.member_id,) if one.instance_id is None else ("static", one.instance_id)

@@ -1,0 +1,190 @@
+"""What the log says of a KIP-848 group so far: its members, what its patterns stand for, and who has which partition.
+Pure; what it keeps does not grow with the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from muster.pipeline.facts.epoch_values import AWAY, OWES, STABLE, Gone, Hold, Member, Record, Share
+
+Place = tuple[str, int]
+"""Topic id and partition."""
+Subscription = tuple[tuple[str, ...], str]
+"""Names, and a pattern or an empty text."""
+
+
+@dataclass(slots=True)
+class Present:
+    """A member that is there."""
+
+    value: Mapping[str, Any]
+    heard_ms: int
+    """When something of it was last written because it was heard of."""
+    epoch: int = 0
+    state: int = STABLE
+    places: dict[Place, None] = field(default_factory=dict)
+    away_ms: int | None = None
+    owes_ms: int | None = None
+
+    @property
+    def subscription(self) -> Subscription:
+        """What it wants."""
+        return tuple(sorted(self.value.get("subscribedTopicNames") or ())), self.value.get("subscribedTopicRegex") or ""
+
+
+@dataclass(slots=True)
+class Held:
+    """Who has a partition."""
+
+    member_id: str
+    start_ms: int
+    first_epoch: int
+    end_ms: int | None = None
+    """When it was told to give it up. What it still commits is its own: it stays the owner until there is another."""
+    last_epoch: int | None = None
+    """The last one at whose end it had it."""
+
+
+class Taken(NamedTuple):
+    """A partition that got an owner."""
+
+    place: Place
+    member_id: str
+    offset: int
+    at_ms: int
+    paused_ms: int | None
+
+
+class Image:
+    """The members of a group and what they have. `names`: of the topics by their ids."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.members: dict[str, Present] = {}
+        self.patterns: dict[str, tuple[str, ...]] = {}
+        self.held: dict[Place, Held] = {}
+        self._free: dict[Place, int] = {}
+        """Since when nobody has what somebody had."""
+        self._names = dict(names)
+
+    def key(self, member_id: str) -> str:
+        """Who it is: a static member that comes back has another id."""
+        instance_id = self.members[member_id].value.get("instanceId")
+        return member_id if instance_id is None else f"static {instance_id}"
+
+    # ---- what records change
+
+    def come(self, record: Record) -> None:
+        """A member tells of itself."""
+        assert record.value is not None
+        known = self.members.get(record.key)
+        if known is None:
+            self.members[record.key] = Present(record.value, record.at_ms)
+        else:
+            known.value, known.heard_ms = record.value, record.at_ms
+
+    def go(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold | Gone]:
+        """A member is taken out: what it had, and itself."""
+        yield from self.release(member_id, at_ms, reached)
+        one = self.members[member_id]
+        yield Gone(self.seen(member_id), at_ms, one.heard_ms, one.away_ms, one.owes_ms)
+        del self.members[member_id]
+
+    def assign(self, record: Record, epoch: int, reached: int) -> Iterator[Hold | Taken]:
+        """A member has other partitions, or another epoch. `epoch`: the group's; `reached`: the last that is over."""
+        assert record.value is not None
+        value = record.value
+        one = self.members.setdefault(record.key, Present({}, record.at_ms))
+        if value["memberEpoch"] == AWAY:
+            # it has not given up anything: it may come back
+            one.away_ms = record.at_ms
+            return
+        one.epoch, one.state, one.heard_ms, one.away_ms = value["memberEpoch"], value["state"], record.at_ms, None
+        one.owes_ms = (one.owes_ms or record.at_ms) if one.state == OWES else None
+        had, one.places = one.places, dict.fromkeys(_places(value))
+        for place in had:
+            if place not in one.places:
+                self._let_go(place, record.key, record.at_ms, reached)
+        for place in one.places:
+            held = self.held.get(place)
+            if held is not None and held.member_id == record.key and held.end_ms is None:
+                continue
+            if held is not None:
+                yield self.hold(place, record.at_ms, reached)
+            self.held[place] = Held(record.key, record.at_ms, epoch)
+            free_ms = self._free.pop(place, None)
+            paused_ms = None if free_ms is None else record.at_ms - free_ms
+            yield Taken(place, record.key, record.offset, record.at_ms, paused_ms)
+
+    def release(self, member_id: str, at_ms: int, reached: int) -> Iterator[Hold]:
+        """A member has nothing any more."""
+        for place in [place for place, held in self.held.items() if held.member_id == member_id]:
+            self._let_go(place, member_id, at_ms, reached)
+            yield self.hold(place, at_ms, reached)
+            del self.held[place]
+
+    def forget_pauses(self) -> None:
+        """Nobody is missed by an empty group."""
+        self._free.clear()
+
+    def _let_go(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:
+        held = self.held.get(place)
+        if held is not None and held.member_id == member_id and held.end_ms is None:
+            held.end_ms = self._free[place] = at_ms
+            held.last_epoch = reached
+
+    # ---- what it looks like
+
+    def hold(self, place: Place, at_ms: int | None, reached: int) -> Hold:
+        """What somebody had until then, unless it was told earlier to give it up."""
+        held = self.held[place]
+        end_ms = at_ms if held.end_ms is None else held.end_ms
+        last = max(held.first_epoch, reached if held.last_epoch is None else held.last_epoch)
+        who = self.seen(held.member_id)
+        return Hold(self.name(place[0]), place[1], who, held.start_ms, end_ms, held.first_epoch, last)
+
+    def seen(self, member_id: str) -> Member:
+        """A member as it is now."""
+        one = self.members[member_id]
+        value = one.value
+        names, pattern = one.subscription
+        shares: dict[str, list[int]] = {}
+        for topic_id, partition in one.places:
+            shares.setdefault(self.name(topic_id), []).append(partition)
+        return Member(
+            member_id,
+            value.get("instanceId"),
+            value.get("clientId"),
+            value.get("clientHost"),
+            (value.get("classicMemberMetadata") or {}).get("sessionTimeoutMs"),
+            value.get("rebalanceTimeoutMs"),
+            value.get("rackId"),
+            tuple(sorted({*names, *self.patterns.get(pattern, ())})),
+            tuple(Share(topic, tuple(sorted(numbers))) for topic, numbers in sorted(shares.items())),
+        )
+
+    def assignor(self) -> str | None:
+        """What most members ask for; None: they leave it to the server."""
+        asked = [one.value.get("serverAssignor") for one in self.members.values()]
+        known = [name for name in asked if name]
+        return max(sorted(set(known)), key=known.count) if known else None
+
+    def name(self, topic_id: str) -> str:
+        """Of a topic; its id where nobody knows it."""
+        return self._names.get(topic_id, topic_id)
+
+    def learn_names(self, epoch: int | None) -> None:
+        """Who subscribes to one topic only has been given that one."""
+        for one in self.members.values():
+            ids = {topic_id for topic_id, _ in one.places}
+            names, pattern = one.subscription
+            if len(ids) == 1 and len(names) == 1 and not pattern and one.epoch == epoch and one.state == STABLE:
+                self._names.setdefault(ids.pop(), names[0])
+
+
+def _places(value: Mapping[str, Any]) -> Iterator[Place]:
+    for topic in value["assignedPartitions"]:
+        for partition in topic["partitions"]:
+            yield topic["topicId"], partition

@@ -1,0 +1,121 @@
+"""The rebalances of KIP-848 groups: each new epoch, with its cause. Spark puts beside each state of a group what was
+committed in it; `epoch_causes` goes through them group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.activity import activity
+from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
+from muster.pipeline.facts.epoch_values import Change, Gone, Member, Share
+from muster.pipeline.facts.infer_evidence import Activity
+from muster.pipeline.facts.inferred import INFERRED
+from muster.pipeline.tables import ROWS_AT_ONCE, rows_of
+
+
+def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
+    """Rows of INFERRED. `epochs`: rows of EPOCHS, `states`: of `inputs.states`, `commits`: of
+    `activity.held_commits`.
+    """
+    numbers = states.where("is_epoch").select("group", "log_offset", "state")
+    columns = ("group", "state", "is_tombstone", "generation", "state_timestamp_ms", "at_ms", "members", "change")
+    rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns)
+    rows = rows.join(activity(commits), ["group", "state"], "left")
+    in_order = rows.repartition("group").sortWithinPartitions("group", "state")
+    return in_order.mapInArrow(_judge, from_arrow_schema(INFERRED))
+
+
+def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
+    """Rows of INFERRED of classic groups but for those that were none of KIP-848 a moment before: such a group goes on
+    in the generation that it had as an epoch.
+    """
+    in_order = Window.partitionBy("group").orderBy("state")
+    before = {name: F.lag(name).over(in_order) for name in ("is_epoch", "is_tombstone", "at_ms")}
+    rows = states.withColumns({f"was_{name}": column for name, column in before.items()})
+    made = rows.where("was_is_epoch and was_is_tombstone and was_at_ms = at_ms and not is_epoch and not is_tombstone")
+    return inferred.join(
+        made.select("group", "generation", F.col("at_ms").alias("end_ms")),
+        ["group", "generation", "end_ms"],
+        "left_anti",
+    ).select(*inferred.columns)
+
+
+def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    found: list[dict[str, Any]] = []
+    for group, rows in groupby(rows_of(batches), itemgetter("group")):
+        for one in raised(map(epoch_of, rows)):
+            found.append(row_of(group, one))
+            if len(found) >= ROWS_AT_ONCE:
+                yield pa.RecordBatch.from_pylist(found, INFERRED)
+                found = []
+    if found:
+        yield pa.RecordBatch.from_pylist(found, INFERRED)
+
+
+def epoch_of(row: Mapping[str, Any]) -> Epoch | None:
+    """A row as it is judged; None: a tombstone."""
+    if row["is_tombstone"]:
+        return None
+    return Epoch(
+        row["generation"],
+        row["state_timestamp_ms"],
+        row["at_ms"],
+        tuple(map(_member, row["members"])),
+        None if row["change"] is None else _change(row["change"]),
+        {one.pop("member_id"): Activity(**one) for one in row["activity"] or ()},
+    )
+
+
+def _member(row: Mapping[str, Any]) -> Member:
+    shares = tuple(Share(one["topic"], tuple(one["partitions"])) for one in row["assigned"] or ())
+    return Member(**{**row, "topics": tuple(row["topics"] or ()), "assigned": shares})
+
+
+def _change(row: Mapping[str, Any]) -> Change:
+    members = {one["member_id"]: _member(one) for one in row["gone_members"]}
+    gone = [Gone(members[one["member_id"]], **{name: one[name] for name in Gone._fields[1:]}) for one in row["gone"]]
+    given = {name: row[name] for name in Change._fields}
+    return Change(
+        **{
+            **given,
+            "joined": tuple(row["joined"]),
+            "gone": tuple(gone),
+            "resubscribed": tuple(row["resubscribed"]),
+        }
+    )
+
+
+def row_of(group: str, one: Raised) -> dict[str, Any]:
+    """A row of INFERRED. There are no phases: everybody gets there by himself."""
+    epoch, change, trigger = one.epoch, one.change, one.trigger
+    is_known = change.before is not None
+    return {
+        "group": group,
+        "generation": epoch.number,
+        "before_generation": change.before,
+        "start_ms": epoch.began_ms,
+        "end_ms": epoch.at_ms,
+        "cause": one.cause,
+        "trigger_member_id": trigger and trigger.member_id,
+        "trigger_instance_id": trigger and trigger.instance_id,
+        "trigger_client_id": trigger and trigger.client_id,
+        "trigger_host": trigger and trigger.host,
+        "took_ms": epoch.at_ms - epoch.began_ms,
+        "members_before": change.members_before if is_known else None,
+        "members_after": len(epoch.members),
+        "members_joined": len(change.joined) if is_known else None,
+        "members_left": len(change.gone) if is_known else None,
+        "failed_attempts": epoch.number - change.before - 1 if change.before is not None else None,
+        "is_cooperative": True,
+        "confidence": one.certainty,
+        "gone": [{"member_id": gone.member_id, "end_cause": gone.how, "end_ms": gone.at_ms} for gone in one.ended],
+    }

@@ -1,0 +1,247 @@
+"""The states of KIP-848 consumer groups in the shape of those of classic groups, so that the facts are made of both in
+the same way: Spark gives the records of each group to `epochs.fold`, in the order of the log. Commits stay outside.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.facts.epoch_values import CLASSIC, Change, Gone, Hold, Member, Record, State
+from muster.pipeline.facts.epochs import fold
+from muster.pipeline.facts.schema import MEMBER_FACT
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS
+from muster.pipeline.tables import ROWS_AT_ONCE, rows_of, table
+
+_PLACE: Final = (("topic", pa.string()), ("partition", pa.int32()))
+_TEXTS: Final = pa.list_(pa.string())
+_GONE: Final = pa.struct(
+    [
+        ("member_id", pa.string()),
+        ("at_ms", pa.int64()),
+        ("heard_ms", pa.int64()),
+        ("away_ms", pa.int64()),
+        ("owes_ms", pa.int64()),
+    ]
+)
+_CHANGE: Final = pa.struct(
+    [
+        ("before", pa.int32()),
+        ("members_before", pa.int32()),
+        ("joined", _TEXTS),
+        ("gone", pa.list_(_GONE)),
+        ("gone_members", pa.list_(MEMBER_FACT)),
+        ("resubscribed", _TEXTS),
+        ("topics_changed", pa.bool_()),
+        ("is_conversion", pa.bool_()),
+    ]
+)
+EPOCHS: Final = pa.schema(
+    [
+        ("group", pa.string()),
+        ("log_partition", pa.int32()),
+        ("log_offset", pa.int64()),
+        ("at_ms", pa.int64()),
+        ("is_tombstone", pa.bool_()),
+        ("generation", pa.int32()),
+        ("protocol", pa.string()),
+        ("state_timestamp_ms", pa.int64()),
+        ("members", pa.list_(MEMBER_FACT)),
+        (
+            "owners",
+            pa.list_(pa.struct([*_PLACE, ("from_offset", pa.int64()), ("member_id", pa.string())])),
+        ),
+        ("takes", pa.list_(pa.struct([*_PLACE, ("at_ms", pa.int64()), ("paused_ms", pa.int64())]))),
+        ("change", _CHANGE),
+        (
+            "holds",
+            pa.list_(
+                pa.struct(
+                    [
+                        *_PLACE,
+                        *((name, pa.string()) for name in ("member_id", "instance_id", "client_id", "host")),
+                        ("start_ms", pa.int64()),
+                        ("end_ms", pa.int64()),
+                        ("first_generation", pa.int32()),
+                        ("last_generation", pa.int32()),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+"""A state of a KIP-848 group (`epoch_values.State`): log_offset is that of the record of its epoch, state_timestamp_ms
+when the epoch began, at_ms when its rebalance ended. `holds` are those that were over when the row was made. The last
+row of a group has no `is_tombstone`: it is no state, and has the holds that are left."""
+
+
+def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], Mapping[str, str]]) -> DataFrame | None:
+    """Rows of EPOCHS of a log that has so many `rows` of each kind; None where there is nothing to make them of.
+    `listed`: what the source itself says of the names of topics; asked only when it is wanted.
+    """
+    if not rows.get(CONSUMER_GROUP):
+        return None
+    return epoch_states(decoded, {**listed(), **topic_names(decoded)})
+
+
+def topic_names(decoded: DataFrame) -> dict[str, str]:
+    """The names of topics by their ids, as commits and (before Kafka 4.1) records of groups tell them: a job of its
+    own.
+    """
+    commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
+    told = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
+    groups = table(decoded, CONSUMER_GROUP).where(F.col("value_json").isNotNull() & (F.col("key_type") == 4))
+    listed = groups.select(F.explode(told["topics"]).alias("one")).select("one.topicId", "one.topicName")
+    return {row[0]: row[1] for row in commits.unionAll(listed).distinct().collect()}
+
+
+def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
+    """Rows of EPOCHS of the decoded records of a log. `names`: of topics by their ids; others go by their ids."""
+    columns = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
+    records = table(decoded, CONSUMER_GROUP).select(*columns)
+    # a classic group that becomes one of these ends with a tombstone
+    ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*columns)
+    rows = records.unionByName(ends).repartition("group").sortWithinPartitions("group", "log_offset")
+    known = dict(names)
+
+    def play(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return _batches(batches, known)
+
+    return rows.mapInArrow(play, from_arrow_schema(EPOCHS))
+
+
+def _batches(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    found: list[dict[str, Any]] = []
+    for group, rows in groupby(rows_of(batches), itemgetter("group")):
+        for one in rows_of_group(group, rows, names):
+            found.append(one)
+            if len(found) >= ROWS_AT_ONCE:
+                yield pa.RecordBatch.from_pylist(found, EPOCHS)
+                found = []
+    if found:
+        yield pa.RecordBatch.from_pylist(found, EPOCHS)
+
+
+def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Rows of EPOCHS of one group, from its decoded records in the order of the log."""
+    holds: list[dict[str, Any]] = []
+    place: dict[str, Any] = {"group": group}
+
+    def records() -> Iterator[Record]:
+        for row in rows:
+            place["log_partition"] = row["log_partition"]
+            yield record_of(row)
+
+    for one in fold(records(), names):
+        if isinstance(one, State):
+            yield {**place, **_state(one), "holds": holds}
+            holds = []
+        else:
+            holds.append(_hold(one))
+    if holds:
+        yield {**place, "holds": holds}
+
+
+def record_of(row: Mapping[str, Any]) -> Record:
+    """A decoded record as the fold takes it."""
+    if row["key_type"] == CLASSIC:
+        return Record(row["log_offset"], row["log_timestamp_ms"], CLASSIC, "", None)
+    key = json.loads(row["key_json"])
+    value = None if row["value_json"] is None else json.loads(row["value_json"])
+    what = key.get("memberId") or key.get("regularExpression") or ""
+    return Record(row["log_offset"], row["log_timestamp_ms"], row["key_type"], what, value)
+
+
+def _state(one: State) -> dict[str, Any]:
+    return {
+        "log_offset": one.offset,
+        "at_ms": one.at_ms,
+        "is_tombstone": one.epoch is None,
+        "generation": one.epoch,
+        "protocol": one.assignor,
+        "state_timestamp_ms": one.began_ms,
+        "members": [_member(member) for member in one.members],
+        "owners": [
+            {"topic": topic, "partition": partition, "from_offset": offset, "member_id": who}
+            for topic, partition, offset, who in one.owners
+        ],
+        "takes": [
+            {"topic": take.topic, "partition": take.partition, "at_ms": take.at_ms, "paused_ms": take.paused_ms}
+            for take in one.takes
+        ],
+        "change": None if one.change is None else _change(one.change),
+    }
+
+
+def _member(one: Member) -> dict[str, Any]:
+    assigned: list[dict[str, Any]] = [
+        {"topic": share.topic, "partitions": list(share.partitions)} for share in one.assigned
+    ]
+    return {**one._asdict(), "topics": list(one.topics), "assigned": assigned}
+
+
+def _change(one: Change) -> dict[str, Any]:
+    return {
+        **one._asdict(),
+        "gone": [_gone(gone) for gone in one.gone],
+        "gone_members": [_member(gone.member) for gone in one.gone],
+    }
+
+
+def _gone(one: Gone) -> dict[str, Any]:
+    return {"member_id": one.member.member_id, **{name: getattr(one, name) for name in one._fields[1:]}}
+
+
+def _hold(one: Hold) -> dict[str, Any]:
+    who = {name: getattr(one.member, name) for name in ("member_id", "instance_id", "client_id", "host")}
+    return {
+        "topic": one.topic,
+        "partition": one.partition,
+        **who,
+        "start_ms": one.start_ms,
+        "end_ms": one.end_ms,
+        "first_generation": one.first_epoch,
+        "last_generation": one.last_epoch,
+    }
+
+
+# ---- views
+
+
+def states_of(epochs: DataFrame) -> DataFrame:
+    """The columns of `inputs.states` but for those that are counted there."""
+    nobody, no_shares = F.lit(None).cast("string"), F.lit(None).cast(_spark_type(PARTITIONS))
+    kept = [field.name for field in MEMBER_FACT]
+    members = F.transform(
+        "members",
+        lambda one: F.struct(
+            *(one[name].alias(name) for name in kept),
+            no_shares.alias("owned"),
+            F.lit(None).cast("long").alias("metadata"),
+        ),
+    )
+    return epochs.where(F.col("is_tombstone").isNotNull()).select(
+        "group",
+        "log_partition",
+        "log_offset",
+        "at_ms",
+        "is_tombstone",
+        "generation",
+        F.when(~F.col("is_tombstone"), "consumer").alias("protocol_type"),
+        "protocol",
+        nobody.alias("leader"),
+        "state_timestamp_ms",
+        members.alias("members"),
+    )
+
+
+def _spark_type(kind: pa.DataType) -> Any:
+    return from_arrow_schema(pa.schema([("one", kind)])).fields[0].dataType

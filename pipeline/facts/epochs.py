@@ -1,0 +1,252 @@
+"""The history of a KIP-848 consumer group out of its records: one state for each epoch, and who held which partition
+from when to when. Plain values in, plain values out; knows nothing of Spark, nor of causes.
+
+Kafka writes what one request or one timer changes as one batch: first the members' metadata that came or went, then the
+group's epoch, then targets and current assignments. A new epoch does not stop anybody: each member gives up and takes
+over what is its own at its own heartbeats, so an epoch has a beginning (the record of the epoch) and an end (everybody
+is there, or the next epoch begins).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.pipeline.facts.epoch_image import Image, Place, Subscription, Taken
+from muster.pipeline.facts.epoch_values import (
+    CLASSIC,
+    CURRENT,
+    EPOCH,
+    FIRST,
+    MEMBER,
+    PARTITIONS,
+    PATTERN,
+    STABLE,
+    TARGET_EPOCH,
+    Change,
+    Gone,
+    Hold,
+    Record,
+    State,
+    Take,
+)
+
+
+def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State | Hold]:
+    """The states of a group in the order of the log, and among them what each member had, as soon as it is over.
+    `names`: of the topics by their ids; a topic that has none is called by its id.
+    """
+    group = _Group(names)
+    for operation in operations(records):
+        yield from group.play(operation)
+    yield from group.end()
+
+
+def operations(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """What was written for one reason: records of the same moment, in which an epoch comes after what brought it about
+    and before what comes of it.
+    """
+    found: list[Record] = []
+    has_epoch = False
+    for record in records:
+        is_new = has_epoch and (record.value is None or record.key_type in (EPOCH, MEMBER, PATTERN, PARTITIONS))
+        if found and (record.at_ms != found[-1].at_ms or is_new):
+            yield found
+            found, has_epoch = [], False
+        found.append(record)
+        has_epoch = has_epoch or record.key_type == EPOCH
+    if found:
+        yield found
+
+
+@dataclass(slots=True)
+class _Epoch:
+    """The epoch that is in force."""
+
+    number: int
+    offset: int
+    began_ms: int
+    change: Change | None
+    owners: list[tuple[Place, int, str]]
+    takes: list[Taken] = field(default_factory=list)
+    is_open: bool = True
+
+
+class _Group:
+    """A group on its way through the log."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._last_ms = 0
+        self._converted_ms: int | None = None
+        self._reset(is_known=False)
+
+    def _reset(self, *, is_known: bool) -> None:
+        """`is_known`: there was nothing before what comes now."""
+        self._image = Image(self._names)
+        self._target: int | None = None
+        self._hash: Any = None
+        self._epoch: _Epoch | None = None
+        self._is_known = is_known
+        self._before: dict[str, Subscription] = {}
+        """Who was there when the epoch began, by key, and what it subscribed to."""
+        self._gone: list[tuple[str, Gone]] = []
+        self._topics_changed = False
+
+    @property
+    def _number(self) -> int | None:
+        return None if self._epoch is None else self._epoch.number
+
+    @property
+    def _reached(self) -> int:
+        """The last epoch that is over, or as good as over."""
+        if self._epoch is None:
+            return 0
+        before = None if self._epoch.change is None else self._epoch.change.before
+        return self._epoch.number if not self._epoch.is_open or before is None else before
+
+    def play(self, operation: Sequence[Record]) -> Iterator[State | Hold]:
+        """The next operation."""
+        self._last_ms = at_ms = operation[0].at_ms
+        bump = next((one for one in operation if one.key_type == EPOCH), None)
+        if bump is not None and bump.value is not None and bump.value["epoch"] == self._number:
+            bump = None
+        if bump is not None and self._epoch is not None and self._epoch.is_open:
+            yield self._state(at_ms)
+        ids = list(self._image.members)
+        for record in operation:
+            yield from self._apply(record)
+        self._image.learn_names(self._number)
+        if self._epoch is None:
+            return
+        if self._epoch.is_open and self._is_settled():
+            yield self._state(at_ms)
+        elif not self._epoch.is_open and bump is None and self._is_replaced(ids):
+            yield self._again(operation[0].offset, at_ms)
+
+    def end(self) -> Iterator[State | Hold]:
+        """The log ends here."""
+        if self._epoch is not None and self._epoch.is_open:
+            yield self._state(self._last_ms)
+        yield from (self._image.hold(place, None, self._reached) for place in self._image.held)
+
+    # ---- records
+
+    def _apply(self, record: Record) -> Iterator[State | Hold]:
+        kind, value, image = record.key_type, record.value, self._image
+        if kind == EPOCH:
+            yield from self._end_of_group(record) if value is None else self._to_epoch(record, value)
+        elif kind == MEMBER and value is not None:
+            image.come(record)
+        elif kind == MEMBER and record.key in image.members:
+            key = image.key(record.key)
+            for one in image.go(record.key, record.at_ms, self._reached):
+                if isinstance(one, Hold):
+                    yield one
+                else:
+                    self._gone.append((key, one))
+        elif kind == CURRENT:
+            yield from self._current(record)
+        elif kind == TARGET_EPOCH:
+            self._target = None if value is None else value["assignmentEpoch"]
+        elif kind == PARTITIONS:
+            self._topics_changed = True
+        elif kind == PATTERN:
+            topics = () if value is None else tuple(value.get("topics") or ())
+            self._topics_changed |= image.patterns.get(record.key, topics) != topics
+            image.patterns[record.key] = topics
+        elif kind == CLASSIC:
+            self._converted_ms = record.at_ms
+
+    def _current(self, record: Record) -> Iterator[Hold]:
+        if record.value is None:
+            yield from self._image.release(record.key, record.at_ms, self._reached)
+            return
+        number = record.value["memberEpoch"] if self._epoch is None else self._epoch.number
+        for one in self._image.assign(record, number, self._reached):
+            if isinstance(one, Hold):
+                yield one
+            elif self._epoch is not None:
+                self._epoch.takes.append(one)
+
+    def _end_of_group(self, record: Record) -> Iterator[State | Hold]:
+        yield from (self._image.hold(place, record.at_ms, self._reached) for place in self._image.held)
+        yield State(None, record.offset, record.at_ms, record.at_ms, None, (), (), (), None)
+        self._reset(is_known=True)
+
+    def _to_epoch(self, record: Record, value: Mapping[str, Any]) -> Iterator[State | Hold]:
+        number, hashed = value["epoch"], value.get("metadataHash")
+        self._topics_changed |= hashed != self._hash
+        self._hash = hashed
+        if number == self._number:
+            return
+        image = self._image
+        change = self._change(number, record.at_ms)
+        if not image.members:
+            image.forget_pauses()
+        owners = [(place, 0, held.member_id) for place, held in image.held.items()]
+        self._epoch = _Epoch(number, record.offset, record.at_ms, change, owners)
+        self._before = {image.key(one): image.members[one].subscription for one in image.members}
+        self._gone, self._topics_changed = [], False
+        yield from ()
+
+    def _change(self, number: int, at_ms: int) -> Change:
+        members = self._image.members
+        # the members of a classic group, taken over as they are
+        is_conversion = self._epoch is None and self._converted_ms == at_ms
+        is_conversion &= all(one.value.get("classicMemberMetadata") for one in members.values())
+        before = self._number
+        if before is None and (is_conversion or self._is_known or number <= FIRST):
+            before = number - 1
+        has = {self._image.key(one): one for one in members}
+        stayed = {key: one for key, one in has.items() if key in self._before}
+        return Change(
+            before,
+            len(self._before),
+            tuple(one for key, one in has.items() if key not in self._before) if before is not None else (),
+            # a static member that came back under another id is not gone
+            tuple(one for key, one in self._gone if key not in has),
+            tuple(one for key, one in stayed.items() if self._before[key] != members[one].subscription),
+            self._topics_changed,
+            is_conversion,
+        )
+
+    # ---- states
+
+    def _is_settled(self) -> bool:
+        """Everybody has what he is to have; for who is away nobody waits."""
+        members = self._image.members.values()
+        there = (one.away_ms is not None or (one.epoch == self._number and one.state == STABLE) for one in members)
+        return all(there) and (not members or self._target == self._number)
+
+    def _is_replaced(self, ids: Sequence[str]) -> bool:
+        """A static member is there under another id."""
+        gone = {key for key, _ in self._gone}
+        return any(one not in ids and self._image.key(one) in gone for one in self._image.members)
+
+    def _state(self, at_ms: int) -> State:
+        epoch, image = self._epoch, self._image
+        assert epoch is not None
+        epoch.is_open = False
+        owners = [*epoch.owners, *((one.place, one.offset, one.member_id) for one in epoch.takes)]
+        return State(
+            epoch.number,
+            epoch.offset,
+            epoch.began_ms,
+            at_ms,
+            image.assignor(),
+            tuple(image.seen(one) for one in image.members),
+            tuple((image.name(place[0]), place[1], offset, who) for place, offset, who in owners),
+            tuple(Take(image.name(one.place[0]), one.place[1], *one[1:]) for one in epoch.takes),
+            epoch.change,
+        )
+
+    def _again(self, offset: int, at_ms: int) -> State:
+        """The same epoch, with other ids."""
+        assert self._epoch is not None
+        there = {self._image.key(one) for one in self._image.members}
+        self._gone = [(key, one) for key, one in self._gone if key not in there]
+        owners = [(place, 0, held.member_id) for place, held in self._image.held.items()]
+        self._epoch = _Epoch(self._epoch.number, offset, at_ms, None, owners)
+        return self._state(at_ms)

@@ -1,0 +1,68 @@
+"""What topics are called: records of KIP-848 groups have their ids only, the names stand elsewhere.
+
+A data directory has `partition.metadata` in each partition's folder; a live cluster is asked. A topic that is no more
+has its name, at best, in old records.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+from pyarrow import fs
+
+from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
+from muster.pipeline.sources.places import file_system
+
+_FOLDER: Final = re.compile(r"(?P<topic>.+)-[0-9]+")
+_ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
+_READERS: Final = 8
+
+
+def names_of_path(path: str) -> dict[str, str]:
+    """Names by ids, in the form that Kafka writes ids in; of the topics that have a folder in a data directory."""
+    system, root = file_system(path)
+    with suppress(pa.ArrowException, OSError):
+        first: dict[str, str] = {}
+        for entry in system.get_file_info(fs.FileSelector(root)):
+            match = _FOLDER.fullmatch(entry.base_name)
+            if entry.type == fs.FileType.Directory and match is not None:
+                first.setdefault(match["topic"], f"{entry.path}/partition.metadata")
+        with ThreadPoolExecutor(_READERS) as readers:
+            ids = list(readers.map(lambda file: _id_in(system, file), first.values()))
+        return {topic_id: topic for topic, topic_id in zip(first, ids, strict=True) if topic_id is not None}
+    return {}
+
+
+def _id_in(system: fs.FileSystem, file: str) -> str | None:
+    try:
+        with system.open_input_stream(file) as stream:
+            match = _ID.search(stream.read())
+    except OSError:
+        return None
+    return None if match is None else match[1].decode()
+
+
+def names_of_cluster(client: Mapping[str, str]) -> dict[str, str]:
+    """Names by ids of the topics of a live cluster that may be seen; `client`: options under librdkafka's names. Raises
+    ClusterError.
+    """
+    cluster = Cluster(client)
+    try:
+        admin = AdminClient(cluster.config)
+        topics = sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
+        found: dict[str, str] = {}
+        asked = admin.describe_topics(TopicCollection(topics), request_timeout=ANSWER_TIMEOUT_S) if topics else {}
+        for topic, answer in asked.items():
+            # one that went meanwhile, or may not be seen
+            with suppress(KafkaException):
+                found[str(answer.result().topic_id)] = topic
+        return found
+    except KafkaException as error:
+        raise cluster.error(error) from error
