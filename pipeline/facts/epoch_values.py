@@ -129,4 +129,4 @@ class State(NamedTuple):
     """Topic, partition, from which offset on, member id: in the order of the log; offset 0: from before the epoch."""
     takes: tuple[Take, ...]
     change: Change | None
-    """None: the same epoch goes on, with a static member under another id."""
+    """None: the same epoch goes on, with a static member under another id, say."""

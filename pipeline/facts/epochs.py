@@ -122,7 +122,8 @@ class _Group:
             return
         if self._epoch.is_open and self._is_settled():
             yield self._state(at_ms)
-        elif not self._epoch.is_open and bump is None and self._is_replaced(ids):
+        elif not self._epoch.is_open and bump is None and any(one not in ids for one in self._image.members):
+            # a static member under another id, or one whose pattern has not been looked up yet
             yield self._again(operation[0].offset, at_ms)
 
     def end(self) -> Iterator[State | Hold]:
@@ -200,11 +201,13 @@ class _Group:
         if before is None and (is_conversion or self._is_known or number <= FIRST):
             before = number - 1
         has = {self._image.key(one): one for one in members}
+        # somebody whose metadata is older than the log has not come now
+        new = [one for key, one in has.items() if key not in self._before and members[one].value]
         stayed = {key: one for key, one in has.items() if key in self._before}
         return Change(
             before,
             len(self._before),
-            tuple(one for key, one in has.items() if key not in self._before) if before is not None else (),
+            tuple(new) if before is not None else (),
             # a static member that came back under another id is not gone
             tuple(one for key, one in self._gone if key not in has),
             tuple(one for key, one in stayed.items() if self._before[key] != members[one].subscription),
@@ -219,11 +222,6 @@ class _Group:
         members = self._image.members.values()
         there = (one.away_ms is not None or (one.epoch == self._number and one.state == STABLE) for one in members)
         return all(there) and (not members or self._target == self._number)
-
-    def _is_replaced(self, ids: Sequence[str]) -> bool:
-        """A static member is there under another id."""
-        gone = {key for key, _ in self._gone}
-        return any(one not in ids and self._image.key(one) in gone for one in self._image.members)
 
     def _state(self, at_ms: int) -> State:
         epoch, image = self._epoch, self._image

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from muster.pipeline.facts.epoch_causes import SESSION_MS, Epoch, Raised, raised
+from muster.pipeline.facts.epoch_values import State
+from muster.pipeline.facts.epochs import fold
+from muster.pipeline.facts.infer_evidence import Activity
+from tests.pipeline.facts.epoch_model import Server
+
+COMMITS_MS = 1_000
+
+
+def judged(server: Server, activity: Mapping[str, tuple[int, int]] | None = None) -> list[Raised]:
+    """What is thought of it. `activity`: from when to when each member committed, once in a second."""
+    epochs = []
+    states = [one for one in fold(server.records, server.names) if isinstance(one, State)]
+    begins = [one.began_ms for one in states]
+    for one, end_ms in zip(states, [*begins[1:], None], strict=True):
+        if one.epoch is None:
+            epochs.append(None)
+            continue
+        of_members = {
+            name: every(max(first, one.began_ms), last if end_ms is None else min(last, end_ms))
+            for name, (first, last) in (activity or {}).items()
+            if first < (end_ms or last) and last > one.began_ms
+        }
+        epochs.append(Epoch(one.epoch, one.began_ms, one.at_ms, one.members, one.change, of_members))
+    return list(raised(epochs))
+
+
+def every(first_ms: int, last_ms: int) -> Activity:
+    return Activity((last_ms - first_ms) // COMMITS_MS + 1, first_ms, last_ms, COMMITS_MS, COMMITS_MS, COMMITS_MS)
+
+
+def told(found: list[Raised]) -> list[tuple[int, str | None, str | None]]:
+    return [(one.epoch.number, one.cause, one.trigger and one.trigger.client_id) for one in found]
+
+
+def two() -> Server:
+    server = Server({"t": 4, "u": 2})
+    server.join(0, "a1")
+    server.join(1_000, "b1")
+    server.settle(1_100)
+    return server
+
+
+def test_who_comes_and_who_wants_something_else_stands_in_the_records() -> None:
+    server = two()
+    server.subscribe(100_000, "b1", "t", "u")
+    server.settle(100_100)
+    server.grow(200_000, "u", 4)
+    server.settle(200_100)
+    found = judged(server)
+    assert told(found) == [
+        (2, "member_joined", "a"), (3, "member_joined", "b"), (4, "subscription_changed", "b"),
+        (5, "partitions_changed", None),
+    ]  # fmt: skip
+    assert min(one.certainty for one in found) >= 0.95
+    assert [one.ended for one in found] == [()] * 4
+
+
+def test_a_member_that_was_heard_of_a_moment_ago_has_left() -> None:
+    server = two()
+    server.leave(300_000, "b1")
+    last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 299_500)})[-1]
+    assert (last.cause, last.trigger and last.trigger.client_id) == ("member_left", "b")
+    assert last.certainty > 0.9
+    assert [tuple(one) for one in last.ended] == [("b1", "left", 300_000)]
+
+
+def test_a_member_that_was_silent_for_a_session_has_expired() -> None:
+    server = two()
+    server.leave(300_000, "b1")
+    last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 300_000 - SESSION_MS)})[-1]
+    assert last.cause == "session_expired"
+    assert last.certainty > 0.8
+    assert [tuple(one) for one in last.ended] == [("b1", "expired", 300_000)]
+    # its last heartbeat may have been so much earlier than its last commit
+    early = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 300_000 - SESSION_MS + 4_000)})[-1]
+    assert early.cause == "session_expired"
+
+
+def test_where_nobody_commits_nobody_is_sure() -> None:
+    server = two()
+    server.leave(300_000, "b1")
+    assert judged(server)[-1].certainty <= 0.6
+
+
+def test_a_record_of_a_member_is_a_sign_of_life() -> None:
+    server = two()
+    server.grow(290_000, "t", 8)
+    server.settle(290_100)
+    server.leave(300_000, "b1")
+    assert (judged(server)[-1].cause, judged(server)[-1].certainty) == ("member_left", 0.97)
+
+
+def test_a_static_member_that_stayed_away_has_expired_and_tells_how_long_a_session_is() -> None:
+    server = two()
+    server.join(2_000, "s1", instance="i")
+    server.settle(2_100)
+    server.stop(100_000, "s1")
+    server.leave(109_980, "s1")
+    server.settle(110_000)
+    server.leave(300_000, "b1")
+    found = judged(server, {"a1": (3_000, 400_000), "b1": (3_000, 289_500)})
+    assert told(found)[-2:] == [(5, "session_expired", "s"), (6, "session_expired", "b")]
+    assert found[-2].certainty == 0.97
+
+
+def test_a_static_member_that_comes_back_is_replaced() -> None:
+    server = Server({"t": 2})
+    server.join(0, "s1", instance="i")
+    server.stop(1_000, "s1")
+    server.back(2_000, "s1", "s2")
+    server.join(3_000, "a1")
+    found = judged(server)
+    assert told(found) == [(2, "member_joined", "s"), (3, "member_joined", "a")]
+    assert [tuple(one) for one in found[1].ended] == [("s1", "replaced", 2_000)]
+    assert (found[1].change.joined, found[1].change.gone) == (("a1",), ())
+
+
+def test_a_member_that_does_not_give_up_what_it_is_to() -> None:
+    server = Server({"t": 4})
+    server.join(0, "a1", rebalanceTimeoutMs=9_000)
+    server.join(1_000, "b1")
+    server.beat(2_000, "a1")
+    server.leave(11_001, "a1")
+    last = judged(server)[-1]
+    assert (last.cause, last.trigger and last.trigger.client_id) == ("revocation_timeout", "a")
+    assert [tuple(one) for one in last.ended] == [("a1", "removed", 11_001)]
+
+
+def test_what_was_before_the_log_is_not_known() -> None:
+    server = two()
+    server.join(10_000, "c1")
+    records = [one for one in server.records if one.at_ms >= 1_000]
+    states = [one for one in fold(records, server.names) if isinstance(one, State)]
+    epochs = [Epoch(one.epoch or 0, one.began_ms, one.at_ms, one.members, one.change, {}) for one in states]
+    found = list(raised(epochs))
+    assert told(found) == [(3, None, None), (4, "member_joined", "c")]
+    assert found[0].certainty == 0.2
+
+
+def test_missing_epochs_make_unsure() -> None:
+    server = two()
+    server.epoch += 2
+    server.join(10_000, "c1")
+    last = judged(server)[-1]
+    assert (last.cause, last.certainty) == ("member_joined", 0.99 * 0.85)
+
+
+def test_a_conversion_and_the_end_of_a_group_are_no_new_epoch() -> None:
+    server = Server({"t": 2}, first=8)
+    server.upgrade(0, "a1", "b1")
+    server.join(0, "c1")
+    for name in ("a1", "b1", "c1"):
+        server.leave(10_000, name)
+    server.delete(20_000)
+    server.join(30_000, "d1")
+    assert [one[0] for one in told(judged(server))] == [8, 9, 10, 11, 2]
