@@ -126,7 +126,7 @@ class Image:
             del self.held[place]
 
     def forget_pauses(self) -> None:
-        """Nobody is missed by an empty group."""
+        """What nobody has is missed by nobody: nobody wants it, or the group is empty."""
         self._free.clear()
 
     def _let_go(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:

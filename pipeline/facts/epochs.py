@@ -121,6 +121,9 @@ class _Group:
         if self._epoch is None:
             return
         if self._epoch.is_open and self._is_settled():
+            if all(one.away_ms is None for one in self._image.members.values()):
+                # what nobody has now, nobody is to have
+                self._image.forget_pauses()
             yield self._state(at_ms)
         elif not self._epoch.is_open and bump is None and any(one not in ids for one in self._image.members):
             # a static member under another id, or one whose pattern has not been looked up yet

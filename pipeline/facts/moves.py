@@ -48,7 +48,7 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
         F.col("start_ms").alias("time_ms"),
         F.coalesce("taken_ms", "start_ms").alias("moved_ms"),
         F.coalesce("paused_ms", F.when(~adjacent, idle)).alias("idle_ms"),
-        F.coalesce("paused_ms", F.when(is_between, idle)).alias("between_ms"),
+        F.when(F.col("taken_ms").isNotNull(), F.col("paused_ms")).when(is_between, idle).alias("between_ms"),
     )
     nobody = F.lit(None).cast("string")
     is_lost = F.col("next_start_ms").isNotNull() & ~(F.col("next_step").eqNullSafe(F.col("step") + 1))

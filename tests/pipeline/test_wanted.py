@@ -7,8 +7,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.schema import CLASSIC_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
-from muster.pipeline.wanted import ALL, Wanted, is_kept, keeper, pattern_of
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
+from muster.pipeline.wanted import ALL, Wanted, is_kept, keeper, pattern_of, with_last_before
+from tests.pipeline.facts.epoch_model import Server, decoded_row
+from tests.pipeline.facts.history import START_MS
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,7 @@ ROWS = [
     (MALFORMED, None, 1_000),
     (MALFORMED, None, 2_000),
     (MALFORMED, None, None),
+    (CONSUMER_GROUP, "a\nb", 1_000),
 ]
 """Kind, group, when it was logged."""
 
@@ -54,7 +57,7 @@ ROWS = [
         (Wanted(until_ms=3_000), [*ROWS[:3], *ROWS[4:9], *ROWS[10:]]),
         (Wanted(2_000, 3_000, ("a", "[x]")), [ROWS[1], ROWS[2], ROWS[4], ROWS[7], ROWS[11], ROWS[12]]),
         (Wanted(groups=("a?b",)), [ROWS[5], *ROWS[10:]]),
-        (Wanted(groups=("nobody",)), ROWS[10:]),
+        (Wanted(groups=("nobody",)), ROWS[10:13]),
     ],
 )
 def test_spark_and_the_workers_keep_the_same(spark: SparkSession, wanted: Wanted, kept: list[object]) -> None:
@@ -66,3 +69,17 @@ def test_spark_and_the_workers_keep_the_same(spark: SparkSession, wanted: Wanted
     assert [tuple(row.values()) for row in by_workers] == kept
     frame = spark.createDataFrame(batch.to_pylist(), from_arrow_schema(DECODED)).coalesce(1)
     assert [tuple(row) for row in frame.where(is_kept(wanted)).select(*names).collect()] == kept
+
+
+def test_of_a_group_of_several_records_the_last_of_each_key_is_known(spark: SparkSession) -> None:
+    server = Server({"t": 2})
+    server.join(1_000, "a1")
+    server.join(2_000, "b1")
+    server.settle(2_100)
+    server.leave(9_000, "b1")
+    rows = pa.Table.from_pylist([decoded_row(one) for one in server.records], DECODED)
+    wanted = Wanted(since_ms=START_MS + 9_000)
+    kept = with_last_before(spark.createDataFrame(rows).where(is_kept(wanted)), wanted).orderBy("log_offset")
+    offsets = {(one.key_type, one.key): one.offset for one in server.records if one.at_ms < 9_000}
+    later = [one.offset for one in server.records if one.at_ms >= 9_000]
+    assert [row["log_offset"] for row in kept.collect()] == sorted([*offsets.values(), *later])

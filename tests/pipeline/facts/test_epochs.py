@@ -141,6 +141,16 @@ def test_subscriptions_and_topics_change() -> None:
     assert third.takes == (Take("u", 1, "a1", server.records[-1].offset, 2_100, None),)
 
 
+def test_what_nobody_wants_does_not_pause() -> None:
+    server = Server({"t": 1, "u": 1})
+    server.join(0, "a1", "t", "u")
+    server.subscribe(1_000, "a1", "t")
+    at_ms = server.settle(1_100)
+    server.subscribe(at_ms + 60_000, "a1", "t", "u")
+    server.settle(at_ms + 60_100)
+    assert [(one.topic, one.paused_ms) for one in states(server)[-1].takes] == [("u", None)]
+
+
 def test_a_group_that_is_empty_misses_nobody_and_may_be_deleted() -> None:
     server = Server({"t": 1})
     server.join(0, "a1")

@@ -5,9 +5,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.facts.epoch_states import epoch_states
 from muster.pipeline.follow.staging import STAGED, appender, merge, staged
 from muster.pipeline.follow.store import Store
+from muster.pipeline.schema import DECODED
 from muster.pipeline.wanted import ALL
+from tests.pipeline.facts.epoch_model import Server, decoded_row
+from tests.pipeline.facts.history import START_MS
 
 
 def batch_of(spark: SparkSession, offset: int) -> DataFrame:
@@ -45,3 +49,29 @@ def test_chunks_of_all_ages_are_read_together(spark: SparkSession, tmp_path: Pat
     assert len(list((tmp_path / ".follow" / "data" / "log").iterdir())) == 2
     assert offsets(again) == [0, 1, 10, 11, 20, 21]
     again.close()
+
+
+def test_epochs_are_made_of_all_batches_and_old_members_are_forgotten(spark: SparkSession, tmp_path: Path) -> None:
+    server = Server({"t": 2})
+    for number in range(3):
+        server.join(number * 10_000, f"a{number}")
+        server.settle(number * 10_000 + 100)
+    server.leave(30_000, "a0")
+    server.settle(30_100)
+    rows = [{**dict.fromkeys(STAGED.names), **decoded_row(one), "bucket": 5} for one in server.records]
+    store = Store(spark, str(tmp_path))
+    store.open({}, None, linked=True)
+    append = appender(store, ALL)
+    half = len(rows) // 2
+    for number, some in enumerate((rows[:half], rows[half:])):
+        append(spark.createDataFrame(some, from_arrow_schema(STAGED)), number)
+    whole = spark.createDataFrame(rows, from_arrow_schema(STAGED)).select(*DECODED.names)
+    found = staged(store, store.manifest, [5], lambda: server.names)[0].epochs
+    assert found is not None
+    assert found.collect() == epoch_states(whole, server.names).collect()
+    # nothing is left of a0 when it is older than what is kept, who stayed is known
+    merge(store, store.manifest.chunks, START_MS + 40_000)
+    kept = [row["key_json"] for row in staged(store, store.manifest)[0].decoded.select("key_json").collect()]
+    assert not any('"a0"' in key for key in kept)
+    assert sum('"a1"' in key for key in kept) == 3
+    store.close()
