@@ -95,7 +95,7 @@ def _change(row: Mapping[str, Any]) -> Change:
 
 
 def row_of(group: str, one: Raised) -> dict[str, Any]:
-    """A row of INFERRED. There are no phases: everybody gets there by himself."""
+    """A row of INFERRED. There are no phases, everybody gets there by himself; so `is_cooperative` is null."""
     epoch, change, trigger = one.epoch, one.change, one.trigger
     is_known = change.before is not None
     return {
@@ -115,7 +115,6 @@ def row_of(group: str, one: Raised) -> dict[str, Any]:
         "members_joined": len(change.joined) if is_known else None,
         "members_left": len(change.gone) if is_known else None,
         "failed_attempts": epoch.number - change.before - 1 if change.before is not None else None,
-        "is_cooperative": True,
         "confidence": one.certainty,
         "gone": [{"member_id": gone.member_id, "end_cause": gone.how, "end_ms": gone.at_ms} for gone in one.ended],
     }

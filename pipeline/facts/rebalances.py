@@ -59,6 +59,7 @@ def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
     empty = empty.select("group", "end_ms", F.col("generation").alias("empty"), F.col("start_ms").alias("empty_ms"))
     rows = rows.join(empty.dropDuplicates(["group", "end_ms"]), ["group", "end_ms"], "left")
     came = F.col("empty").isNotNull() & (F.col("members_after") > 0) & (F.col("before_generation") == F.col("empty"))
+    came &= F.col("is_cooperative").isNotNull()  # groups of KIP-848 do not wait for company
     rows = rows.withColumn("joined_ms", F.col("start_ms") + F.col("join_phase_ms"))
     joined_ms = F.col("joined_ms")
     delays = F.when(F.col("members_after") > 1, 2).otherwise(1)
@@ -75,11 +76,14 @@ def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
 def _conform(rows: DataFrame) -> DataFrame:
     """Under an eager protocol nobody consumes from the start to the end. Under a cooperative one those partitions wait
     for their new owner that were given up in the round before, and for all of the rebalance those of members that
-    went, and those that nobody had. The rules are those of whatif.costs.
+    went, and those that nobody had. The rules are those of whatif.costs. Of groups of KIP-848, which are neither, it is
+    known of each partition.
     """
     eager = F.col(KEPT) + F.col(MOVED) + F.col(GAINED)
     left = F.when(F.col("members_left") > 0, F.col(MOVED)).otherwise(0)
     unread = F.when(F.col("is_cooperative"), left + F.col(GAINED) - F.coalesce("between", F.lit(0))).otherwise(eager)
     given_up_ms = F.when(F.col("is_cooperative"), F.col("between_ms"))
     paused = F.col("took_ms") * unread + F.coalesce(given_up_ms, F.lit(0))
+    known = F.coalesce("between_ms", F.lit(0))
+    paused = F.when(F.col("is_cooperative").isNull(), known).otherwise(paused)
     return conform(rows.withColumn("paused_partition_ms", paused), "rebalances")

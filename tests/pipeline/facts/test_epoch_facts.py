@@ -135,7 +135,7 @@ def test_classic_groups_are_told_of_as_ever(facts: dict[str, DataFrame]) -> None
     told = {name: rows_of(facts[name], *columns.split(), group="classic") for name, columns in CLASSIC.items()}
     assert told == {
         "generations": [(0, None, 0), (1, "x-1", 1)],
-        "rebalances": [(1, "member_joined", "x", 0.97, 0)],
+        "rebalances": [(1, "member_joined", "x", 0.97, 1_000)],
         "ownership": [(0, "x-1", START_MS + 1_000, None)],
         "commits": [(0, 1, 1, "x-1")],
         "moves": [(0, "gained", START_MS + 1_000, None)],
