@@ -21,6 +21,7 @@ _COLOURS: Final = {
     events.JOIN_TIMEOUT: "#d9541e",
     REVOCATION_TIMEOUT: "#c2410c",
     events.SYNC_TIMEOUT: "#d9541e",
+    events.ASSIGNMENT_TOO_LARGE: "#9c2755",
     events.GROUP_FULL: "#9c2755",
     events.OVER_CAPACITY: "#9c2755",
 }

@@ -44,6 +44,9 @@ CAUSES: Final[Mapping[str, CauseWords]] = {
     REVOCATION_TIMEOUT: CauseWords(
         "T", "revocation timeout", "{who} did not give its partitions up within the rebalance timeout"
     ),
+    events.ASSIGNMENT_TOO_LARGE: CauseWords(
+        "B", "assignment too large", "what the leader, {who}, gave out was larger than a record may be"
+    ),
     events.GROUP_FULL: CauseWords("F", "group full", "there was no room for {who}"),
     events.OVER_CAPACITY: CauseWords("F", "group over capacity", "the group had more members than are allowed"),
 }
