@@ -22,6 +22,11 @@ LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
+    # what nobody can look at: plans of a thousand queries fill a quarter of the memory
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "100",
+    "spark.ui.retainedTasks": "1000",
 }
 """On one machine, unless told otherwise."""
 

@@ -127,7 +127,9 @@ class _Group:
             yield self._state(at_ms)
         elif not self._epoch.is_open and bump is None and any(one not in ids for one in self._image.members):
             # a static member under another id, or one whose pattern has not been looked up yet
-            yield self._again(operation[0].offset, at_ms)
+            self._begin_again(operation[0].offset, at_ms)
+            if self._is_settled():
+                yield self._state(at_ms)
 
     def end(self) -> Iterator[State | Hold]:
         """The log ends here."""
@@ -212,7 +214,8 @@ class _Group:
             len(self._before),
             tuple(new) if before is not None else (),
             # a static member that came back under another id is not gone
-            tuple(one for key, one in self._gone if key not in has),
+            # (nor is it two that are gone when that one goes, too)
+            tuple({key: one for key, one in self._gone if key not in has}.values()),
             tuple(one for key, one in stayed.items() if self._before[key] != members[one].subscription),
             self._topics_changed,
             is_conversion,
@@ -243,11 +246,10 @@ class _Group:
             epoch.change,
         )
 
-    def _again(self, offset: int, at_ms: int) -> State:
-        """The same epoch, with other ids."""
+    def _begin_again(self, offset: int, at_ms: int) -> None:
+        """The same epoch, with other ids; who was away while the others settled may have something to do yet."""
         assert self._epoch is not None
         there = {self._image.key(one) for one in self._image.members}
         self._gone = [(key, one) for key, one in self._gone if key not in there]
         owners = [(place, 0, held.member_id) for place, held in self._image.held.items()]
         self._epoch = _Epoch(self._epoch.number, offset, at_ms, None, owners)
-        return self._state(at_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = open_session("local[2]", settings)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_kept() -> Iterator[None]:
+    """Plans and tables that a module had Spark keep go with it: each further query would be compared with them all."""
+    yield
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.catalog.clearCache()
+        gc.collect()
 
 
 @pytest.fixture(scope="package")

@@ -72,7 +72,8 @@ class Server:
         self._tell(at_ms, new)
         self._write(at_ms, TARGET, new, {"topicPartitions": _topics(old["target"])})
         self.members[new]["epoch"] = 0
-        self._have(at_ms, new, [place for place in old["has"] if place in old["target"]], [], STABLE)
+        kept = [place for place in old["has"] if place in old["target"]]
+        self._have(at_ms, new, kept, [], STABLE if len(kept) == len(old["target"]) else WAITS)
         self.members[new]["epoch"] = old["epoch"]
         self._write(at_ms, CURRENT, new, self._assignment(new))
 
