@@ -1,5 +1,5 @@
 """The tables that both sources fill, made at once for three groups to which the same happened: `told` has all events of
-it, `late` those since 40 s, `silent` none.
+it, `late` those since 40 s, `silent` none. A fourth group has a static member.
 """
 
 from __future__ import annotations
@@ -80,10 +80,22 @@ def happened(group: str) -> list[dict[str, Any]]:
     ]
 
 
+def restarts() -> Log:
+    """One static member comes back twice in time, then later than its session lasts."""
+
+    def static(name: str) -> dict[str, Any]:
+        return member(name, {"t": [0]}, group_instance_id="i")
+
+    log = Log("static").state(0, 1, static("a")).state(10, 1, static("b")).state(20, 1, static("c"))
+    for at_s in range(21, 30):
+        log.commit(at_s, 0, at_s)
+    return log.state(39, 2).state(42, 3, static("d"))
+
+
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> dict[str, list[Row]]:
     """What the tests look at."""
-    logs = decoded(spark, *(history(group) for group in ("told", "late", "silent")))
+    logs = decoded(spark, *(history(group) for group in ("told", "late", "silent")), restarts())
     late = [value for value in happened("late") if value["time"] > START_MS + 40_000]
     built = build(Inputs(logs, events(raw_events(spark, [*happened("told"), *late]))))
     assert {name: rows.columns for name, rows in built.items()} == {name: TABLES[name].names for name in built}
@@ -124,21 +136,11 @@ def test_rebalances_that_are_told(tables: dict[str, list[Row]]) -> None:
     assert rows[1].reason == "why"
 
 
-def test_a_static_member_that_comes_back_in_time_is_replaced(spark: SparkSession) -> None:
-    def static(name: str) -> dict[str, Any]:
-        return member(name, {"t": [0]}, group_instance_id="i")
-
-    log = Log("static").state(0, 1, static("a")).state(10, 1, static("b")).state(20, 1, static("c"))
-    for at_s in range(21, 30):
-        log.commit(at_s, 0, at_s)
-    # gone for longer than its session, and back
-    log.state(39, 2).state(42, 3, static("d"))
-    built = build(Inputs(decoded(spark, log)))
-    rows = of(built["memberships"].collect(), "static", "start_ms")
+def test_a_static_member_that_comes_back_in_time_is_replaced(tables: dict[str, list[Row]]) -> None:
+    rows = of(tables["memberships"], "static", "start_ms")
     assert [(row.client_id, row.end_cause) for row in rows] == [
         ("a", "replaced"), ("b", "replaced"), ("c", "expired"), ("d", None),
     ]  # fmt: skip
-    spark.catalog.clearCache()
 
 
 def test_what_was_before_is_no_happening(spark: SparkSession) -> None:
