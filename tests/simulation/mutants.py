@@ -64,9 +64,9 @@ def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
     """Everybody gets the share of the first one that the leader named."""
     _assign = sync._assign
 
-    def alike(turn: Any, group: Any, assignments: dict[str, bytes]) -> None:
+    def alike(turn: Any, group: Any, command: Any, assignments: dict[str, bytes]) -> None:
         share = next(iter(assignments.values()), b"")
-        _assign(turn, group, dict.fromkeys(group.members, share))
+        _assign(turn, group, command, dict.fromkeys(group.members, share))
 
     patch.setattr(sync, "_assign", alike)
 
