@@ -30,7 +30,7 @@ from muster.coordinator.config.listeners import Address
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.groups.records import group_tombstone
+from muster.coordinator.groups.records import tombstone
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, LogManager, LogSettings, batches
 from muster.coordinator.offsets_log import OffsetsLogCodec
@@ -109,7 +109,7 @@ def replay(core: GroupCore, records: Iterable[tuple[Message, Message]], version:
             core.replay(codec.read(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms))), BEGIN)
             rows = []
     # what was kept for the load only is given back when something is written
-    codec.build(codec.encode([group_tombstone("g")])[0], BEGIN)
+    codec.build(codec.encode([tombstone(GroupMetadataKey("g"))])[0], BEGIN)
 
 
 def resident_bytes() -> float:

@@ -91,11 +91,6 @@ def texts(group: ClassicGroup) -> int:
     )  # fmt: skip
 
 
-def group_tombstone(group_id: str) -> Record:
-    """The group is no more."""
-    return Record(GroupMetadataKey(group_id), None, 0)
-
-
 def tombstone(key: Message) -> Record:
     """The record of this key is no more."""
     return Record(key, None, 0)

@@ -79,11 +79,7 @@ class DurableLog(SegmentedLog):
         elif self.failure is not None:
             callback(self.failure)
         else:
-            self._waiters.add(position, callback)
-            if self._syncing and self._sync is not None:
-                self._sync.wanted += 1
-            else:
-                self._start_sync()
+            self._wait(self._waiters, position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
         """`when_durable` for whoever acknowledges an append that ended at `position`: not before the sync has come to
@@ -94,11 +90,15 @@ class DurableLog(SegmentedLog):
         elif self.failure is not None:
             callback(self.failure)
         else:
-            self._to_flush.add(position, callback)
-            if self._syncing and self._sync is not None:
-                self._sync.wanted += 1
-            else:
-                self._start_sync()
+            self._wait(self._to_flush, position, callback)
+
+    def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
+        """Have `callback` called by a sync: the one under way is followed by another as soon as somebody wants one."""
+        waiters.add(position, callback)
+        if self._syncing and self._sync is not None:
+            self._sync.wanted += 1
+        else:
+            self._start_sync()
 
     def _on_failure(self, failure: LogOffline) -> None:
         self._waiters.fail(failure)

@@ -51,50 +51,35 @@ def load_log(
     with contextlib.ExitStack() as opened:
         for segment in segments:
             opened.callback(segment.file.close)
-        log = _load(storage, directory, topic, partition, config, last_stop, segments, sync, wait_for_sync)
+        epochs = _epochs(storage, directory)
+        noted = epochs.entries()
+        if last_stop.was_clean:
+            end_offset = _end_of(segments)
+        else:
+            end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition, has_room=wait_for_sync)
+        start_offset = max(last_stop.start_offset, segments[0].base_offset)
+        _tell_of_lost_end(max(start_offset, end_offset), last_stop.recovery_point, topic, partition)
+        contents = Contents(
+            storage,
+            directory,
+            topic,
+            partition,
+            segments,
+            epochs,
+            start_offset=min(start_offset, end_offset),
+            end_offset=end_offset,
+            recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
+        )
+        log = Log(contents, config, sync=sync, wait_for_sync=wait_for_sync)
+        if start_offset > end_offset:
+            # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
+            log.restart_at(start_offset)
+        epochs.truncate_from_end(log.end_offset + 1)
+        epochs.truncate_from_start(log.start_offset)
+        log.leader_epoch = epochs.latest
+        if epochs.entries() != noted:
+            log.store_epochs()
         opened.pop_all()
-    return log
-
-
-def _load(
-    storage: Storage,
-    directory: str,
-    topic: str,
-    partition: int,
-    config: LogConfig,
-    last_stop: LastStop,
-    segments: list[Segment],
-    sync: SharedSync | None,
-    wait_for_sync: bool,
-) -> Log:
-    epochs = _epochs(storage, directory)
-    noted = epochs.entries()
-    if last_stop.was_clean:
-        end_offset = _end_of(segments)
-    else:
-        end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition, has_room=wait_for_sync)
-    start_offset = max(last_stop.start_offset, segments[0].base_offset)
-    _tell_of_lost_end(max(start_offset, end_offset), last_stop.recovery_point, topic, partition)
-    contents = Contents(
-        storage,
-        directory,
-        topic,
-        partition,
-        segments,
-        epochs,
-        start_offset=min(start_offset, end_offset),
-        end_offset=end_offset,
-        recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
-    )
-    log = Log(contents, config, sync=sync, wait_for_sync=wait_for_sync)
-    if start_offset > end_offset:
-        # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
-        log.restart_at(start_offset)
-    epochs.truncate_from_end(log.end_offset + 1)
-    epochs.truncate_from_start(log.start_offset)
-    log.leader_epoch = epochs.latest
-    if epochs.entries() != noted:
-        log.store_epochs()
     return log
 
 

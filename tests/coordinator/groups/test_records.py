@@ -7,6 +7,7 @@ import uuid
 from muster.coordinator.groups import records
 from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.members import Member
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.records import OFFSETS
 
 ORDERS = uuid.UUID("42383878-215a-4ce7-8cf4-68ad626ad733").bytes
@@ -32,7 +33,7 @@ def test_an_offset_with_an_expire_timestamp_is_version_1() -> None:
 
 def test_tombstones_have_a_key_only() -> None:
     assert records.to_bytes(records.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
-    assert records.to_bytes(records.group_tombstone("g")) == (b"\0\2\0\1g", None)
+    assert records.to_bytes(records.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
 
 
 def test_a_new_group() -> None:
