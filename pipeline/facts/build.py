@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from muster.pipeline.facts.balance import balance
@@ -22,6 +21,7 @@ from muster.pipeline.facts.regressions import regressions
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.static_candidates import static_candidates
+from muster.pipeline.keep import keep
 
 
 def _since(inputs: Inputs, rows: DataFrame, when: str) -> DataFrame:
@@ -33,24 +33,23 @@ def build(inputs: Inputs) -> dict[str, DataFrame]:
     """The tables by name, each as facts.schema.TABLES says."""
     if inputs.epochs is not None:
         # made by Python, and asked for by nearly everything
-        inputs = inputs._replace(epochs=inputs.epochs.persist(StorageLevel.MEMORY_AND_DISK))
+        inputs = inputs._replace(epochs=keep(inputs.epochs))
     # small beside the commits, and the start of nearly everything
-    known = generations(inputs).persist(StorageLevel.MEMORY_AND_DISK)
+    known = keep(generations(inputs))
     # as long as the log, but five tables start from it, and to order it again costs more than to keep it
-    placed_rows = in_order(placed(inputs)).persist(StorageLevel.MEMORY_AND_DISK)
+    placed_rows = keep(in_order(placed(inputs)))
     committed = conform(placed_rows, "commits")
     concluded = inferred(inputs, placed_rows)
     if inputs.epochs is not None:
         every = states(inputs)
         concluded = without_conversions(concluded, every)
         concluded = concluded.unionByName(epoch_rebalances(inputs.epochs, every, placed_rows))
-    concluded = concluded.persist(StorageLevel.MEMORY_AND_DISK)
-    held_by = holders(known).persist(StorageLevel.MEMORY_AND_DISK)
+    concluded = keep(concluded)
+    held_by = keep(holders(known))
     changed = changes(held_by, None if inputs.epochs is None else takes_of(inputs.epochs))
     changed = _since(inputs, changed, "time_ms")
-    happened = _since(inputs, rebalances(concluded, changed, inputs.events, known), "end_ms")
-    happened = happened.persist(StorageLevel.MEMORY_AND_DISK)
-    who_stayed = memberships(known, concluded, inputs.events).persist(StorageLevel.MEMORY_AND_DISK)
+    happened = keep(_since(inputs, rebalances(concluded, changed, inputs.events, known), "end_ms"))
+    who_stayed = keep(memberships(known, concluded, inputs.events))
     return {
         "commits": committed,
         "generations": known,

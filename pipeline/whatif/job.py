@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -19,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.coordinator.groups import events
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.facts.schema import INFERRED, TABLES, conform
+from muster.pipeline.keep import keep
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import table
 from muster.pipeline.whatif import from_events, from_log
@@ -82,7 +82,7 @@ def what_if(
 
     # a number of one's own, else Spark would put these few bytes, and all the work, into one task
     spread = rows.repartition(tasks, "group").groupBy("group")
-    result = spread.applyInArrow(play, from_arrow_schema(_RESULT)).persist(StorageLevel.MEMORY_AND_DISK)
+    result = keep(spread.applyInArrow(play, from_arrow_schema(_RESULT)))
     return {
         "fidelity": conform(result.where(~F.col("is_whatif")), "fidelity"),
         "whatif": conform(result.where(F.col("is_whatif")), "whatif"),

@@ -1,0 +1,35 @@
+"""Tables that others start from: computed once, and without their past.
+
+Spark keeps what was persisted, but what is made of it still carries the plan that it came from: each step is checked
+against all those before it, and one that joins a table with its own descendants copies them. For the tables of facts
+that came to more time than the work itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+
+def keep(rows: DataFrame) -> DataFrame:
+    """`rows`, computed when first needed and then kept, until `spark.catalog.clearCache`. What is made of them knows of
+    no plan behind them where Spark lets that be said: it has no public name for it.
+    """
+    kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        return _as_leaf(kept)
+    except (Py4JError, AttributeError, TypeError):  # another Spark's inside, or none that can be reached (Connect)
+        return kept
+
+
+def _as_leaf(kept: DataFrame) -> DataFrame:
+    """The same rows, with Spark's own place of what it keeps (InMemoryRelation) for a plan."""
+    spark = kept.sparkSession
+    session = spark._jsparkSession
+    place = session.sharedState().cacheManager().lookupCachedData(kept._jdf).get().cachedRepresentation()
+    jvm: Any = spark._jvm
+    return ClassicDataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, place), spark)

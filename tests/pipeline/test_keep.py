@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline import keep as module
+from muster.pipeline.keep import keep
+
+
+def counted(spark: SparkSession, runs: Path) -> DataFrame:
+    """Rows 0 to 3; a file in `runs` says each time that they are made."""
+    runs.mkdir()
+
+    def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (runs / str(len(list(runs.iterdir())))).touch()
+        yield from batches
+
+    return spark.range(0, 4, 1, 1).mapInArrow(made, "id long").where("id >= 0")
+
+
+def ids(rows: DataFrame) -> list[int]:
+    return sorted(row["id"] for row in rows.collect())
+
+
+def plan(rows: DataFrame) -> list[str]:
+    text: str = rows._jdf.queryExecution().analyzed().toString()
+    return text.splitlines()
+
+
+def test_rows_are_made_once_and_what_is_made_of_them_starts_from_there(spark: SparkSession, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    rows = counted(spark, runs)
+    kept = keep(rows)
+    assert not list(runs.iterdir())  # not before somebody wants them
+    assert len(plan(rows)) > 1
+    assert kept._jdf.queryExecution().analyzed().children().isEmpty()
+    most = kept.agg(F.max("id").alias("most"))
+    joined = kept.alias("one").join(kept.alias("other"), F.col("one.id") + 1 == F.col("other.id"))
+    assert ids(kept.crossJoin(most).where("id < most")) == [0, 1, 2]
+    assert sorted(row[0] for row in joined.select("other.id").collect()) == [1, 2, 3]
+    assert len(list(runs.iterdir())) == 1
+    # and made again for whoever asks when they are no longer kept
+    spark.catalog.clearCache()
+    assert ids(kept) == [0, 1, 2, 3]
+    assert len(list(runs.iterdir())) == 2
+
+
+@pytest.mark.parametrize("error", [Py4JError("no such class"), AttributeError("_jdf"), TypeError("not callable")])
+def test_where_spark_is_made_otherwise_they_are_kept_all_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def other(_: DataFrame) -> DataFrame:
+        raise error
+
+    monkeypatch.setattr(module, "_as_leaf", other)
+    kept = keep(counted(spark, tmp_path / "runs"))
+    assert ids(kept) == ids(kept) == [0, 1, 2, 3]
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+    spark.catalog.clearCache()
