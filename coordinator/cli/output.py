@@ -14,18 +14,11 @@ from io import TextIOWrapper
 from typing import TextIO
 from unicodedata import category, east_asian_width
 
+from muster.protocol.printable import shown
+
 _MAYBE = re.compile("[^ -~]+")
 """Where there may be something that is not printable."""
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-
-def shown(text: str) -> str:
-    """`text` on one line, with what is not printable (control characters, ends of lines, marks of direction, halves of
-    surrogate pairs) as Python writes it: \\x1b, \\n, \\u202e.
-    """
-    if text.isprintable():
-        return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def say(text: str, to: TextIO | None = None) -> None:

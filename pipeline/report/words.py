@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups import events
 from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
+from muster.protocol.printable import shown
 
 SECOND: Final = 1_000
 MINUTE: Final = 60 * SECOND
@@ -116,11 +117,9 @@ def moment(ms: int | None, *, day: bool = True, seconds: bool = True) -> str:
 
 
 def plain(text: str, width: int | None = None) -> str:
-    """A text of somebody else's for a terminal: what moves the cursor, ends the line or turns the direction is escaped;
-    cut when it is wider than `width`.
-    """
-    shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
-    return shown if width is None or len(shown) <= width else shown[: width - 1] + "…"
+    """A text of somebody else's for a terminal, as `shown` has it; cut when it is longer than `width`."""
+    text = shown(text)
+    return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
 def who(client_id: str | None, host: str | None, instance_id: str | None, member_id: str | None) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from muster.coordinator.cli.output import as_json, say, shown, width
+from muster.coordinator.cli.output import as_json, say, width
+from muster.protocol.printable import shown
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

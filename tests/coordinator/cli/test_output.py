@@ -14,16 +14,11 @@ import pytest
 from muster.coordinator.cli.groups import history
 from muster.coordinator.cli.groups.events import Events
 from muster.coordinator.cli.groups.table import print_json, print_table
-from muster.coordinator.cli.output import as_json, printing, say, shown, width
+from muster.coordinator.cli.output import as_json, printing, say, width
 
 Capture = pytest.CaptureFixture[str]
 NASTY = "a\x1b[2J\r\nb\u202ec\x9bd\u2028e\x00\x7f\ud800"
 HARMLESS = "a\\x1b[2J\\r\\nb\\u202ec\\x9bd\\u2028e\\x00\\x7f\\ud800"
-
-
-def test_what_is_not_printable_is_escaped_and_letters_stay() -> None:
-    assert shown(NASTY) == HARMLESS
-    assert shown("Gruppe für Zahlungen → 支払い") == "Gruppe für Zahlungen → 支払い"
 
 
 def test_json_says_the_same_and_nothing_that_a_terminal_obeys() -> None:
