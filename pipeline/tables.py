@@ -5,6 +5,7 @@ of Arrow for the Python that goes through them one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,3 +35,10 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield from batch.slice(start, ROWS_AT_ONCE).to_pylist()
+
+
+def batches_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows that Python made one after the other, as Arrow."""
+    remaining = iter(rows)
+    while some := list(islice(remaining, ROWS_AT_ONCE)):
+        yield pa.RecordBatch.from_pylist(some, schema)

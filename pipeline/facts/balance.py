@@ -6,7 +6,6 @@ locality.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.assignors.measures import Owned, skew, stickiness
 from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.tables import ROWS_AT_ONCE, rows_of
+from muster.pipeline.tables import batches_of, rows_of
 
 _SHARE: Final = ("member_id", "instance_id", "assigned")
 
@@ -32,9 +31,7 @@ def balance(generations: DataFrame) -> DataFrame:
 
 
 def _measured(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    measured = map(measure, rows_of(batches))
-    while some := list(islice(measured, ROWS_AT_ONCE)):
-        yield pa.RecordBatch.from_pylist(some, TABLES["balance"])
+    return batches_of(map(measure, rows_of(batches)), TABLES["balance"])
 
 
 def measure(row: Mapping[str, Any]) -> dict[str, Any]:

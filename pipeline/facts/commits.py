@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.epoch_owners import owners_of
+from muster.pipeline.facts.epoch_values import EPOCH
 from muster.pipeline.facts.inputs import Inputs, holdings, states
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.schema import CONSUMER_GROUP, OFFSET_COMMIT, STREAMS_GROUP
@@ -19,9 +20,8 @@ from muster.pipeline.tables import table
 _MARK: Final = "state int, generation int, members int"
 """What a record of a group says: which of its classic states it is, the generation, how many members there are."""
 
-_CONSUMER_KEY: Final = 3
 _STREAMS_KEY: Final = 17
-"""Key types of ConsumerGroupMetadata and StreamsGroupMetadata: their `epoch` is the generation of such a group."""
+"""The key type of StreamsGroupMetadata; its `epoch` is the generation of such a group, as with a consumer group."""
 
 _NO_MEMBERS: Final = 0
 DAY_MS: Final = 86_400_000
@@ -99,6 +99,6 @@ def _epoch_marks(inputs: Inputs) -> DataFrame:
         F.when(~gone, F.get_json_object("value_json", "$.epoch").try_cast("int")).alias("generation"),
         F.when(gone, F.lit(_NO_MEMBERS)).alias("members"),
     )
-    keys = (_CONSUMER_KEY, _STREAMS_KEY) if inputs.epochs is None else (_STREAMS_KEY,)
+    keys = (EPOCH, _STREAMS_KEY) if inputs.epochs is None else (_STREAMS_KEY,)
     rows = inputs.decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*keys))
     return rows.select("group", "log_partition", "log_offset", mark.cast(f"struct<{_MARK}>").alias("mark"))

@@ -19,7 +19,7 @@ from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.facts.epoch_values import Change, Gone, Member, Share
 from muster.pipeline.facts.infer_evidence import Activity
 from muster.pipeline.facts.inferred import INFERRED
-from muster.pipeline.tables import ROWS_AT_ONCE, rows_of
+from muster.pipeline.tables import batches_of, rows_of
 
 
 def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
@@ -50,15 +50,9 @@ def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found: list[dict[str, Any]] = []
-    for group, rows in groupby(rows_of(batches), itemgetter("group")):
-        for one in raised(map(epoch_of, rows)):
-            found.append(row_of(group, one))
-            if len(found) >= ROWS_AT_ONCE:
-                yield pa.RecordBatch.from_pylist(found, INFERRED)
-                found = []
-    if found:
-        yield pa.RecordBatch.from_pylist(found, INFERRED)
+    groups = groupby(rows_of(batches), itemgetter("group"))
+    found = (row_of(group, one) for group, rows in groups for one in raised(map(epoch_of, rows)))
+    return batches_of(found, INFERRED)
 
 
 def epoch_of(row: Mapping[str, Any]) -> Epoch | None:

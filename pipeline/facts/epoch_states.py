@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.epoch_values import CLASSIC, Change, Gone, Hold, Member, Record, State
+from muster.pipeline.facts.epoch_values import CLASSIC, PARTITION_METADATA, Change, Gone, Hold, Member, Record, State
 from muster.pipeline.facts.epochs import fold
 from muster.pipeline.facts.schema import MEMBER_FACT
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS
-from muster.pipeline.tables import ROWS_AT_ONCE, rows_of, table
+from muster.pipeline.tables import batches_of, rows_of, table
 
 _PLACE: Final = (("topic", pa.string()), ("partition", pa.int32()))
 _TEXTS: Final = pa.list_(pa.string())
@@ -98,7 +98,9 @@ def topic_names(decoded: DataFrame) -> dict[str, str]:
     """
     commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
     told = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
-    groups = table(decoded, CONSUMER_GROUP).where(F.col("value_json").isNotNull() & (F.col("key_type") == 4))
+    groups = table(decoded, CONSUMER_GROUP).where(
+        F.col("value_json").isNotNull() & (F.col("key_type") == PARTITION_METADATA)
+    )
     listed = groups.select(F.explode(told["topics"]).alias("one")).select("one.topicId", "one.topicName")
     return {row[0]: row[1] for row in commits.unionAll(listed).distinct().collect()}
 
@@ -113,21 +115,10 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
     known = dict(names)
 
     def play(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _batches(batches, known)
+        groups = groupby(rows_of(batches), itemgetter("group"))
+        return batches_of((one for group, rows in groups for one in rows_of_group(group, rows, known)), EPOCHS)
 
     return rows.mapInArrow(play, from_arrow_schema(EPOCHS))
-
-
-def _batches(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    found: list[dict[str, Any]] = []
-    for group, rows in groupby(rows_of(batches), itemgetter("group")):
-        for one in rows_of_group(group, rows, names):
-            found.append(one)
-            if len(found) >= ROWS_AT_ONCE:
-                yield pa.RecordBatch.from_pylist(found, EPOCHS)
-                found = []
-    if found:
-        yield pa.RecordBatch.from_pylist(found, EPOCHS)
 
 
 def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 CLASSIC: Final = 2
 EPOCH: Final = 3
-PARTITIONS: Final = 4
+PARTITION_METADATA: Final = 4
 MEMBER: Final = 5
 TARGET_EPOCH: Final = 6
 TARGET: Final = 7

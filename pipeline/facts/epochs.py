@@ -20,7 +20,7 @@ from muster.pipeline.facts.epoch_values import (
     EPOCH,
     FIRST,
     MEMBER,
-    PARTITIONS,
+    PARTITION_METADATA,
     PATTERN,
     STABLE,
     TARGET_EPOCH,
@@ -50,7 +50,7 @@ def operations(records: Iterable[Record]) -> Iterator[list[Record]]:
     found: list[Record] = []
     has_epoch = False
     for record in records:
-        is_new = has_epoch and (record.value is None or record.key_type in (EPOCH, MEMBER, PATTERN, PARTITIONS))
+        is_new = has_epoch and (record.value is None or record.key_type in (EPOCH, MEMBER, PATTERN, PARTITION_METADATA))
         if found and (record.at_ms != found[-1].at_ms or is_new):
             yield found
             found, has_epoch = [], False
@@ -156,7 +156,7 @@ class _Group:
             yield from self._current(record)
         elif kind == TARGET_EPOCH:
             self._target = None if value is None else value["assignmentEpoch"]
-        elif kind == PARTITIONS:
+        elif kind == PARTITION_METADATA:
             self._topics_changed = True
         elif kind == PATTERN:
             topics = () if value is None else tuple(value.get("topics") or ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.facts.infer_evidence import Activity, Member, State, rested_ms, survivors
 from muster.pipeline.facts.infer_habits import JOIN_MS, Habits
 
@@ -25,8 +26,6 @@ _STATIC_LEAVES: Final = 0.05
 """How often a static member leaves: only when somebody removes it, or its client is told to."""
 _OVERDUE: Final = 1.2
 """So many usual intervals without a commit of anybody are no chance."""
-_HEARTBEATS_MS: Final = 3_000
-"""Members hear of a rebalance with their next heartbeat."""
 _AT_ONCE_MS: Final = 1_000
 """A member that has given its partitions up joins again before that."""
 _EXACT_MS: Final = 30
@@ -84,7 +83,7 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
             return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
         heard_ms = began_ms - alive_ms - 3 * beat_ms
         is_clear = began_ms - alive_ms + beat_ms < session_ms * _SLACK
-        if heard_ms <= (_HEARTBEATS_MS if is_clear else 0):
+        if heard_ms <= (HEARTBEAT_MS if is_clear else 0):
             return Gone(member, LEFT, last_ms, 0.75)
     if came and _was_waited_for(before, after, habits):
         return Gone(member, EXPIRED, alive_ms + session_ms, 0.8, in_join_phase=True)

@@ -22,7 +22,7 @@ from muster.pipeline.facts.inferred_start import start_ms
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS
-from muster.pipeline.tables import ROWS_AT_ONCE, rows_of
+from muster.pipeline.tables import batches_of, rows_of
 
 _NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
 INFERRED: Final = pa.schema(
@@ -92,15 +92,9 @@ def _count(shares: Any) -> Any:
 
 
 def _infer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found: list[dict[str, Any]] = []
-    for group, rows in groupby(rows_of(batches), itemgetter("group")):
-        for one in rebalances(map(state_of, rows)):
-            found.append(row_of(group, one))
-            if len(found) >= ROWS_AT_ONCE:
-                yield pa.RecordBatch.from_pylist(found, INFERRED)
-                found = []
-    if found:
-        yield pa.RecordBatch.from_pylist(found, INFERRED)
+    groups = groupby(rows_of(batches), itemgetter("group"))
+    found = (row_of(group, one) for group, rows in groups for one in rebalances(map(state_of, rows)))
+    return batches_of(found, INFERRED)
 
 
 def state_of(row: dict[str, Any]) -> State | None:

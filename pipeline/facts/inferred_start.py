@@ -7,14 +7,10 @@ how members hear of a rebalance: by their next heartbeat.
 
 from __future__ import annotations
 
-from typing import Final
-
+from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.facts.infer import Verdict
 from muster.pipeline.facts.infer_departures import EXPIRED
 from muster.pipeline.facts.infer_evidence import State, survivors
-
-HEARTBEAT_MS: Final = 3_000
-"""heartbeat.interval.ms of every client unless told otherwise. Nobody tells the server."""
 
 
 def start_ms(before: State | None, after: State, verdict: Verdict) -> int:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.defaults import INITIAL_DELAY_MS
 from muster.pipeline.facts.moves import GAINED, KEPT, LOST, MOVED
 from muster.pipeline.facts.schema import INFERRED, conform
 from muster.pipeline.facts.told import told
 
 _WHICH = ("group", "generation", "leader")
-DELAY_MS: Final = 3_000
-"""group.initial.rebalance.delay.ms where nothing tells otherwise: Kafka's default."""
 
 
 def rebalances(
@@ -65,7 +62,7 @@ def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
     delays = F.when(F.col("members_after") > 1, 2).otherwise(1)
     waited_ms = F.when(came & (F.col("empty") == 0), F.floor((joined_ms - F.col("empty_ms")) / delays))
     rows = rows.withColumn("delay_ms", F.min(waited_ms).over(Window.partitionBy("group")))
-    delay_ms = F.least(F.lit(DELAY_MS), F.greatest("delay_ms", F.lit(1)))
+    delay_ms = F.least(F.lit(INITIAL_DELAY_MS), F.greatest("delay_ms", F.lit(1)))
     first_ms = F.when(F.col("empty") == 0, F.col("empty_ms")).otherwise(joined_ms - delays * delay_ms)
     start_ms = F.when(came, F.least(joined_ms, F.greatest(first_ms, F.col("empty_ms")))).otherwise(F.col("start_ms"))
     rows = rows.withColumn("start_ms", start_ms).withColumn("join_phase_ms", joined_ms - F.col("start_ms"))

@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.facts.infer_departures import EXPIRED, LEFT
 
 MAX_SESSION_TIMEOUT_MS: Final = 1_800_000
 """group.max.session.timeout.ms as it comes: who is away for longer is not waited for."""
-HEARTBEAT_MS: Final = 3_000
-"""heartbeat.interval.ms as it comes: so long before it left a member may have been heard of last."""
 _SECOND_MS: Final = 1_000
 
 
@@ -74,6 +73,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
 def _return(gone: Stay, back: Stay, at_ms: int) -> Return:
     assert gone.end_ms is not None
     absent_ms = at_ms - gone.end_ms
+    # so long before its time ended it may have been heard of last
     unheard_ms = gone.session_timeout_ms or 0 if gone.end_cause == EXPIRED else HEARTBEAT_MS
     needed_ms = -(-(absent_ms + unheard_ms) // _SECOND_MS) * _SECOND_MS
     return Return(gone.client_id, gone.host, gone.member_id, back.member_id, absent_ms, needed_ms)

@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from pyarrow import fs
 
 from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
-from muster.pipeline.sources.places import NoSource, file_system
+from muster.pipeline.sources.places import READERS, Folder, folders_among, listed
 from muster.pipeline.sources.walk import Stretch, Walk
 
 ENDS: Final = pa.schema(
@@ -37,13 +37,11 @@ HISTORY_ROWS: Final = 200
 HISTORY_MS: Final = (60_000, 300_000, 900_000, 3_600_000, 21_600_000, 86_400_000)
 """So long ago: what a live cluster is asked for beside the present ends."""
 
-_FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 _LOG: Final = re.compile(r"[0-9]{20}\.log")
 _INDEX_ENTRY: Final = 8
 _TIME_ENTRY: Final = np.dtype([("time_ms", ">i8"), ("offset", ">i4")])
 _END_OF_BATCH: Final = struct.Struct(">q15xi8xq").unpack_from
 """Base offset, last offset delta, greatest timestamp."""
-_READERS: Final = 8
 _UNSEEN: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -56,31 +54,15 @@ _UNSEEN: Final = (
 Row = tuple[str, int, int, int]
 
 
-class _Folder(NamedTuple):
-    """The folder of a partition."""
-
-    topic: str
-    partition: int
-    path: str
-
-
 def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
     """The rows (ENDS) of the partitions whose folders lie in a data directory, or were copied out of one; a URL too.
     What became known from `until_ms` on is left out. None when there is nothing but internal topics. Raises NoSource
     when the path cannot be listed.
     """
-    system, root = file_system(path)
-    try:
-        entries = system.get_file_info(fs.FileSelector(root))
-    except (pa.ArrowException, OSError) as error:
-        raise NoSource(f"{path} cannot be listed: {error}") from error
-    folders: list[_Folder] = []
-    for entry in entries:
-        match = _FOLDER.fullmatch(entry.base_name)
-        if entry.type == fs.FileType.Directory and match is not None and match["topic"] not in INTERNAL:
-            folders.append(_Folder(match["topic"], int(match["partition"]), entry.path))
-    with ThreadPoolExecutor(_READERS) as readers:
-        found = readers.map(lambda folder: _rows_of_folder(system, folder), sorted(folders))
+    system, _, entries = listed(path)
+    folders = [folder for folder in folders_among(entries) if folder.topic not in INTERNAL]
+    with ThreadPoolExecutor(READERS) as readers:
+        found = readers.map(lambda folder: _rows_of_folder(system, folder), folders)
         return _table(row for rows in found for row in rows if until_ms is None or row[3] < until_ms)
 
 
@@ -159,7 +141,7 @@ def _offsets(admin: AdminClient, places: Sequence[TopicPartition], spec: OffsetS
 # ---- folders
 
 
-def _rows_of_folder(system: fs.FileSystem, folder: _Folder) -> list[Row]:
+def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
     """The present end of one partition and its history; nothing when there is no segment, or it goes away meanwhile."""
     try:
         entries = {entry.base_name: entry for entry in system.get_file_info(fs.FileSelector(folder.path))}

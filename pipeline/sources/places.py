@@ -11,10 +11,20 @@ from pyarrow import fs
 
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
+READERS: Final = 8
+"""So many folders are read at once: a store that is far away answers late."""
 
 
 class NoSource(ValueError):
     """There is nothing to read where one was sent; the message says what was expected."""
+
+
+class Folder(NamedTuple):
+    """The folder of a partition."""
+
+    topic: str
+    partition: int
+    path: str
 
 
 class SegmentFile(NamedTuple):
@@ -37,24 +47,38 @@ def file_system(path: str) -> tuple[fs.FileSystem, str]:
         raise NoSource(f"{path} cannot be opened: {error}") from error
 
 
+def listed(path: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
+    """What lies in a folder: its file system, the path in it, and the entries. Raises NoSource."""
+    system, root = file_system(path)
+    try:
+        return system, root, system.get_file_info(fs.FileSelector(root))
+    except (pa.ArrowException, OSError) as error:
+        raise NoSource(f"{path} cannot be listed: {error}") from error
+
+
+def folders_among(entries: list[fs.FileInfo]) -> list[Folder]:
+    """Those that are folders of partitions, by topic and partition."""
+    found: list[Folder] = []
+    for entry in entries:
+        match = _FOLDER.fullmatch(entry.base_name)
+        if entry.type == fs.FileType.Directory and match is not None:
+            found.append(Folder(match["topic"], int(match["partition"]), entry.path))
+    return sorted(found)
+
+
 def find_segments(path: str, topic: str) -> list[SegmentFile]:
     """The segment files of `topic` in a data directory, or in one partition's folder, by partition and offset.
 
     Raises NoSource when there are none, or none with anything in it.
     """
-    system, root = file_system(path)
-    try:
-        entries = system.get_file_info(fs.FileSelector(root))
-    except (pa.ArrowException, OSError) as error:
-        raise NoSource(f"{path} cannot be listed: {error}") from error
+    system, root, entries = listed(path)
     own = _partition(root.rstrip("/").rpartition("/")[2], topic)
     found: list[SegmentFile] = []
     if own is not None:
         found = _segments(own, entries)
-    for entry in entries:
-        partition = _partition(entry.base_name, topic)
-        if entry.type == fs.FileType.Directory and partition is not None:
-            found += _segments(partition, system.get_file_info(fs.FileSelector(entry.path)))
+    for folder in folders_among(entries):
+        if folder.topic == topic:
+            found += _segments(folder.partition, system.get_file_info(fs.FileSelector(folder.path)))
     if not found:
         raise NoSource(
             f"{path} holds no segments of {topic}: give a broker's data directory, a folder with copies of its folders "

@@ -18,33 +18,30 @@ from confluent_kafka.admin import AdminClient
 from pyarrow import fs
 
 from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
-from muster.pipeline.sources.places import file_system
+from muster.pipeline.sources.places import READERS, NoSource, folders_among, listed
 
-_FOLDER: Final = re.compile(r"(?P<topic>.+)-[0-9]+")
 _ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
-_READERS: Final = 8
 
 
 def names_of_path(path: str) -> dict[str, str]:
     """Names by ids, in the form that Kafka writes ids in; of the topics that have a folder in a data directory."""
-    system, root = file_system(path)
-    with suppress(pa.ArrowException, OSError):
-        first: dict[str, str] = {}
-        for entry in system.get_file_info(fs.FileSelector(root)):
-            match = _FOLDER.fullmatch(entry.base_name)
-            if entry.type == fs.FileType.Directory and match is not None:
-                first.setdefault(match["topic"], f"{entry.path}/partition.metadata")
-        with ThreadPoolExecutor(_READERS) as readers:
-            ids = list(readers.map(lambda file: _id_in(system, file), first.values()))
-        return {topic_id: topic for topic, topic_id in zip(first, ids, strict=True) if topic_id is not None}
-    return {}
+    try:
+        system, _, entries = listed(path)
+    except NoSource:
+        return {}
+    first: dict[str, str] = {}
+    for folder in folders_among(entries):
+        first.setdefault(folder.topic, f"{folder.path}/partition.metadata")
+    with ThreadPoolExecutor(READERS) as readers:
+        ids = list(readers.map(lambda file: _id_in(system, file), first.values()))
+    return {topic_id: topic for topic, topic_id in zip(first, ids, strict=True) if topic_id is not None}
 
 
 def _id_in(system: fs.FileSystem, file: str) -> str | None:
     try:
         with system.open_input_stream(file) as stream:
             match = _ID.search(stream.read())
-    except OSError:
+    except (pa.ArrowException, OSError):
         return None
     return None if match is None else match[1].decode()
 

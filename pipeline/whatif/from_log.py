@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.whatif.history import (
     AFTER,
     COMPLETED,
@@ -36,10 +37,6 @@ Record = Mapping[str, Any]
 base64.
 """
 
-NOTICED_MS: Final = 3_000
-"""From the beginning of a rebalance until the last member has joined again: one heartbeat."""
-DELAY_MS: Final = 3_000
-"""group.initial.rebalance.delay.ms where nothing tells otherwise."""
 _LONG_MS: Final = 10_000
 """No member of which nothing else is known takes that long to join again."""
 
@@ -65,7 +62,7 @@ def history_of(
 
 class _Reader:
     def __init__(self, group: str, ends: Mapping[str, str], starts: Starts) -> None:
-        self.history = History(group, LOG, initial_delay_ms=DELAY_MS)
+        self.history = History(group, LOG)
         self._ends = ends
         self._starts = starts
         self._spells: dict[str, Spell] = {}
@@ -163,7 +160,7 @@ class _Reader:
             began_ms = self._first_join_ms(len(members), ended_ms)
             began_ms = began_ms if told_ms is None else max(self._at_ms, told_ms)
         else:
-            began_ms = max(self._at_ms + 1, ended_ms - NOTICED_MS if told_ms is None else told_ms)
+            began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if told_ms is None else told_ms)
         began_ms = min(began_ms, at_ms)
         ended_ms = max(ended_ms, began_ms)
         stopped_ms = began_ms
@@ -185,7 +182,7 @@ class _Reader:
             cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
             stopped_ms = began_ms if told_ms is None else stopped_ms
         waits = ended_ms - began_ms > _LONG_MS or (bool(came) and any(self._spells[one].end == EXPIRED for one in gone))
-        rejoined_ms = min(ended_ms, began_ms + NOTICED_MS) if waits else ended_ms
+        rejoined_ms = min(ended_ms, began_ms + HEARTBEAT_MS) if waits else ended_ms
         joins = {name: began_ms if name == trigger else rejoined_ms for name in stayed}
         syncs = dict.fromkeys(members, at_ms)
         history.rounds.append(Round(began_ms, cause, trigger, joins, syncs, at_ms, ended_ms, COMPLETED))

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from muster.pipeline.defaults import INITIAL_DELAY_MS
+
 FAR: Final = 2**60
 """A time that never comes (ms)."""
 EVENTS: Final = "events"
@@ -158,7 +160,7 @@ class History:
     deleted: list[int] = field(default_factory=list)
     """When the group was deleted."""
     refusals: list[Refusal] = field(default_factory=list)
-    initial_delay_ms: int = 3_000
+    initial_delay_ms: int = INITIAL_DELAY_MS
     max_size: int = 2**31 - 1
     unusable: str | None = None
     """Why nothing can be replayed, in a sentence."""

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.whatif.history import (
     AFTER,
     BEFORE,
@@ -40,8 +41,6 @@ _REFUSED_WITHIN_MS: Final = 1_000
 """Refusals are counted by the second."""
 _SLOW_MS: Final = 10_000
 """A member that takes longer to join again is slow: whenever it was asked in that time."""
-HEARTBEAT_MS: Final = 3_000
-"""heartbeat.interval.ms of all clients unless something else shows."""
 _LATENCY_MS: Final = 100
 """What requests may take."""
 _ENOUGH: Final = 5

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.pipeline.whatif.from_log import NOTICED_MS, history_of
+from muster.pipeline.defaults import HEARTBEAT_MS
+from muster.pipeline.whatif.from_log import history_of
 from muster.pipeline.whatif.history import EXPIRED, LEFT, History
 
 START_MS = 1_700_000_000_000
@@ -48,7 +49,7 @@ def test_who_is_new_has_joined_and_who_is_missing_has_left() -> None:
     assert causes(found) == [("member_joined", "b-1"), ("member_left", "b-1")]
     (a, b) = found.spells
     assert (a.joined_ms, a.end) == (None, None)
-    assert (b.joined_ms, b.end, b.end_ms) == (START_MS + 59_995 - NOTICED_MS, LEFT, START_MS + 89_995 - NOTICED_MS)
+    assert (b.joined_ms, b.end, b.end_ms) == (START_MS + 59_995 - HEARTBEAT_MS, LEFT, START_MS + 89_995 - HEARTBEAT_MS)
     assert found.given is not None
     assert (found.given.number, [one.number for one in found.generations]) == (1, [2, 3])
 
