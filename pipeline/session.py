@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from muster.pipeline.java import java_home
+from muster.pipeline.lookups import remember
 from muster.pipeline.sources.format import MusterSource
 
 _QUIET: Final = Path(__file__).with_name("log4j2.properties")
@@ -65,12 +66,13 @@ def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | 
     if master is not None and SparkSession.getActiveSession() is None:
         _prepare(master)
         builder = builder.master(master)
-        options = {**_of_a_new_one(local=master.startswith("local")), **options}
+        options = {**of_a_new_one(local=master.startswith("local")), **options}
     for name, value in options.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if spark.conf.get(_LEVEL, None) is None:
         spark.sparkContext.setLogLevel("ERROR")
+    remember(spark)
     spark.dataSource.register(MusterSource)
     return spark
 
@@ -85,7 +87,8 @@ def _prepare(master: str) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 
-def _of_a_new_one(*, local: bool) -> dict[str, str]:
+def of_a_new_one(*, local: bool) -> dict[str, str]:
+    """What only a session that is made here is told."""
     # long exception texts are searched by a regular expression, in threads with small stacks
     java = "-Xss8m"
     if _QUIET.is_file():  # it is not where Muster is read from a zip

@@ -29,8 +29,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """On two cores; with Spark's Kafka connector where its jars are there."""
     settings = {
         "spark.driver.memory": "512m",
-        # so little is done here that compiling it well costs more than it saves: half the CPU time
-        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        # so little is done here that compiling it well costs more than it saves: half the CPU time; with that, Java
+        # keeps room for a fifth of the code, which does not suffice
+        "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

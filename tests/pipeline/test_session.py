@@ -3,11 +3,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.session import open_session
+from muster.pipeline.java import java_home
+from muster.pipeline.session import of_a_new_one, open_session
 from tests.pipeline.conftest import TIMEOUT_S
 
 
@@ -34,7 +36,14 @@ def test_large_records_do_not_fill_a_worker(spark: SparkSession) -> None:
 
 def test_a_garbage_collector_that_is_asked_for_everywhere_is_no_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of them and Java does not start."""
+    home = java_home() or os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+
+    def status(options: str) -> int:
+        return subprocess.run([java, *options.split(), "-version"], capture_output=True, timeout=TIMEOUT_S).returncode
+
+    alone = of_a_new_one(local=True)["spark.driver.defaultJavaOptions"]
+    assert status(alone) == 0
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
-    code = "from muster.pipeline.session import open_session; print(open_session('local[1]').range(3).count())"
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S)
-    assert done.stdout == "3\n"
+    assert status(alone) == 1
+    assert status(of_a_new_one(local=True)["spark.driver.defaultJavaOptions"]) == 0
