@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import cached_property
+from typing import Final
+
 from pyspark.sql import DataFrame
 
 from muster.pipeline.facts.balance import balance
@@ -23,44 +27,116 @@ from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.static_candidates import static_candidates
 from muster.pipeline.keep import keep
 
+MADE: Final = (
+    "commits",
+    "generations",
+    "memberships",
+    "ownership",
+    "rebalances",
+    "moves",
+    "balance",
+    "regressions",
+    "stalls",
+    "lag",
+    "flapping",
+    "static_candidates",
+)
+"""The tables that are made here, in the order in which one is best made after the other."""
 
-def _since(inputs: Inputs, rows: DataFrame, when: str) -> DataFrame:
-    """Without what happened before the time that is asked for."""
-    return rows if inputs.since_ms is None else rows.where(rows[when] >= inputs.since_ms)
+
+def build(inputs: Inputs, names: Collection[str] = MADE) -> dict[str, DataFrame]:
+    """The tables by name, each as facts.schema.TABLES says. `names`: only these are planned. AttributeError for one
+    that is not in MADE.
+    """
+    facts = _Facts(inputs)
+    return {name: getattr(facts, name) for name in MADE if name in names}
 
 
-def build(inputs: Inputs) -> dict[str, DataFrame]:
-    """The tables by name, each as facts.schema.TABLES says."""
-    if inputs.epochs is not None:
-        # made by Python, and asked for by nearly everything
-        inputs = inputs._replace(epochs=keep(inputs.epochs))
-    # small beside the commits, and the start of nearly everything
-    known = keep(generations(inputs))
-    # as long as the log, but five tables start from it, and to order it again costs more than to keep it
-    placed_rows = keep(in_order(placed(inputs)))
-    committed = conform(placed_rows, "commits")
-    concluded = inferred(inputs, placed_rows)
-    if inputs.epochs is not None:
-        every = states(inputs)
-        concluded = without_conversions(concluded, every)
-        concluded = concluded.unionByName(epoch_rebalances(inputs.epochs, every, placed_rows))
-    concluded = keep(concluded)
-    held_by = keep(holders(known))
-    changed = changes(held_by, None if inputs.epochs is None else takes_of(inputs.epochs))
-    changed = _since(inputs, changed, "time_ms")
-    happened = keep(_since(inputs, rebalances(concluded, changed, inputs.events, known), "end_ms"))
-    who_stayed = keep(memberships(known, concluded, inputs.events))
-    return {
-        "commits": committed,
-        "generations": known,
-        "memberships": who_stayed,
-        "ownership": ownership(held_by, inputs.epochs),
-        "rebalances": happened,
-        "moves": moves(changed, happened),
-        "balance": balance(known),
-        "regressions": regressions(committed),
-        "stalls": stalls(committed, inputs.ends),
-        "lag": lag(committed, inputs.ends),
-        "flapping": flapping(happened, known, committed),
-        "static_candidates": static_candidates(who_stayed, happened, known),
-    }
+class _Facts:
+    """Each table, and what several of them start from, is planned when it is first asked for."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        if inputs.epochs is not None:
+            # made by Python, and asked for by nearly everything
+            inputs = inputs._replace(epochs=keep(inputs.epochs))
+        self._inputs = inputs
+
+    @cached_property
+    def commits(self) -> DataFrame:
+        return conform(self._placed, "commits")
+
+    @cached_property
+    def generations(self) -> DataFrame:
+        # small beside the commits, and the start of nearly everything
+        return keep(generations(self._inputs))
+
+    @cached_property
+    def memberships(self) -> DataFrame:
+        return keep(memberships(self.generations, self._concluded, self._inputs.events))
+
+    @cached_property
+    def ownership(self) -> DataFrame:
+        return ownership(self._held_by, self._inputs.epochs)
+
+    @cached_property
+    def rebalances(self) -> DataFrame:
+        happened = rebalances(self._concluded, self._changed, self._inputs.events, self.generations)
+        return keep(self._since(happened, "end_ms"))
+
+    @cached_property
+    def moves(self) -> DataFrame:
+        return moves(self._changed, self.rebalances)
+
+    @cached_property
+    def balance(self) -> DataFrame:
+        return balance(self.generations)
+
+    @cached_property
+    def regressions(self) -> DataFrame:
+        return regressions(self.commits)
+
+    @cached_property
+    def stalls(self) -> DataFrame:
+        return stalls(self.commits, self._inputs.ends)
+
+    @cached_property
+    def lag(self) -> DataFrame:
+        return lag(self.commits, self._inputs.ends)
+
+    @cached_property
+    def flapping(self) -> DataFrame:
+        return flapping(self.rebalances, self.generations, self.commits)
+
+    @cached_property
+    def static_candidates(self) -> DataFrame:
+        return static_candidates(self.memberships, self.rebalances, self.generations)
+
+    # ---- what they start from
+
+    @cached_property
+    def _placed(self) -> DataFrame:
+        # as long as the log, but five tables start from it, and to order it again costs more than to keep it
+        return keep(in_order(placed(self._inputs)))
+
+    @cached_property
+    def _concluded(self) -> DataFrame:
+        concluded = inferred(self._inputs, self._placed)
+        if self._inputs.epochs is not None:
+            every = states(self._inputs)
+            concluded = without_conversions(concluded, every)
+            concluded = concluded.unionByName(epoch_rebalances(self._inputs.epochs, every, self._placed))
+        return keep(concluded)
+
+    @cached_property
+    def _held_by(self) -> DataFrame:
+        return keep(holders(self.generations))
+
+    @cached_property
+    def _changed(self) -> DataFrame:
+        epochs = self._inputs.epochs
+        return self._since(changes(self._held_by, None if epochs is None else takes_of(epochs)), "time_ms")
+
+    def _since(self, rows: DataFrame, when: str) -> DataFrame:
+        """Without what happened before the time that is asked for."""
+        since_ms = self._inputs.since_ms
+        return rows if since_ms is None else rows.where(rows[when] >= since_ms)

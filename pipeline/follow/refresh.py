@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.build import build
+from muster.pipeline.facts.build import MADE, build
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.lag import lag
@@ -61,7 +61,7 @@ def refresh(store: Store, kafka: Mapping[str, str]) -> Manifest:
 
 
 def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Folders:
-    facts = {name: rows for name, rows in build(inputs).items() if name not in OF_NOW}
+    facts = build(inputs, [name for name in MADE if name not in OF_NOW])
     for kind in (MALFORMED, UNKNOWN):
         rows = facts.get(kind, table(inputs.decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)))
         facts[kind] = conform(rows, kind)

@@ -32,6 +32,7 @@ CLASSIC = {
     "moves": "partition kind time_ms paused_ms",
 }
 """Columns that are looked at of a classic group beside."""
+LOOKED_AT = (*CLASSIC, "memberships", "balance")
 
 
 def rows_of(table: DataFrame, *columns: str, group: str = "g") -> list[tuple[Any, ...]]:
@@ -73,7 +74,7 @@ def facts(spark: SparkSession) -> dict[str, DataFrame]:
     server.beat(61_000, "a1")
     commits += [commit(server, 62_000, number, 9) for number in range(4)]
     classic = Log("classic").state(0, 0).state(1, 1, member("x", {"t": [0]})).commit(2, 0)
-    tables = build(inputs_of(spark, server, commits, classic))
+    tables = build(inputs_of(spark, server, commits, classic), LOOKED_AT)
     return {name: table.persist() for name, table in tables.items()}
 
 
@@ -156,7 +157,8 @@ def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
         files.extractall(tmp_path, filter="data")
     rows = spark.read.format("muster").option("path", str(tmp_path)).option("rows", "decoded").load()
     decoded = rows.persist()
-    tables = build(Inputs(decoded, epochs=epoch_states(decoded, topic_names(decoded))))
+    inputs = Inputs(decoded, epochs=epoch_states(decoded, topic_names(decoded)))
+    tables = build(inputs, ("rebalances", "commits", "regressions"))
     rebalances = tables["rebalances"].persist()
     found = {key: one for key, one in of_table(rebalances).items() if key[0] in SCRIPTED}
     truth = tmp_path / "truth-epochs.jsonl"

@@ -76,7 +76,7 @@ def costs(spark: SparkSession) -> dict[str, list[tuple[int, int, int]]]:
     eager.state(90, 3, member("b", {"t": [0]}), member("c", {"t": [1]})).state(120, 4)
     eager.state(150, 5, member("d", {"t": [0, 1]}))
     told = decoded(spark, history("told"), history("inferred"), eager)
-    built = build(Inputs(told, events(raw_events(spark, happened("told")))))
+    built = build(Inputs(told, events(raw_events(spark, happened("told")))), ["rebalances"])
     found: dict[str, list[tuple[int, int, int]]] = {}
     for row in built["rebalances"].orderBy("group", "generation").collect():
         found.setdefault(row.group, []).append((row.start_ms - START_MS, row.took_ms, row.paused_partition_ms))

@@ -77,10 +77,10 @@ def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> No
 @pytest.mark.timeout(900)  # a second Spark is started, on whatever else the machine does
 def test_the_tables_are_those_of_an_analysis_after_a_kill(spark: SparkSession, live: Live, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    followed(live, out, lambda manifest: manifest.batch >= 2)
+    followed(live, out, lambda manifest: manifest.batch >= 1)
     killed = manifest_of(out)
     live.commit("after-the-kill", 3)
-    following = Following(live.client, str(out), ALL, once=True, max_rows=100, page_every=0)
+    following = Following(live.client, str(out), ALL, once=True, max_rows=250, page_every=0)
     follower = Follower(spark, following)
     follower.run()
     done = follower.manifest
