@@ -103,12 +103,15 @@ class Bench:
     def memory(self) -> Iterator[Callable[[], Memory]]:
         """Look at the memory until the end; the function tells the peaks."""
         peaks = [0.0, 0.0]
+        java = os.readlink(f"/proc/{self._jvm}/exe")
 
         def look() -> None:
             peaks[0] = max(peaks[0], resident_mb(self._jvm) + resident_mb(os.getpid()))
             for child in children_of(self._jvm):
                 try:
-                    peaks[1] = max(peaks[1], resident_mb(child))
+                    # what the JVM starts is for a moment the JVM once more, with all its memory
+                    if os.readlink(f"/proc/{child}/exe") != java:
+                        peaks[1] = max(peaks[1], resident_mb(child))
                 except (OSError, RuntimeError):
                     continue  # it has ended
 
