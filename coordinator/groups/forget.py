@@ -92,7 +92,7 @@ def _delete_group(turn: Turn, made: list[Record], group_id: str) -> int:
     if not error and group is not None:
         for topic, partitions in turn.state.offsets.topics(group_id).items():
             made += [records.offset_tombstone(group_id, topic, partition) for partition in partitions]
-        made += [records.tombstone(key) for key in group.record_keys()]
+        made += records.tombstones(group)
     return error
 
 

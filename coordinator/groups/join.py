@@ -158,8 +158,8 @@ def _refuse_new_group(turn: Turn, command: JoinCommand, request: JoinGroupReques
 def _create(turn: Turn, group_id: str) -> ClassicGroup | None:
     # an Empty group of another type gives way; its offsets stay
     other = turn.state.groups.get(group_id)
-    for key in () if other is None else other.record_keys():
-        turn.record(records.tombstone(key))
+    for record in () if other is None else records.tombstones(other):
+        turn.record(record)
     # written even when nobody gets in: the group is there from now on, as on Kafka
     turn.record(records.new_group(group_id, turn.now.wall_ms))
     turn.event(events.GROUP_CREATED, group_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.interface import Record
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -94,6 +95,11 @@ def texts(group: ClassicGroup) -> int:
 def tombstone(key: Message) -> Record:
     """The record of this key is no more."""
     return Record(key, None, 0)
+
+
+def tombstones(group: Group) -> list[Record]:
+    """The group is no more; of its offsets this says nothing."""
+    return [tombstone(key) for key in group.record_keys()]
 
 
 def offset_commit(

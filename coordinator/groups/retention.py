@@ -133,8 +133,8 @@ def _forget_group(turn: Turn, group: Group) -> None:
     """A group without members and offsets goes, also one that nobody ever got into."""
     group_id, offsets = group.group_id, turn.state.offsets
     if group.is_of_no_use() and not offsets.topics(group_id) and not offsets.has_open_transaction(group_id):
-        for key in group.record_keys():
-            turn.record(records.tombstone(key))
+        for record in records.tombstones(group):
+            turn.record(record)
         turn.event(events.GROUP_DELETED, group_id)
 
 
