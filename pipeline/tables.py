@@ -5,7 +5,8 @@ of Arrow for the Python that goes through them one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,6 +36,11 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield from batch.slice(start, ROWS_AT_ONCE).to_pylist()
+
+
+def groups_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
+    """The rows of each group, of batches that have them one group after the other."""
+    return groupby(rows_of(batches), itemgetter("group"))
 
 
 def batches_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

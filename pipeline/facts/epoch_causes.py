@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups import events
+from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS, EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
 from muster.pipeline.facts.epoch_values import Change, Gone, Member
 from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, REPLACED, departure
 from muster.pipeline.facts.infer_evidence import Activity, State, joined_activity
@@ -18,12 +19,6 @@ from muster.pipeline.facts.infer_evidence import Member as Seen
 from muster.pipeline.facts.infer_habits import Habits, with_parting, with_state
 from muster.pipeline.facts.infer_history import NOT_KNOWN
 
-SESSION_MS: Final = 45_000
-"""group.consumer.session.timeout.ms as it comes; no record says what it is."""
-HEARTBEAT_MS: Final = 5_000
-"""group.consumer.heartbeat.interval.ms as it comes. A commit is no heartbeat to these groups: the last one may come so
-much later than the last heartbeat, from which the session is counted."""
-_REBALANCE_MS: Final = 300_000
 REVOCATION_TIMEOUT: Final = "revocation_timeout"
 """A cause that classic groups do not know: a member did not give its partitions up in time."""
 REMOVED: Final = "removed"
@@ -83,7 +78,7 @@ class _Judge:
 
     def __init__(self) -> None:
         self._habits = Habits()
-        self._session_ms = SESSION_MS
+        self._session_ms = EPOCH_SESSION_MS
         self._members: dict[str, Member] = {}
         self._activity: dict[str, Activity] = {}
         self._ended: list[Ended] = []
@@ -149,7 +144,7 @@ class _Judge:
             # it stopped, said that it might come back, and did not: so long is a session
             self._session_ms = max(round((gone.at_ms - gone.away_ms) / _MS), 1) * _MS
             return events.SESSION_EXPIRED, EXPIRED, 0.97
-        limit_ms = (gone.member.rebalance_timeout_ms or _REBALANCE_MS) * _NEARLY
+        limit_ms = (gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS) * _NEARLY
         if gone.owes_ms is not None and gone.at_ms - gone.owes_ms >= limit_ms:
             return REVOCATION_TIMEOUT, REMOVED, 0.95
         # what it had when it was last heard of is a sign of life, too
@@ -170,14 +165,16 @@ class _Judge:
 
     def _seen(self, one: Member) -> Seen:
         count = sum(len(share.partitions) for share in one.assigned)
-        session_ms = (one.session_timeout_ms or self._session_ms) - HEARTBEAT_MS
+        # a commit is no heartbeat to these groups: the last one may come so much later than the last heartbeat, from
+        # which the session is counted
+        session_ms = (one.session_timeout_ms or self._session_ms) - EPOCH_HEARTBEAT_MS
         return Seen(
             one.member_id,
             one.instance_id,
             one.client_id or "",
             one.host or "",
             max(session_ms, _MS),
-            one.rebalance_timeout_ms or _REBALANCE_MS,
+            one.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS,
             0,
             count,  # nobody stops what he keeps: as in a cooperative group
             count,

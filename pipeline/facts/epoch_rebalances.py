@@ -5,8 +5,6 @@ committed in it; `epoch_causes` goes through them group by group.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +16,8 @@ from muster.pipeline.facts.activity import activity
 from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.facts.epoch_values import Change, Gone, Member, Share
 from muster.pipeline.facts.infer_evidence import Activity
-from muster.pipeline.facts.inferred import INFERRED
-from muster.pipeline.tables import batches_of, rows_of
+from muster.pipeline.facts.inferred import INFERRED, triggered_by
+from muster.pipeline.tables import batches_of, groups_of
 
 
 def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
@@ -50,8 +48,7 @@ def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    groups = groupby(rows_of(batches), itemgetter("group"))
-    found = (row_of(group, one) for group, rows in groups for one in raised(map(epoch_of, rows)))
+    found = (row_of(group, one) for group, rows in groups_of(batches) for one in raised(map(epoch_of, rows)))
     return batches_of(found, INFERRED)
 
 
@@ -90,7 +87,7 @@ def _change(row: Mapping[str, Any]) -> Change:
 
 def row_of(group: str, one: Raised) -> dict[str, Any]:
     """A row of INFERRED. There are no phases, everybody gets there by himself; so `is_cooperative` is null."""
-    epoch, change, trigger = one.epoch, one.change, one.trigger
+    epoch, change = one.epoch, one.change
     is_known = change.before is not None
     return {
         "group": group,
@@ -99,10 +96,7 @@ def row_of(group: str, one: Raised) -> dict[str, Any]:
         "start_ms": epoch.began_ms,
         "end_ms": epoch.at_ms,
         "cause": one.cause,
-        "trigger_member_id": trigger and trigger.member_id,
-        "trigger_instance_id": trigger and trigger.instance_id,
-        "trigger_client_id": trigger and trigger.client_id,
-        "trigger_host": trigger and trigger.host,
+        **triggered_by(one.trigger),
         "took_ms": epoch.at_ms - epoch.began_ms,
         "members_before": change.members_before if is_known else None,
         "members_after": len(epoch.members),

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +17,7 @@ from muster.pipeline.facts.epoch_values import CLASSIC, PARTITION_METADATA, Chan
 from muster.pipeline.facts.epochs import fold
 from muster.pipeline.facts.schema import MEMBER_FACT
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS
-from muster.pipeline.tables import batches_of, rows_of, table
+from muster.pipeline.tables import batches_of, groups_of, table
 
 _PLACE: Final = (("topic", pa.string()), ("partition", pa.int32()))
 _TEXTS: Final = pa.list_(pa.string())
@@ -115,8 +113,8 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
     known = dict(names)
 
     def play(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        groups = groupby(rows_of(batches), itemgetter("group"))
-        return batches_of((one for group, rows in groups for one in rows_of_group(group, rows, known)), EPOCHS)
+        found = (one for group, rows in groups_of(batches) for one in rows_of_group(group, rows, known))
+        return batches_of(found, EPOCHS)
 
     return rows.mapInArrow(play, from_arrow_schema(EPOCHS))
 

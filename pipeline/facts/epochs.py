@@ -141,8 +141,10 @@ class _Group:
 
     def _apply(self, record: Record) -> Iterator[State | Hold]:
         kind, value, image = record.key_type, record.value, self._image
-        if kind == EPOCH:
-            yield from self._end_of_group(record) if value is None else self._to_epoch(record, value)
+        if kind == EPOCH and value is not None:
+            self._to_epoch(record, value)
+        elif kind == EPOCH:
+            yield from self._end_of_group(record)
         elif kind == MEMBER and value is not None:
             image.come(record)
         elif kind == MEMBER and record.key in image.members:
@@ -181,7 +183,7 @@ class _Group:
         yield State(None, record.offset, record.at_ms, record.at_ms, None, (), (), (), None)
         self._reset(is_known=True)
 
-    def _to_epoch(self, record: Record, value: Mapping[str, Any]) -> Iterator[State | Hold]:
+    def _to_epoch(self, record: Record, value: Mapping[str, Any]) -> None:
         number, hashed = value["epoch"], value.get("metadataHash")
         self._topics_changed |= hashed != self._hash
         self._hash = hashed
@@ -191,11 +193,9 @@ class _Group:
         change = self._change(number, record.at_ms)
         if not image.members:
             image.forget_pauses()
-        owners = [(place, 0, held.member_id) for place, held in image.held.items()]
-        self._epoch = _Epoch(number, record.offset, record.at_ms, change, owners)
+        self._epoch = _Epoch(number, record.offset, record.at_ms, change, self._owners())
         self._before = {image.key(one): image.members[one].subscription for one in image.members}
         self._gone, self._topics_changed = [], False
-        yield from ()
 
     def _change(self, number: int, at_ms: int) -> Change:
         members = self._image.members
@@ -251,5 +251,8 @@ class _Group:
         assert self._epoch is not None
         there = {self._image.key(one) for one in self._image.members}
         self._gone = [(key, one) for key, one in self._gone if key not in there]
-        owners = [(place, 0, held.member_id) for place, held in self._image.held.items()]
-        self._epoch = _Epoch(self._epoch.number, offset, at_ms, None, owners)
+        self._epoch = _Epoch(self._epoch.number, offset, at_ms, None, self._owners())
+
+    def _owners(self) -> list[tuple[Place, int, str]]:
+        """As an epoch finds them."""
+        return [(place, 0, held.member_id) for place, held in self._image.held.items()]

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
+from muster.pipeline.facts import epoch_values
 from muster.pipeline.facts.activity import activity, held_commits
 from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
@@ -22,7 +21,7 @@ from muster.pipeline.facts.inferred_start import start_ms
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS
-from muster.pipeline.tables import batches_of, rows_of
+from muster.pipeline.tables import batches_of, groups_of
 
 _NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
 INFERRED: Final = pa.schema(
@@ -92,8 +91,7 @@ def _count(shares: Any) -> Any:
 
 
 def _infer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    groups = groupby(rows_of(batches), itemgetter("group"))
-    found = (row_of(group, one) for group, rows in groups for one in rebalances(map(state_of, rows)))
+    found = (row_of(group, one) for group, rows in groups_of(batches) for one in rebalances(map(state_of, rows)))
     return batches_of(found, INFERRED)
 
 
@@ -117,11 +115,16 @@ def state_of(row: dict[str, Any]) -> State | None:
     )
 
 
+def triggered_by(member: Member | epoch_values.Member | None) -> dict[str, Any]:
+    """The columns of INFERRED that tell of the member that was the cause."""
+    names = ("member_id", "instance_id", "client_id", "host")
+    return {f"trigger_{name}": None if member is None else getattr(member, name) for name in names}
+
+
 def row_of(group: str, one: Rebalance) -> dict[str, Any]:
     """A row of INFERRED."""
     before, after, verdict = one
     began_ms = start_ms(before, after, verdict)
-    trigger = verdict.trigger
     left = [gone for gone in verdict.gone if gone.how != REPLACED]
     return {
         "group": group,
@@ -131,10 +134,7 @@ def row_of(group: str, one: Rebalance) -> dict[str, Any]:
         "start_ms": began_ms,
         "end_ms": after.at_ms,
         "cause": verdict.cause,
-        "trigger_member_id": trigger and trigger.member_id,
-        "trigger_instance_id": trigger and trigger.instance_id,
-        "trigger_client_id": trigger and trigger.client_id,
-        "trigger_host": trigger and trigger.host,
+        **triggered_by(verdict.trigger),
         "join_phase_ms": after.joined_ms - began_ms,
         "sync_phase_ms": after.at_ms - after.joined_ms,
         "took_ms": after.at_ms - began_ms,

@@ -13,17 +13,14 @@ from muster.pipeline.facts.told import told
 _WHICH = ("group", "generation", "leader")
 
 
-def rebalances(
-    inferred: DataFrame, changed: DataFrame, events: DataFrame | None, known: DataFrame | None = None
-) -> DataFrame:
+def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None, known: DataFrame) -> DataFrame:
     """Rebalances out of rows of `inferred.inferred`, of `moves.changes`, and EVENTS where there are any. `known`: the
     table `generations`, which tells since when a group was empty.
     """
     counts = _counts(changed)
     concluded = _with_counts(inferred.drop("gone").withColumn("source", F.lit(INFERRED)), counts)
     concluded = concluded.withColumn("reason", F.lit(None).cast("string"))
-    if known is not None:
-        concluded = _from_empty(concluded, known)
+    concluded = _from_empty(concluded, known)
     if events is None:
         return _conform(concluded)
     exact = told(events).join(counts.select(*_KEY, "between", "between_ms"), _KEY, "left")

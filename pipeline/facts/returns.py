@@ -7,11 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from muster.pipeline.defaults import HEARTBEAT_MS
+from muster.pipeline.defaults import HEARTBEAT_MS, MAX_SESSION_TIMEOUT_MS
 from muster.pipeline.facts.infer_departures import EXPIRED, LEFT
 
-MAX_SESSION_TIMEOUT_MS: Final = 1_800_000
-"""group.max.session.timeout.ms as it comes: who is away for longer is not waited for."""
 _SECOND_MS: Final = 1_000
 
 
@@ -61,7 +59,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
             away.append(stay)
         elif away:
             one = _return(away[-1], stay, at_ms)
-            if one.needed_ms <= MAX_SESSION_TIMEOUT_MS:
+            if one.needed_ms <= MAX_SESSION_TIMEOUT_MS:  # who is away for longer is not waited for
                 away.pop()
                 found.append((at_ms, one))
             else:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.epoch_causes import SESSION_MS
+from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.facts.returns import Return, Stay, pair_returns
 from muster.pipeline.facts.schema import conform
 
@@ -69,7 +69,7 @@ def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
     rows = rows.withColumn("stays", F.count("*").over(at_place)).where("stays > 1")
     members = generations.select("group", F.explode("members").alias("member"))
     # in groups of KIP-848 it is the broker's, and not logged
-    known_ms = F.coalesce("member.session_timeout_ms", F.lit(SESSION_MS))
+    known_ms = F.coalesce("member.session_timeout_ms", F.lit(EPOCH_SESSION_MS))
     timeouts = members.groupBy("group", "member.member_id").agg(F.max(known_ms).alias("session_timeout_ms"))
     return rows.join(timeouts, ["group", "member_id"], "left").select("group", *Stay._fields)
 

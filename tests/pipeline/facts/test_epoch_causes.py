@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.pipeline.facts.epoch_causes import SESSION_MS, Epoch, Raised, raised
+from muster.pipeline.defaults import EPOCH_SESSION_MS
+from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.facts.epoch_values import State
 from muster.pipeline.facts.epochs import fold
 from muster.pipeline.facts.infer_evidence import Activity
@@ -72,12 +73,12 @@ def test_a_member_that_was_heard_of_a_moment_ago_has_left() -> None:
 def test_a_member_that_was_silent_for_a_session_has_expired() -> None:
     server = two()
     server.leave(300_000, "b1")
-    last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 300_000 - SESSION_MS)})[-1]
+    last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 300_000 - EPOCH_SESSION_MS)})[-1]
     assert last.cause == "session_expired"
     assert last.certainty > 0.8
     assert [tuple(one) for one in last.ended] == [("b1", "expired", 300_000)]
     # its last heartbeat may have been so much earlier than its last commit
-    early = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 300_000 - SESSION_MS + 4_000)})[-1]
+    early = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 300_000 - EPOCH_SESSION_MS + 4_000)})[-1]
     assert early.cause == "session_expired"
 
 
