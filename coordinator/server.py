@@ -19,15 +19,16 @@ from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, draw_kafka_uuid
 from muster.coordinator.api.settings import ApiSettings
-from muster.coordinator.clock import Clock, LoopClock
+from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import MOST_BYTES
 from muster.coordinator.loading import Loading
-from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogManager, LogSettings, MemoryStorage, SharedSync
+from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
 from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
+from muster.coordinator.machine import Machine
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import WILDCARDS, Listener, ListenerAddress
@@ -56,6 +57,9 @@ GC_EVERY_OBJECTS: Final = 20_000
 does by default, took a tenth of the time in which a thousand members join."""
 CHECKS_SPREAD_OVER: Final = 10
 """Each shard looks for expired offsets at a moment of its own, all of them within one such part of the interval."""
+SYNC_THREADS: Final = 4
+"""Threads that wait for the disk."""
+THIS_MACHINE: Final = Machine()
 RESERVED_FILES: Final = 256
 """File descriptors kept back from connections: for logs, listeners and the like."""
 
@@ -75,15 +79,16 @@ class Server:
         self,
         config: Config,
         *,
-        clock: Clock | None = None,
+        machine: Machine = THIS_MACHINE,
         intercept: Intercept = NO_INTERCEPT,
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """`clock`: None is the machine's; `intercept`: see `api.intercept`; `loaded` is called when all groups are."""
+        """`machine`: see `machine`; `intercept`: see `api.intercept`; `loaded` is called when all groups are."""
         self.config = config
         self._loaded = loaded
         self.intercept = intercept
-        self._given_clock = clock
+        self._machine = machine
+        self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
         self.logs: LogManager
         self.topics: Topics
@@ -105,8 +110,8 @@ class Server:
 
         Raises OSError (a port or a directory that cannot be had) and the errors of `log.LogManager.open`.
         """
-        loop = asyncio.get_running_loop()
-        self.clock = self._given_clock or LoopClock(loop)
+        self._loop = asyncio.get_running_loop()
+        self.clock = self._machine.clock()
         self._open_data()
         try:
             self._open_groups()
@@ -123,19 +128,20 @@ class Server:
             log.info("these properties mean nothing here yet", properties=", ".join(unused))
         return self.bound
 
+    def _post(self, callback: Callable[[], object]) -> None:
+        """Run `callback` on the event loop soon: for other threads."""
+        self._loop.call_soon_threadsafe(callback)
+
     def _open_data(self) -> None:
-        config = self.config
-        if config.data_dir is None:
-            self.logs = LogManager(MemoryStorage(), config.settings(LogSettings))
-        else:
-            sync = SharedSync(asyncio.get_running_loop().call_soon_threadsafe)
-            self.logs = LogManager(FileStorage(config.data_dir), config.settings(LogSettings), sync=sync)
+        config, machine = self.config, self._machine
+        sync = None if config.data_dir is None else machine.workers(self._post, SYNC_THREADS)
+        self.logs = LogManager(machine.storage(config.data_dir), config.settings(LogSettings), sync=sync)
         identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=draw_kafka_uuid)
         if self.logs.needs_recovery:
             log.warning("the last stop was not clean: logs are checked from their recovery points on",
                         directory=str(config.data_dir))  # fmt: skip
-        if config.data_dir is not None and FilesystemSync.is_reliable():
-            self._filesystem = FilesystemSync(config.data_dir)
+        self._filesystem = machine.whole_disk(config.data_dir)
+        if sync is not None and self._filesystem is not None:
             sync.share(self._filesystem.sync, self.clock)
         self._identity = identity
 
@@ -180,8 +186,7 @@ class Server:
         self._loading.run_for(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
         self._maintenance.start()
-        post = asyncio.get_running_loop().call_soon_threadsafe
-        cleaners = SharedSync(post, threads=max(self.logs.settings.log_cleaner_threads, 1))
+        cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
         self._cleaner = Cleaner(self.logs, clock, cleaners)
         self._cleaner.start()
 
@@ -233,7 +238,7 @@ class Server:
         dispatcher = Dispatcher(self.node, self.intercept)
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
-            listener = Listener(address, settings, limits, dispatcher.open)
+            listener = self._machine.listener(address, settings, limits, dispatcher.open)
             await listener.start()
             self._listeners.append(listener)
             self.bound.append(Bound(address.name, address.host, listener.port))

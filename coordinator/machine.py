@@ -1,0 +1,53 @@
+"""What a server stands on: a clock, a data directory, threads and sockets.
+
+`Machine` is the real one. A test puts another in its place, where time passes when it is told to, threads take turns,
+and the disk and the network fail as a seed says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from muster.coordinator.clock import Clock, LoopClock
+from muster.coordinator.log import FileStorage, FilesystemSync, MemoryStorage, SharedSync, Storage
+from muster.coordinator.net.connection import Requests
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.listener import Listener, ListenerAddress
+from muster.coordinator.net.settings import NetSettings
+
+Post = Callable[[Callable[[], object]], object]
+"""Runs a callable on the event loop soon, from any thread."""
+
+
+class Machine:
+    """The machine that this process runs on."""
+
+    def clock(self) -> Clock:
+        """The time, with timers of the running event loop."""
+        return LoopClock(asyncio.get_running_loop())
+
+    def storage(self, directory: Path | None) -> Storage:
+        """The data directory; None: one in memory, gone with the process."""
+        return MemoryStorage() if directory is None else FileStorage(directory)
+
+    def workers(self, post: Post, threads: int) -> SharedSync:
+        """Threads for what waits for the disk; started when the first job comes."""
+        return SharedSync(post, threads=threads)
+
+    def whole_disk(self, directory: Path | None) -> FilesystemSync | None:
+        """What syncs every file of the data directory at once; None where nothing does."""
+        if directory is None or not FilesystemSync.is_reliable():
+            return None
+        return FilesystemSync(directory)
+
+    def listener(
+        self,
+        address: ListenerAddress,
+        settings: NetSettings,
+        limits: Limits,
+        open_requests: Callable[..., Requests],
+    ) -> Listener:
+        """What accepts the connections of one address."""
+        return Listener(address, settings, limits, open_requests)
