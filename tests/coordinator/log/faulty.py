@@ -17,7 +17,7 @@ from muster.coordinator.log.memory import MemoryFile, MemoryStorage
 from muster.coordinator.log.storage import Entry
 
 Buffer = bytes | bytearray | memoryview
-Change = Callable[[dict[str, bytearray]], object]
+Names = dict[str, "Contents | Directory"]
 
 
 class Died(BaseException):
@@ -56,6 +56,32 @@ class Contents:
         return found
 
 
+class Directory:
+    """What is known of the names in one directory, whatever its own: those on the disk, and the changes since."""
+
+    def __init__(self, synced: Names | None = None) -> None:
+        self.synced: Names = synced or {}
+        self.changes: list[Callable[[Names], object]] = []
+
+    def sync(self) -> None:
+        for change in self.changes:
+            change(self.synced)
+        self.changes = []
+
+    def after_power_cut(self, draw: random.Random) -> Names:
+        names = dict(self.synced)
+        for change in self.changes:
+            if draw.random() < 0.5:
+                change(names)
+        return names
+
+
+def split(path: str) -> tuple[str, str]:
+    """The directory of a path, and its name there."""
+    directory, _, name = path.rpartition("/")
+    return directory, name
+
+
 class FaultyFile(MemoryFile):
     """A file that notes its writes until they are synced."""
 
@@ -67,6 +93,8 @@ class FaultyFile(MemoryFile):
 
     def _bytes(self, *, make: bool = False) -> bytearray:
         is_new = make and self._open is None and self._path not in self._files
+        if is_new:
+            self._storage.directory_of(self._path)
         held = super()._bytes(make=make)
         if is_new:
             self._storage.link(self._path, held)
@@ -129,16 +157,23 @@ class FaultyStorage(MemoryStorage):
         self.fails_at = frozenset(fails_at)
         self.dead = False
         self.syncs_failed = 0
-        self.named: dict[str, bytearray] = {}
-        """The names that are on the disk."""
-        self.changes: list[tuple[str, Change]] = []
-        """The changes of names since: directory and change."""
+        self._nodes: dict[str, Directory] = {"": Directory()}
+        """The directories there are, by their present paths."""
         self._contents: dict[int, Contents] = {}
         if on is not None:
-            self.directories = set(on.directories)
-            for path, data in on.files.items():
-                held = self.files[path] = self.named[path] = bytearray(data)
-                self._contents[id(held)] = Contents(held, bytes(data))
+            self._find(on)
+
+    def _find(self, on: MemoryStorage) -> None:
+        """All that is there is on the disk."""
+        for path in sorted(on.directories - {""}):
+            directory, name = split(path)
+            self._nodes[path] = self._nodes[directory].synced[name] = Directory()
+        self.directories = set(on.directories)
+        for path, data in on.files.items():
+            held = self.files[path] = bytearray(data)
+            directory, name = split(path)
+            contents = self._contents[id(held)] = Contents(held, bytes(data))
+            self._nodes[directory].synced[name] = contents
 
     # -- faults
 
@@ -169,11 +204,21 @@ class FaultyStorage(MemoryStorage):
 
     # -- names
 
-    def _change(self, path: str, change: Change) -> None:
-        self.changes.append((path.rpartition("/")[0], change))
+    def directory_of(self, path: str) -> Directory:
+        """Where a name is, or will be. FileNotFoundError when there is no such directory."""
+        found = self._nodes.get(split(path)[0])
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "No such directory", split(path)[0])
+        return found
+
+    def _change(self, path: str, change: Callable[[Names, str], object]) -> None:
+        """A name in a directory is another now; on the disk once that directory is synced, or by chance."""
+        name = split(path)[1]
+        self.directory_of(path).changes.append(lambda names: change(names, name))
 
     def link(self, path: str, held: bytearray) -> None:
-        self._change(path, lambda names: names.__setitem__(path, held))
+        contents = self.contents(held)
+        self._change(path, lambda names, name: names.__setitem__(name, contents))
 
     def file(self, path: str) -> FaultyFile:
         return FaultyFile(self, path)
@@ -185,18 +230,34 @@ class FaultyStorage(MemoryStorage):
         self.link(path, held)
         if sync:
             self.contents(held).sync()
-            self.sync_directory(path.rpartition("/")[0])
+            self.sync_directory(split(path)[0])
+
+    def make_directory(self, path: str) -> None:
+        if path in self.directories:
+            return
+        parent = split(path)[0]
+        self.make_directory(parent)
+        self.raise_if(self.step())
+        super().make_directory(path)
+        made = self._nodes[path] = Directory()
+        self._change(path, lambda names, name: names.__setitem__(name, made))
 
     def rename(self, old: str, new: str) -> None:
         self.raise_if(self.step())
         super().rename(old, new)
-        held = self.files.get(new)
-        if held is None:  # a directory: the tests of topics' ends are elsewhere
-            raise NotImplementedError(old)
+        moved: Contents | Directory
+        if new in self.files:
+            moved = self.contents(self.files[new])
+        else:
+            moved = self._nodes[old]
+            for path in [path for path in self._nodes if path == old or path.startswith(old + "/")]:
+                self._nodes[new + path.removeprefix(old)] = self._nodes.pop(path)
+        left, old_name = split(old)
+        assert left == split(new)[0], "within one directory: else it would be two changes"
 
-        def change(names: dict[str, bytearray]) -> None:
-            names.pop(old, None)
-            names[new] = held
+        def change(names: Names, name: str) -> None:
+            names.pop(old_name, None)
+            names[name] = moved
 
         self._change(new, change)
 
@@ -204,30 +265,46 @@ class FaultyStorage(MemoryStorage):
         if path in self.files:
             self.raise_if(self.step())
             super().remove(path)
-            self._change(path, lambda names: names.pop(path, None))
+            self._change(path, lambda names, name: names.pop(name, None))
+
+    def remove_tree(self, path: str) -> None:
+        if path not in self.directories:
+            return
+        for entry in self.entries(path):
+            inside = f"{path}/{entry.name}"
+            (self.remove_tree if entry.is_directory else self.remove)(inside)
+        self.raise_if(self.step())
+        super().remove_tree(path)
+        del self._nodes[path]
+        self._change(path, lambda names, name: names.pop(name, None))
 
     def sync_directory(self, path: str) -> None:
         self.raise_if(self.step())
-        for directory, change in self.changes:
-            if directory == path:
-                change(self.named)
-        self.changes = [(directory, change) for directory, change in self.changes if directory != path]
+        found = self._nodes.get(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "No such directory", path)
+        found.sync()
 
     # -- afterwards
 
     def left_behind(self, *, power_cut: bool) -> MemoryStorage:
         """What the next process finds."""
         after = MemoryStorage()
-        after.directories = set(self.directories)
         if not power_cut:
+            after.directories = set(self.directories)
             after.files = {path: bytearray(data) for path, data in self.files.items()}
             return after
-        names = dict(self.named)
-        for _, change in self.changes:
-            if self.draw.random() < 0.5:
-                change(names)
-        after.files = {path: self.contents(held).after_power_cut(self.draw) for path, held in names.items()}
+        self._lay_out(self._nodes[""], "", after)
         return after
+
+    def _lay_out(self, directory: Directory, path: str, after: MemoryStorage) -> None:
+        after.directories.add(path)
+        for name, node in directory.after_power_cut(self.draw).items():
+            inside = f"{path}/{name}" if path else name
+            if isinstance(node, Directory):
+                self._lay_out(node, inside, after)
+            else:
+                after.files[inside] = node.after_power_cut(self.draw)
 
     def entries(self, path: str) -> list[Entry]:
         if self.dead:
