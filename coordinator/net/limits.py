@@ -59,7 +59,7 @@ class Limits:
             self.max_connections = min(self.max_connections, max_files)
         self._per_ip = settings.max_connections_per_ip
         self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
-        self._clock = clock
+        self.clock = clock
         self._idle_ms = settings.connections_max_idle_ms
         self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
         self._timer: Timer | None = None
@@ -112,7 +112,7 @@ class Limits:
         Once a second, so that a flood of connections is not a flood of log lines too.
         """
         self._refused += 1
-        now_ms = self._clock.now().mono_ms
+        now_ms = self.clock.now().mono_ms
         if self._refused_told_ms is not None and now_ms - self._refused_told_ms < REFUSALS_TOLD_EVERY_MS:
             return 0
         count, self._refused, self._refused_told_ms = self._refused, 0, now_ms
@@ -158,7 +158,7 @@ class Limits:
         self._idle_ms = -1
 
     def _arm(self) -> None:
-        self._timer = self._clock.call_at(self._clock.now().mono_ms + self._step_ms, self._step)
+        self._timer = self.clock.call_at(self.clock.now().mono_ms + self._step_ms, self._step)
 
     def _step(self) -> None:
         self._timer = None

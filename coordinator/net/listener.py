@@ -1,4 +1,8 @@
-"""One listener: a port, and the connections that come in on it. Knows sockets, but nothing of what is said on them."""
+"""One listener: a port, and the connections that come in on it. Knows sockets, but nothing of what is said on them.
+
+It accepts by itself, many in one turn of the loop: uvloop's own servers take one connection in each turn, so that a
+thousand members that connect together would come in one by one, each with a rebalance of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,25 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import structlog
+
 from muster.coordinator.api.context import Channel, Endpoint
+from muster.coordinator.clock import Timer
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
 from muster.coordinator.net.connection import Connection, Requests
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NetSettings
 
+log = structlog.get_logger("muster.net")
+
 WILDCARDS: Final = ("", "0.0.0.0", "::", "[::]")
 _SYSTEM_CHOICE: Final = (-1, 102_400)
 _DEFAULT_BACKLOG: Final = 50
 _BACKLOG: Final = 1_024
+ACCEPTED_AT_ONCE: Final = 100
+"""How many connections are taken in one turn of the loop: some 10 ms."""
+PAUSE_MS: Final = 1_000
+"""How long none is taken when there is no file or memory for one."""
 
 
 class ListenerAddress(NamedTuple):
@@ -44,23 +57,65 @@ class Listener:
         self._settings = settings
         self._limits = limits
         self._open_requests = open_requests
-        self._server: asyncio.Server | None = None
+        self._loop: asyncio.AbstractEventLoop
+        self._socket: socket.socket | None = None
+        self._pause: Timer | None = None
+        self._opening: dict[asyncio.Task[Any], socket.socket] = {}
         self.port = address.port
 
     async def start(self) -> None:
         """Bind and accept; `port` is the real one afterwards. Raises OSError naming the address."""
-        bound = _bind(self.address.host, self.address.port)
+        bound = self._socket = _bind(self.address.host, self.address.port)
         self.port = bound.getsockname()[1]
-        loop = asyncio.get_running_loop()
         wanted = self._settings.socket_listen_backlog_size
-        backlog = _BACKLOG if wanted == _DEFAULT_BACKLOG else wanted
-        self._server = await loop.create_server(self._connection, sock=bound, backlog=backlog)
+        bound.listen(_BACKLOG if wanted == _DEFAULT_BACKLOG else wanted)
+        bound.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(bound, self._accept)
 
     def close(self) -> None:
         """Accept no more; connections that are open stay so."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._socket is None:
+            return
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        self._socket = None
+        for task, accepted in self._opening.items():
+            task.cancel()
+            accepted.close()
+
+    def _accept(self) -> None:
+        """Take those that have come."""
+        for _ in range(ACCEPTED_AT_ONCE):
+            if self._socket is None:
+                return
+            try:
+                accepted, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.error("no connection can be taken for now", error=str(error), in_ms=PAUSE_MS)
+                self._loop.remove_reader(self._socket)
+                clock = self._limits.clock
+                self._pause = clock.call_at(clock.mono_ms() + PAUSE_MS, self._go_on)
+                return
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._open(accepted))
+            self._opening[task] = accepted
+            task.add_done_callback(self._opened)
+
+    async def _open(self, accepted: socket.socket) -> None:
+        await self._loop.connect_accepted_socket(self._connection, accepted)
+
+    def _opened(self, task: asyncio.Task[Any]) -> None:
+        del self._opening[task]
+
+    def _go_on(self) -> None:
+        self._pause = None
+        if self._socket is not None:
+            self._loop.add_reader(self._socket, self._accept)
 
     def _connection(self) -> Connection:
         return Connection(

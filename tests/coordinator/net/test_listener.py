@@ -1,31 +1,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import resource
 import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from muster.coordinator.api.context import Channel
-from muster.coordinator.clock import LoopClock
+from muster.coordinator.clock import LoopClock, ManualClock
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.listener import Listener, ListenerAddress
+from muster.coordinator.net.listener import ACCEPTED_AT_ONCE, PAUSE_MS, Listener, ListenerAddress
 from muster.coordinator.net.settings import NetSettings
 
 
 class Silent:
-    """Answers nothing, and keeps the channels it has seen."""
+    """Answers nothing, and keeps the channels it has seen, and the buffers of their sockets."""
 
     current = None
 
     def __init__(self) -> None:
         self.channels: list[Channel] = []
+        self.buffers: tuple[int, int] | None = None
         self.seen = asyncio.Event()
 
     def open(self, channel: Channel, connection: Connection) -> Any:
         self.channels.append(channel)
+        sock = connection._transport.get_extra_info("socket")
+        self.buffers = buffers(sock)
         self.seen.set()
         return self
 
@@ -36,8 +43,13 @@ class Silent:
         """Nothing to do."""
 
 
-async def first_channel(address: ListenerAddress, connect_to: str, **settings: Any) -> tuple[Channel, int, int]:
-    """The channel of the first connection, the port, and the client's own port."""
+def buffers(sock: Any) -> tuple[int, int]:
+    """The sizes of a socket's send and receive buffer, as the system says."""
+    return tuple(sock.getsockopt(socket.SOL_SOCKET, one) for one in (socket.SO_SNDBUF, socket.SO_RCVBUF))
+
+
+async def first_connection(address: ListenerAddress, connect_to: str, **settings: Any) -> tuple[Silent, int, int]:
+    """What the first connection has shown, the port, and the client's own port."""
     silent, changed = Silent(), replace(NetSettings(), **settings)
     limits = Limits(changed, LoopClock(asyncio.get_running_loop()))
     listener = Listener(address, changed, limits, silent.open)
@@ -55,7 +67,13 @@ async def first_channel(address: ListenerAddress, connect_to: str, **settings: A
         limits.stop()
         listener.close()
         listener.close()
-    return silent.channels[0], listener.port, own_port
+    return silent, listener.port, own_port
+
+
+async def first_channel(address: ListenerAddress, connect_to: str) -> tuple[Channel, int, int]:
+    """The channel of the first connection, the port, and the client's own port."""
+    silent, port, own_port = await first_connection(address, connect_to)
+    return silent.channels[0], port, own_port
 
 
 async def test_the_channel_says_who_is_where() -> None:
@@ -84,13 +102,18 @@ async def test_all_addresses(host: str) -> None:
     assert channel.host == "/127.0.0.1"
 
 
-async def test_socket_buffers_are_set_when_they_are_given() -> None:
-    await first_channel(
+@pytest.mark.parametrize("wanted", [8192, 65536])
+async def test_socket_buffers_are_set_when_they_are_given(wanted: int) -> None:
+    silent, _, _ = await first_connection(
         ListenerAddress("A", "127.0.0.1", 0),
         "127.0.0.1",
-        socket_send_buffer_bytes=8192,
-        socket_receive_buffer_bytes=8192,
+        socket_send_buffer_bytes=wanted,
+        socket_receive_buffer_bytes=wanted,
     )
+    with socket.socket() as own:  # the system gives what it makes of that size: twice as much, on Linux
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted)
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+        assert silent.buffers == buffers(own)
 
 
 async def test_a_port_that_is_taken_is_named() -> None:
@@ -103,3 +126,104 @@ async def test_a_port_that_is_taken_is_named() -> None:
 async def test_a_host_that_is_not_there_is_named() -> None:
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:0: "):
         await first_channel(ListenerAddress("A", "192.0.2.1", 0), "127.0.0.1")
+
+
+# ---- many at once
+
+
+@contextlib.contextmanager
+def clients(port: int, count: int) -> Iterator[list[socket.socket]]:
+    """Connections that are there for the system, and that nobody has accepted yet."""
+    made = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.close()
+
+
+@contextlib.asynccontextmanager
+async def listening(clock: ManualClock) -> AsyncIterator[tuple[Listener, Silent]]:
+    silent, limits = Silent(), Limits(NetSettings(), clock)
+    listener = Listener(ListenerAddress("A", "127.0.0.1", 0), NetSettings(), limits, silent.open)
+    await listener.start()
+    try:
+        yield listener, silent
+    finally:
+        listener.close()
+        for one in limits.members:
+            one.abort()
+        gone = asyncio.Event()
+        limits.when_empty(gone.set)
+        await gone.wait()
+        limits.stop()
+
+
+async def turn() -> None:
+    """One turn of the loop: it looks at every socket, then comes back here."""
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(0, passed.set)
+    await passed.wait()
+
+
+def on_asyncio() -> asyncio.AbstractEventLoop:
+    return asyncio.SelectorEventLoop()
+
+
+def on_uvloop() -> asyncio.AbstractEventLoop:
+    return pytest.importorskip("uvloop").new_event_loop()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("loop", [on_asyncio, on_uvloop])
+def test_those_that_connect_together_come_in_together(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    # one in each turn, and each of a thousand members that join at once would bring about a rebalance of its own
+    async def connect() -> None:
+        async with listening(ManualClock()) as (listener, silent):
+            with clients(listener.port, ACCEPTED_AT_ONCE - 1):
+                for _ in range(5):
+                    await turn()
+                assert len(silent.channels) == ACCEPTED_AT_ONCE - 1
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(connect())
+
+
+async def test_a_crowd_that_connects_leaves_room_for_others_in_each_turn() -> None:
+    async with listening(ManualClock()) as (listener, silent):
+        with clients(listener.port, 3 * ACCEPTED_AT_ONCE):
+            listener._accept()
+            assert len(listener._opening) == ACCEPTED_AT_ONCE
+            while len(silent.channels) < 3 * ACCEPTED_AT_ONCE:
+                await turn()
+            await turn()
+            assert not listener._opening
+
+
+async def test_without_a_file_for_one_more_none_is_taken_for_a_while() -> None:
+    clock = ManualClock()
+    async with listening(clock) as (listener, silent):
+        with clients(listener.port, 1):
+            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            spare = os.open(os.devnull, os.O_RDONLY)
+            os.close(spare)  # the lowest number that is free: none above it is to be had
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
+                for _ in range(5):
+                    await turn()
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for _ in range(5):
+                await turn()
+            assert not silent.channels
+            clock.advance(PAUSE_MS)
+            await silent.seen.wait()
+
+
+async def test_whoever_is_being_taken_when_the_listener_closes_is_let_go() -> None:
+    async with listening(ManualClock()) as (listener, silent):
+        with clients(listener.port, 1) as (client,):
+            listener._accept()
+            listener.close()
+            client.settimeout(10)
+            assert client.recv(1) == b""
+            assert not silent.channels
