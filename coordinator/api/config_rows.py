@@ -11,11 +11,14 @@ from muster.protocol.messages.create_topics import CreatableTopicConfigs
 from muster.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 
 
-def created_configs(node: Node, configs: Mapping[str, str]) -> list[CreatableTopicConfigs]:
-    """The configs of a topic, as CreateTopics tells them (KIP-525)."""
+def created_configs(node: Node, configs: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
+    """The configs of a new topic as CreateTopics tells them (KIP-525): what was given in the words in which it was."""
+    given = {name: text for name, text in configs.items() if text is not None}
     return [
-        CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
-        for entry in describe.topic(configs, node.config)
+        CreatableTopicConfigs(
+            entry.name, given.get(entry.name, entry.value), entry.read_only, entry.source, entry.sensitive
+        )
+        for entry in describe.topic(given, node.config)
     ]
 
 

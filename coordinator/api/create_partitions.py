@@ -6,6 +6,7 @@ from collections import Counter
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
@@ -21,6 +22,10 @@ def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest, respond: Respond
 ) -> None:
     """Grow what can be grown; a topic that is named twice is grown by neither row."""
+    if timed_out(request.timeout_ms):
+        late = [CreatePartitionsTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in request.topics]
+        respond(CreatePartitionsResponse(results=late))
+        return
     counts = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if counts[topic.name] == 1]
     rows = [_grow(node, context, topic, request.validate_only) for topic in once]

@@ -7,6 +7,7 @@ from collections import Counter
 from muster.coordinator.api.config_rows import created_configs
 from muster.coordinator.api.context import THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.refusal import Refused
@@ -21,6 +22,9 @@ from muster.protocol.messages.create_topics import (
 
 def handle_create_topics(node: Node, context: RequestContext, request: CreateTopicsRequest, respond: Respond) -> None:
     """Create what can be created; a topic that is named twice is created by neither row."""
+    if timed_out(request.timeout_ms):
+        respond(CreateTopicsResponse(topics=[_refused(topic, _TIMED_OUT) for topic in request.topics]))
+        return
     counts = Counter(topic.name for topic in request.topics)
     too_many = _wanted_partitions(node, request) > MAX_PARTITIONS_PER_REQUEST
     once = [topic for topic in request.topics if counts[topic.name] == 1]
@@ -38,6 +42,7 @@ def handle_create_topics(node: Node, context: RequestContext, request: CreateTop
     respond(CreateTopicsResponse(topics=rows))
 
 
+_TIMED_OUT = Refused(ErrorCode.REQUEST_TIMED_OUT)
 _TOO_MANY = Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
@@ -64,7 +69,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
             row.num_partitions,
             row.replication_factor,
             [(assignment.partition_index, assignment.broker_ids) for assignment in row.assignments],
-            _configs(row),
+            {config.name: config.value for config in row.configs},
         )
         partitions = topics.create(wanted, validate_only=validate_only)
     except Refused as refusal:
@@ -77,16 +82,6 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
         replication_factor=1,
         configs=created_configs(node, wanted.configs),
     )
-
-
-def _configs(row: CreatableTopic) -> dict[str, str]:
-    """The configs a topic is to have; raises `Refused` (INVALID_CONFIG) for one without a value."""
-    configs = {}
-    for config in row.configs:
-        if config.value is None:
-            raise Refused(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}")
-        configs[config.name] = config.value
-    return configs
 
 
 def _refused(row: CreatableTopic, refusal: Refused) -> CreatableTopicResult:

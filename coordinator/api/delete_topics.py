@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Container
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
@@ -19,50 +20,73 @@ from muster.protocol.messages.delete_topics import (
 
 _NO_TOPIC = "This server does not host this topic-partition."
 _NO_ID = "This server does not host this topic ID."
+_ID_TOO = "The provided topic name maps to an ID that was already supplied."
+_NEITHER_NOR_BOTH = (
+    "You may not specify both topic name and topic id.",
+    "Neither topic name nor id were specified.",
+)
 
 
 def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTopicsRequest, respond: Respond) -> None:
-    """Delete what can be deleted; a topic that is meant twice is not."""
+    """Delete what can be deleted; a topic that is meant twice, be it by name and by id, is not."""
     wanted = [(t.name, t.topic_id) for t in request.topics] + [(name, ZERO_UUID) for name in request.topic_names]
-    ids = {topic_id for name, topic_id in wanted if name is None}
+    if timed_out(request.timeout_ms):
+        rows = [DeletableTopicResult(name, topic_id, ErrorCode.REQUEST_TIMED_OUT) for name, topic_id in wanted]
+        respond(DeleteTopicsResponse(responses=rows))
+        return
+    names: Counter[str] = Counter()
+    ids: Counter[bytes] = Counter()
     rows = []
-    for (name, topic_id), count in Counter(wanted).items():
-        try:
-            if count > 1:
-                what = "id" if name is None else "name"
-                raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
-            topic = _find(node, name, topic_id, ids)
-            _delete(node, context, topic)
-        except Refused as refusal:
-            rows.append(DeletableTopicResult(name, topic_id, refusal.error_code, refusal.message))
+    for name, topic_id in wanted:
+        if name is None and topic_id != ZERO_UUID:
+            ids[topic_id] += 1
+        elif name is not None and topic_id == ZERO_UUID:
+            names[name] += 1
         else:
-            rows.append(DeletableTopicResult(topic.name, topic.topic_id))
+            rows.append(
+                DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, _NEITHER_NOR_BOTH[name is None])
+            )
+    rows += [_row(node, context, name, ZERO_UUID, count, ids) for name, count in names.items()]
+    by_name = {row.topic_id for row in rows if row.error_message == _ID_TOO}
+    rows += [_row(node, context, None, one, count, ()) for one, count in ids.items() if one not in by_name or count > 1]
     respond(DeleteTopicsResponse(responses=rows))
 
 
-def _find(node: Node, name: str | None, topic_id: bytes, ids: Collection[bytes]) -> Topic:
-    """The topic that is meant, by name or by id. Raises `Refused`."""
+def _row(
+    node: Node, context: RequestContext, name: str | None, topic_id: bytes, count: int, ids: Container[bytes]
+) -> DeletableTopicResult:
+    """Delete the topic of this name, or without one of this id, unless it is named more than once, or in `ids` too."""
+    try:
+        if count > 1:
+            what = "id" if name is None else "name"
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+        topic = _find(node, context, name, topic_id)
+        if topic.topic_id in ids:
+            topic_id = topic.topic_id
+            raise Refused(ErrorCode.INVALID_REQUEST, _ID_TOO)
+        _delete(node, topic)
+    except Refused as refusal:
+        return DeletableTopicResult(name, topic_id, refusal.error_code, refusal.message)
+    return DeletableTopicResult(topic.name, topic.topic_id)
+
+
+def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
+    """The topic that is meant, by name or by id, if it may be deleted by this principal. Raises `Refused`."""
     if name is None:
-        if topic_id == ZERO_UUID:
-            raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
         topic = node.topics.by_id.get(topic_id)
         if topic is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, _NO_ID)
-        return topic
-    if topic_id != ZERO_UUID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-    topic = node.topics.by_name.get(name)
-    if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_TOPIC)
-    if topic.topic_id in ids:
-        raise Refused(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
+    else:
+        topic = node.topics.by_name.get(name)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_TOPIC)
+    if not authorize(context, Operation.DELETE, Resource(TOPIC, topic.name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return topic
 
 
-def _delete(node: Node, context: RequestContext, topic: Topic) -> None:
+def _delete(node: Node, topic: Topic) -> None:
     """Raises `Refused`."""
-    if not authorize(context, Operation.DELETE, Resource(TOPIC, topic.name)):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if not node.topics.settings.delete_topic_enable:
         raise Refused(ErrorCode.TOPIC_DELETION_DISABLED)
     if topic.internal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.topics.names import name_fault
 from muster.coordinator.topics.producers import Producer
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode, error_message
@@ -37,6 +38,9 @@ def handle_describe_producers(
 
 def _producers(node: Node, context: RequestContext, name: str, index: int) -> list[Producer]:
     """Raises `Refused`."""
+    fault = name_fault(name)
+    if fault is not None:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
     topic = node.topics.by_name.get(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

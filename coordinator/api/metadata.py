@@ -34,6 +34,11 @@ NO_LEADER = -1
 
 def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
     """All topics when none are named (null), else those named, in their order."""
+    if not metadata_by_topic_id(context.api_version) and any(
+        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
+    ):
+        respond(_without_ids(request.topics or ()))
+        return
     tell_operations = request.include_topic_authorized_operations
     if request.topics is None:
         rows = [_present(node, context, topic, tell_operations) for topic in _describable(node, context)]
@@ -67,8 +72,11 @@ def _asked(
     may_create: bool,
     tell_operations: bool,
 ) -> list[MetadataResponseTopic]:
+    """One row for each topic that is meant. Where one is asked for by its id, names count for nothing, as on Kafka."""
+    ids = dict.fromkeys(topic.topic_id for topic in wanted if topic.topic_id != ZERO_UUID)
+    meant = [(None, one) for one in ids] or dict.fromkeys((topic.name, topic.topic_id) for topic in wanted)
     rows = []
-    for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in wanted):
+    for name, topic_id in meant:
         try:
             topic = _find(node, context, name, topic_id, may_create)
         except Refused as refusal:
@@ -78,14 +86,23 @@ def _asked(
     return rows
 
 
+def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+    """The answer to versions 10 and 11, which have a place for ids that may not be used: nothing but refusals."""
+    rows = [
+        MetadataResponseTopic(
+            ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id, topic_authorized_operations=NOT_ASKED
+        )
+        for topic in wanted
+    ]
+    return MetadataResponse(topics=rows, error_code=ErrorCode.INVALID_REQUEST)
+
+
 def _refused(
     context: RequestContext, error_code: int, name: str | None, topic_id: bytes, tell_operations: bool
 ) -> MetadataResponseTopic:
     """A topic that is not there may be asked about all the same, if it has a name: what one might do to it."""
     operations = NOT_ASKED
-    if error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-        name = None if metadata_by_topic_id(context.api_version) else ""
-    elif tell_operations and name is not None:
+    if tell_operations and name is not None:
         operations = authorized_operations(context, Resource(TOPIC, name))
     return MetadataResponseTopic(error_code, name, topic_id, name in INTERNAL_TOPICS, [], operations)
 
@@ -108,7 +125,12 @@ def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not authorize(context, Operation.CREATE, Resource(TOPIC, name)):
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return node.topics.ensure_topic(name)
+    try:
+        return node.topics.ensure_topic(name)
+    except Refused as refusal:
+        # what cannot be made is simply not there; that the disk is to blame may be told
+        storage = refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        raise refusal if storage else Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
 
 
 def _present(node: Node, context: RequestContext, topic: Topic, tell_operations: bool) -> MetadataResponseTopic:

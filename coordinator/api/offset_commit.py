@@ -23,6 +23,10 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from muster.protocol.shapes.topics import by_id as names_by_id
+
+_Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
+"""Topics of which rows are refused, by name and id."""
 
 
 def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
@@ -43,23 +47,26 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
 def sort_out(
     context: RequestContext, image: TopicsImage, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """The rows that exist, with name and id of their topic, and the refused ones with their errors."""
+    """The rows that exist, with name and id of their topic, and the refused ones with their errors.
+
+    A topic may be named twice: its refused partitions stand in one row.
+    """
     known: list[OffsetCommitRequestTopic] = []
-    refused: list[OffsetCommitResponseTopic] = []
+    refused: _Refused = {}
     for topic in topics:
         found = _find(context, image, topic)
         if isinstance(found, int):
-            refused.append(_refuse(topic, topic.partitions, found))
+            _refuse(refused, topic, topic.partitions, found)
             continue
         topic.name, topic.topic_id = found.name, found.topic_id
         count = found.partitions
         for row in topic.partitions:
             if not 0 <= row.partition_index < count:
-                refused.append(_take_out(topic, count))
+                _take_out(refused, topic, count)
                 break
         if topic.partitions:
             known.append(topic)
-    return known, refused
+    return known, list(refused.values())
 
 
 def _find(context: RequestContext, image: TopicsImage, topic: OffsetCommitRequestTopic) -> TopicImage | int:
@@ -73,23 +80,29 @@ def _find(context: RequestContext, image: TopicsImage, topic: OffsetCommitReques
         name = topic.name
         by_name = image.by_name.get(name)
         if by_name is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name else ErrorCode.UNKNOWN_TOPIC_ID
+            is_id = names_by_id(context.api_key, context.api_version)
+            return ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found = by_name
     return found if authorize(context, Operation.READ, (TOPIC, name)) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _take_out(topic: OffsetCommitRequestTopic, count: int) -> OffsetCommitResponseTopic:
+def _take_out(refused: _Refused, topic: OffsetCommitRequestTopic, count: int) -> None:
     """Leave a topic the partitions that it has, and refuse the others."""
     bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
     topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
-    return _refuse(topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    _refuse(refused, topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _refuse(
-    topic: OffsetCommitRequestTopic, rows: Sequence[OffsetCommitRequestPartition], error_code: int
-) -> OffsetCommitResponseTopic:
+    refused: _Refused, topic: OffsetCommitRequestTopic, rows: Sequence[OffsetCommitRequestPartition], error_code: int
+) -> None:
     failed = [OffsetCommitResponsePartition(row.partition_index, error_code) for row in rows]
-    return OffsetCommitResponseTopic(topic.name, topic.topic_id, failed)
+    key = topic.name, topic.topic_id
+    present = refused.get(key)
+    if present is None:
+        refused[key] = OffsetCommitResponseTopic(topic.name, topic.topic_id, failed)
+    else:
+        present.partitions = [*present.partitions, *failed]
 
 
 def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Respond:

@@ -23,7 +23,7 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     known: list[OffsetDeleteRequestTopic] = []
-    refused: list[OffsetDeleteResponseTopic] = []
+    refused: dict[str, OffsetDeleteResponseTopic] = {}
     for topic in request.topics:
         found = node.topics.image.by_name.get(topic.name)
         count = 0 if found is None else found.partitions
@@ -32,9 +32,10 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
         else:
             error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
-        if bad:
+        if bad or not count:
             failed = [OffsetDeleteResponsePartition(row.partition_index, error_code) for row in bad]
-            refused.append(OffsetDeleteResponseTopic(topic.name, failed))
+            row_of_topic = refused.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name, []))
+            row_of_topic.partitions = [*row_of_topic.partitions, *failed]
             topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
         if topic.partitions:
             known.append(topic)
@@ -50,10 +51,10 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
 
 
 def _merged(
-    refused: list[OffsetDeleteResponseTopic], response: OffsetDeleteResponse
+    refused: dict[str, OffsetDeleteResponseTopic], response: OffsetDeleteResponse
 ) -> list[OffsetDeleteResponseTopic]:
     """One row per topic, refused partitions first."""
-    merged = {topic.name: topic for topic in refused}
+    merged = dict(refused)
     for topic in response.topics:
         present = merged.setdefault(topic.name, topic)
         if present is not topic:

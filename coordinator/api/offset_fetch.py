@@ -15,7 +15,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.interface import Command
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import ZERO_UUID, Message
+from muster.protocol.message import Message
 from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -68,14 +68,14 @@ def _sort_out(
     """The topics that may be asked for, by name, and the refused ones. A name that no topic has may be asked for."""
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
+    by_id = topics.by_id(context.api_key, context.api_version)
     for topic in asked:
-        if topic.topic_id != ZERO_UUID or not topic.name:
+        if by_id:
             found = image.by_id.get(topic.topic_id)
-            if found is None and not topic.name:
+            if found is None:
                 refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            if found is not None:
-                topic.name = found.name
+            topic.name = found.name
         if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
             known.append(topic)
         else:

@@ -35,7 +35,7 @@ class Home:
 class NewTopic:
     """A topic that someone wants. -1 in place of a number asks for the default.
 
-    `assignments`: (partition, broker ids), as asked.
+    `assignments`: (partition, broker ids), as asked; so are `configs`, with values that may be null and are refused.
     """
 
     __slots__ = ("assignments", "configs", "name", "partitions", "replication_factor", "topic_id")
@@ -47,7 +47,7 @@ class NewTopic:
         partitions: int = USE_DEFAULT,
         replication_factor: int = USE_DEFAULT,
         assignments: Sequence[tuple[int, Sequence[int]]] = (),
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, str | None] | None = None,
     ) -> None:
         self.name = name
         self.topic_id = topic_id

@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.api.node import Node
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest
 from muster.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from muster.protocol.messages.describe_producers import DescribeProducersRequest
@@ -68,7 +69,27 @@ def test_topics_by_id(node: Node) -> None:
     topics = [MetadataRequestTopic(topic_id(node, "t"), None), MetadataRequestTopic(b"?" * 16, None)]
     found = ask_one(node, MetadataRequest(topics)).topics
     assert [(t.name, t.error_code) for t in found] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
-    assert ask_one(node, MetadataRequest(topics), 11).topics[1].name == ""
+    # where one is asked for by its id, names count for nothing, and each topic is told once
+    topics += [MetadataRequestTopic(topic_id(node, "t"), "u"), MetadataRequestTopic(name="t")]
+    found = ask_one(node, MetadataRequest(topics)).topics
+    assert [(t.name, t.error_code) for t in found] == [("t", 0), (None, ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+def test_ids_may_not_be_asked_for_before_version_12(node: Node, version: int) -> None:
+    topics = [MetadataRequestTopic(topic_id(node, "t"), None), MetadataRequestTopic(name="t")]
+    answer = ask_one(node, MetadataRequest(topics), version)
+    assert (answer.brokers, answer.cluster_id, answer.controller_id) == ((), None, -1)
+    invalid = ErrorCode.INVALID_REQUEST
+    assert [(t.name, t.topic_id, t.error_code) for t in answer.topics] == [
+        ("", topic_id(node, "t"), invalid),
+        ("t", ZERO_UUID, invalid),
+    ]
+
+
+def test_a_topic_that_cannot_be_made_is_not_there(node: Node) -> None:
+    metadata(node, "a.x", create=True)
+    assert metadata(node, "a_x", create=True).topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_topics_are_made_when_asked_for(node: Node) -> None:
@@ -226,6 +247,9 @@ def test_producers_are_described(node: Node) -> None:
         (p.producer_id, p.producer_epoch, p.last_sequence, p.current_txn_start_offset) for p in rows[0].active_producers
     ]
     assert found == [(5, 2, 1, -1)]
+    row = ask_one(node, DescribeProducersRequest([ProducersOf("a b", [0])])).topics[0].partitions[0]
+    assert row.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert row.error_message.startswith("Topic name is invalid: 'a b' contains")
 
 
 def test_log_directories(node: Node) -> None:

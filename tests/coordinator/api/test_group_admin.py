@@ -146,9 +146,12 @@ class TestDelete:
 
 class TestOffsetDelete:
     def delete(self, node: Node, group: str, **topics: list[int]) -> tuple[int, list[Any]]:
+        return self.delete_rows(node, group, *topics.items())
+
+    def delete_rows(self, node: Node, group: str, *topics: tuple[str, list[int]]) -> tuple[int, list[Any]]:
         asked = [
             OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(p) for p in partitions])
-            for name, partitions in topics.items()
+            for name, partitions in topics
         ]
         response = ask(node, OffsetDeleteRequest(group, asked)).one()
         rows = [(t.name, [(p.partition_index, p.error_code) for p in t.partitions]) for t in response.topics]
@@ -157,6 +160,16 @@ class TestOffsetDelete:
     def test_unknown_partitions_fail_by_row(self, node: Node) -> None:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert self.delete(node, "a", t=[7, 0], no=[1]) == (0, [("t", [(7, unknown), (0, 0)]), ("no", [(1, unknown)])])
+
+    def test_a_topic_named_twice_loses_no_row(self, node: Node) -> None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert self.delete_rows(node, "a", ("no", [0]), ("t", [0, 9]), ("no", [1, 1]), ("t", [0, 8])) == (
+            0,
+            [("no", [(0, unknown), (1, unknown), (1, unknown)]), ("t", [(9, unknown), (8, unknown), (0, 0), (0, 0)])],
+        )
+
+    def test_an_unknown_topic_is_told_without_any_partition_too(self, node: Node) -> None:
+        assert self.delete_rows(node, "a", ("", []), ("no", []), ("t", [])) == (0, [("", []), ("no", [])])
 
     def test_the_group_is_asked_even_when_nothing_is_left(self, node: Node) -> None:
         assert self.delete(node, "nobody", no=[1]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])

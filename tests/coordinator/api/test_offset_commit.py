@@ -83,3 +83,22 @@ def test_without_permission(node: Node, monkeypatch: pytest.MonkeyPatch) -> None
         ("t1", [(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)]),
         ("no", [(1, ErrorCode.GROUP_AUTHORIZATION_FAILED)]),
     ]
+
+
+def test_a_topic_named_twice_loses_no_refused_row(node: Node) -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(node, topic("t1", 5), topic("t1", 7)) == [("t1", [(5, unknown), (7, unknown)])]
+    assert commit(node, topic("no", 0), topic("t1", 0, 9), topic("no", 1), topic("t1", 1, 8)) == [
+        ("no", [(0, unknown), (1, unknown)]),
+        ("t1", [(9, unknown), (8, unknown), (0, 0), (1, 0)]),
+    ]
+    by_id = [topic("", 9, topic_id=T1), topic("", 8, topic_id=T1), topic("", 0, topic_id=b"?" * 16)]
+    assert [rows for _, rows in commit(node, *by_id, version=10)] == [
+        [(9, unknown), (8, unknown)],
+        [(0, ErrorCode.UNKNOWN_TOPIC_ID)],
+    ]
+
+
+@pytest.mark.parametrize(("version", "error_code"), [(2, 3), (9, 3), (10, 100)])
+def test_a_topic_without_a_name_is_unknown_by_what_its_version_names(node: Node, version: int, error_code: int) -> None:
+    assert commit(node, topic("", 0), topic("", 1), version=version) == [("", [(0, error_code), (1, error_code)])]

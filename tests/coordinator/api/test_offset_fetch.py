@@ -124,3 +124,10 @@ def test_a_shard_out_of_office_fails_its_own_groups(node: Node) -> None:
         raise AssertionError("choose other names")
     rows = fetch(node, *asked)
     assert [(group, code) for group, code, _ in rows] == [("h", ErrorCode.NOT_COORDINATOR), ("g", 0)]
+
+
+def test_the_empty_name_is_a_name_that_no_topic_has(node: Node) -> None:
+    asked = OffsetFetchRequestGroup("g", topics=[topic("", 0)])
+    assert fetch(node, asked, version=9) == [("g", 0, [("", [(0, -1, 0)])])]
+    asked = OffsetFetchRequestGroup("g", topics=[topic("", 0)])
+    assert fetch(node, asked, version=10) == [("g", 0, [("", [(0, -1, ErrorCode.UNKNOWN_TOPIC_ID)])])]

@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.api.node import Node
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental
 from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -34,7 +35,7 @@ def node() -> Node:
 
 
 def create(node: Node, *topics: CreatableTopic, validate_only: bool = False) -> dict[str, Any]:
-    answer = ask_one(node, CreateTopicsRequest(topics=topics, validate_only=validate_only))
+    answer = ask_one(node, CreateTopicsRequest(topics=topics, timeout_ms=1_000, validate_only=validate_only))
     assert len(answer.topics) == len({topic.name for topic in topics})
     return {row.name: row for row in answer.topics}
 
@@ -81,7 +82,7 @@ def test_validate_only_creates_nothing(node: Node) -> None:
 
 
 def delete(node: Node, *topics: DeleteTopicState, names: tuple[str, ...] = ()) -> list[tuple[str | None, int]]:
-    answer = ask_one(node, DeleteTopicsRequest(topics=topics, topic_names=names), 5 if names else 6)
+    answer = ask_one(node, DeleteTopicsRequest(timeout_ms=1_000, topics=topics, topic_names=names), 5 if names else 6)
     return [(row.name, row.error_code) for row in answer.responses]
 
 
@@ -106,6 +107,69 @@ def test_what_is_not_deleted(node: Node) -> None:
     assert sorted(node.topics.by_name) == ["__consumer_offsets", "t"]
 
 
+def delete_rows(node: Node, *topics: DeleteTopicState, timeout_ms: int = 1_000) -> list[tuple[Any, ...]]:
+    answer = ask_one(node, DeleteTopicsRequest(timeout_ms=timeout_ms, topics=topics))
+    return [(row.name, row.topic_id == ZERO_UUID, row.error_code, row.error_message) for row in answer.responses]
+
+
+_ID_TOO = "The provided topic name maps to an ID that was already supplied."
+_NEITHER = "Neither topic name nor id were specified."
+_BOTH = "You may not specify both topic name and topic id."
+
+
+def test_a_topic_that_is_meant_by_name_and_by_id_is_not_deleted(node: Node) -> None:
+    by_id, by_name = DeleteTopicState(name=None, topic_id=topic_id(node, "t")), DeleteTopicState(name="t")
+    both = DeleteTopicState(name="t", topic_id=topic_id(node, "t"))
+    refused = ("t", False, ErrorCode.INVALID_REQUEST, _ID_TOO)
+    assert delete_rows(node, by_name, by_id) == [refused]
+    assert delete_rows(node, by_id, both, by_name) == [("t", False, ErrorCode.INVALID_REQUEST, _BOTH), refused]
+    twice = (None, False, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+    assert delete_rows(node, by_id, by_name, by_id) == [refused, twice]
+    assert list(node.topics.by_name) == ["t"]
+    # a name given twice is refused for that alone
+    twice = ("t", True, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    assert delete_rows(node, by_id, by_name, by_name) == [twice, ("t", False, 0, None)]
+
+
+def test_rows_that_name_nothing_or_too_much_are_refused_one_by_one(node: Node) -> None:
+    both = DeleteTopicState(name="no", topic_id=topic_id(node, "t"))
+    rows = delete_rows(node, both, both, DeleteTopicState(name=None), DeleteTopicState(name=None))
+    assert [row[3] for row in rows] == [_BOTH, _BOTH, _NEITHER, _NEITHER]
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+def test_a_request_that_leaves_no_time_changes_nothing(node: Node, timeout_ms: int) -> None:
+    late = ErrorCode.REQUEST_TIMED_OUT
+    new, bad = CreatableTopic("new", 1, 1), CreatableTopic("a b", 1, 1)
+    created = ask_one(node, CreateTopicsRequest(topics=[new, bad, new], timeout_ms=timeout_ms))
+    assert [(row.name, row.error_code, row.error_message) for row in created.topics] == [
+        ("new", late, None),
+        ("a b", late, None),
+        ("new", late, None),
+    ]
+    states = (DeleteTopicState(name="t"), DeleteTopicState(name="no"), DeleteTopicState(name=None))
+    assert [row[2:] for row in delete_rows(node, *states, timeout_ms=timeout_ms)] == [(late, None)] * 3
+    more = [CreatePartitionsTopic("t", 5, None), CreatePartitionsTopic("no", 5, None)]
+    grown = ask_one(node, CreatePartitionsRequest(more, timeout_ms))
+    assert [(row.error_code, row.error_message) for row in grown.results] == [(late, None)] * 2
+    assert {name: len(topic.partitions) for name, topic in node.topics.by_name.items()} == {"t": 2}
+
+
+def test_a_new_topic_tells_its_configs_in_the_words_in_which_they_were_given(node: Node) -> None:
+    given = {"max.message.bytes": " 600 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
+    configs = [CreatableTopicConfig(*config) for config in given.items()]
+    row = create(node, CreatableTopic("new", 1, 1, configs=configs))["new"]
+    assert {config.name: config.value for config in row.configs if config.name in given} == given
+    assert describe(node, TOPIC, "new", "cleanup.policy").configs[0].value == "compact,delete"
+
+
+def test_a_name_is_looked_at_before_the_configs(node: Node) -> None:
+    null = [CreatableTopicConfig("retention.ms", None)]
+    rows = create(node, CreatableTopic("t", 0, 0, configs=null), CreatableTopic("", 0, 0, configs=null))
+    codes = [row.error_code for row in rows.values()]
+    assert codes == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
 def test_deletion_can_be_forbidden() -> None:
     node = data_node(delete_topic_enable=False)
     add_topic(node.topics, "t")
@@ -119,7 +183,7 @@ def test_partitions_are_added(node: Node) -> None:
         CreatePartitionsTopic("twice", 5, None),
         CreatePartitionsTopic("twice", 6, None),
     ]
-    answer = ask_one(node, CreatePartitionsRequest(topics=topics))
+    answer = ask_one(node, CreatePartitionsRequest(timeout_ms=1_000, topics=topics))
     assert [(row.name, row.error_code) for row in answer.results] == [
         ("t", 0),
         ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -130,7 +194,9 @@ def test_partitions_are_added(node: Node) -> None:
 
 def test_the_offsets_topic_does_not_grow(node: Node) -> None:
     node.topics.ensure_topic("__consumer_offsets", 1)
-    answer = ask_one(node, CreatePartitionsRequest(topics=[CreatePartitionsTopic("__consumer_offsets", 5, None)]))
+    answer = ask_one(
+        node, CreatePartitionsRequest(timeout_ms=1_000, topics=[CreatePartitionsTopic("__consumer_offsets", 5, None)])
+    )
     assert answer.results[0].error_code == ErrorCode.INVALID_PARTITIONS
 
 
