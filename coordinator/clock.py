@@ -2,6 +2,9 @@
 
 `LoopClock` follows the machine's clock and the running event loop; `ManualClock` stands still until it is told to
 advance, so that everything built on a clock can run in virtual time.
+
+A loop that was held up (the process was stopped, the machine slept, a long collection) finds deadlines that have passed
+beside requests that came in time. So a timer that is late lets the loop read first: see `_Late`.
 """
 
 from __future__ import annotations
@@ -12,12 +15,27 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from muster.coordinator.groups.interface import Now
 
 _tuple = tuple.__new__
 UTC = datetime.UTC
+
+PROMPT_MS: Final = 2
+"""A timer that rings no later than this is in time: loops count in whole ms."""
+HELD_UP_MS: Final = 100
+"""A timer that rings later than this says that the loop was held up."""
+GRACE_MS: Final = 3_000
+"""How long at most the others have, after the loop was held up, to say what they could not: Kafka's clients beat every
+3 s. Peers whose packets were not taken send them again after at most as long as that lasted.
+"""
+READ_MOST_MS: Final = 1_000
+"""How long at most a late timer waits for what is to be read: there is no end of that on a busy server."""
+_TURNS, _TURNS_HELD_UP = 2, 6
+"""Turns of the loop: one may only accept a connection, the next but one reads what it says."""
+_PAUSE_S: Final = 0.002
+"""Between further turns, in which requests wait for others: for the disk, say."""
 
 
 def show_wall(wall_ms: int, form: str, zone: datetime.tzinfo | None = None) -> str:
@@ -50,41 +68,137 @@ class Clock(Protocol):
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past)."""
 
+    def read_first(self, input_waits: Callable[[], bool]) -> None:
+        """Ask `input_waits` before a late timer rings: whether anything is still to be read or handled."""
+
 
 class _LoopTimer:
-    """A timer of the event loop that never rings early by the clock's own count."""
+    """A timer of the event loop that never rings early by the clock's own count, and late only after all was read."""
 
-    __slots__ = ("_callback", "_handle", "_loop", "_mono_ms")
+    __slots__ = ("_callback", "_due_ms", "_handle", "_late", "_loop", "had_grace")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, mono_ms: int, callback: Callable[[], object]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, late: _Late, mono_ms: int, callback: Callable[[], object]
+    ) -> None:
         self._loop = loop
-        self._mono_ms = mono_ms
+        self._late = late
         self._callback = callback
-        self._handle = self._arm()
+        self.had_grace = False
+        self._handle: asyncio.Handle | None
+        self.arm(mono_ms)
 
-    def _arm(self) -> asyncio.TimerHandle:
-        left_ns = self._mono_ms * 1_000_000 - time.monotonic_ns()
-        return self._loop.call_later(max(left_ns, 0) / 1e9, self._ring)
+    def arm(self, mono_ms: int) -> None:
+        """Ring then."""
+        now_ns = time.monotonic_ns()
+        # one that is set for the past is due now, and not late
+        self._due_ms = max(mono_ms, now_ns // 1_000_000)
+        self._handle = self._loop.call_later(max(mono_ms * 1_000_000 - now_ns, 0) / 1e9, self._ring)
 
     def _ring(self) -> None:
-        # uvloop counts whole ms from the start of a turn and may call early: a deadline not due yet is armed again
-        if time.monotonic_ns() // 1_000_000 < self._mono_ms:
-            self._handle = self._arm()
-        else:
+        late_ms = time.monotonic_ns() // 1_000_000 - self._due_ms
+        if late_ms < 0:
+            # uvloop counts whole ms from the start of a turn and may call early: a deadline not due yet is armed again
+            self.arm(self._due_ms)
+        elif late_ms <= PROMPT_MS and not self._late.holds:
             self._callback()
+        else:
+            self._handle = None
+            self._late.add(self, late_ms)
+
+    def ring_soon(self) -> None:
+        """All was read. A timer that was cancelled meanwhile stays silent."""
+        self._handle = self._loop.call_soon(self._callback)
 
     def cancel(self) -> None:
         """The call will not happen."""
-        self._handle.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
+        else:
+            self._late.remove(self)
+
+
+class _Late:
+    """The timers that ring late. They wait until the loop has read and handled what had come before it got to them.
+
+    Those late by no more than `HELD_UP_MS` let each socket be read once. When one is later than that the loop was held
+    up: then they wait until nothing is left to be read, `READ_MOST_MS` at most. And since others may have been held up
+    with it, or what they sent was lost meanwhile, no timer rings for as long again as it lasted (`GRACE_MS` at most);
+    each is put off once, so that a loop that is always late has deadlines too.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.input_waits: Callable[[], bool] = _nothing_waits
+        self.holds = False
+        """Whether no timer is to ring just now, be it in time."""
+        self._loop = loop
+        self._timers: dict[_LoopTimer, None] = {}
+        self._reading = False
+        self._late_ms = 0
+        self._turns = self._turn_began_ms = self._spent_ms = 0
+        self._grace_until_ms = 0
+
+    def add(self, timer: _LoopTimer, late_ms: int) -> None:
+        """`timer` is due, and late by so much."""
+        self._timers[timer] = None
+        self._late_ms = max(self._late_ms, late_ms)
+        if not self._reading:
+            self._reading = self.holds = True
+            self._turns = self._spent_ms = 0
+            self._turn_began_ms = time.monotonic_ns() // 1_000_000
+            self._loop.call_soon(self._turn)
+
+    def remove(self, timer: _LoopTimer) -> None:
+        """It was cancelled."""
+        self._timers.pop(timer, None)
+
+    def _turn(self) -> None:
+        now_ms = time.monotonic_ns() // 1_000_000
+        took_ms = now_ms - self._turn_began_ms
+        self._turn_began_ms = now_ms
+        if took_ms > HELD_UP_MS:
+            # held up again, or for the first time, since what was ready was read
+            self._late_ms = max(self._late_ms, took_ms)
+            self._turns = 0
+        self._turns += 1
+        # however long it was held up: the loop has so many turns
+        self._spent_ms += min(took_ms, HELD_UP_MS)
+        held_up = self._late_ms > HELD_UP_MS
+        if self._spent_ms < READ_MOST_MS:
+            if self._turns < (_TURNS_HELD_UP if held_up else _TURNS):
+                self._loop.call_soon(self._turn)
+                return
+            if held_up and self.input_waits():
+                self._loop.call_later(_PAUSE_S, self._turn)
+                return
+        self._go_on(now_ms, held_up)
+
+    def _go_on(self, now_ms: int, held_up: bool) -> None:
+        """All was read."""
+        if held_up:
+            self._grace_until_ms = max(self._grace_until_ms, now_ms + min(self._late_ms, GRACE_MS))
+        timers, self._timers = self._timers, {}
+        self._reading, self._late_ms = False, 0
+        self.holds = now_ms < self._grace_until_ms
+        for timer in timers:
+            if self.holds and not timer.had_grace:
+                timer.had_grace = True
+                timer.arm(self._grace_until_ms)
+            else:
+                timer.ring_soon()
+
+
+def _nothing_waits() -> bool:
+    return False
 
 
 class LoopClock:
     """The machine's time, with timers of an asyncio event loop."""
 
-    __slots__ = ("_is_asked", "_loop", "_moment", "_soon")
+    __slots__ = ("_is_asked", "_late", "_loop", "_moment", "_soon")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._late = _Late(loop)
         self._soon: list[Callable[[], object]] = []
         self._is_asked = False
         self._moment: Now | None = None
@@ -135,7 +249,11 @@ class LoopClock:
 
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
-        return _LoopTimer(self._loop, mono_ms, callback)
+        return _LoopTimer(self._loop, self._late, mono_ms, callback)
+
+    def read_first(self, input_waits: Callable[[], bool]) -> None:
+        """Ask this before a late timer rings."""
+        self._late.input_waits = input_waits
 
 
 class _ManualTimer:
@@ -177,6 +295,9 @@ class ManualClock:
         timer = _ManualTimer(callback)
         heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
         return timer
+
+    def read_first(self, input_waits: Callable[[], bool]) -> None:
+        """Nothing: a clock that stands still is never late."""
 
     def advance(self, ms: int) -> None:
         """Let `ms` milliseconds pass, ringing each timer at its own time, in order; 0 rings those that are due."""

@@ -243,6 +243,7 @@ class Server:
             self._listeners.append(listener)
             self.bound.append(Bound(address.name, address.host, listener.port))
             log.info("listening", listener=address.name, address=with_port(address.host, listener.port))
+        self.clock.read_first(lambda: limits.input_waits(one.descriptor for one in self._listeners))
 
     # ---- stopping ----
 

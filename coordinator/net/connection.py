@@ -228,6 +228,19 @@ class Connection(_Often, asyncio.Protocol):
         """A request is parked: the next one waits for it, and silence is ours."""
         return self._requests is not None and self._requests.current is not None
 
+    @property
+    def descriptor(self) -> int:
+        """Of the socket, as long as it is read."""
+        if self._closing or not self._reading:
+            return -1
+        descriptor: int = self._transport.get_extra_info("socket").fileno()
+        return descriptor
+
+    @property
+    def has_more(self) -> bool:
+        """Whole requests wait for the one at hand (and not for the peer to read)."""
+        return bool(self._frames) and self._writing and not self._closing
+
     def close_idle(self) -> None:
         """Silent for connections.max.idle.ms."""
         log.debug("closed an idle connection", peer=self.channel.peer)

@@ -5,8 +5,10 @@ May not read or write a socket: it counts, and tells connections to pause, go on
 
 from __future__ import annotations
 
+import select
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock, Timer
@@ -29,6 +31,14 @@ class Member(Protocol):
     @property
     def waits_for_us(self) -> bool:
         """A request of it is parked: its silence is ours."""
+
+    @property
+    def descriptor(self) -> int:
+        """Of the socket that it reads; negative when it reads none now."""
+
+    @property
+    def has_more(self) -> bool:
+        """Requests of it were read that wait for the one at hand."""
 
     def close_idle(self) -> None:
         """It was silent for `connections.max.idle.ms`."""
@@ -139,10 +149,22 @@ class Limits:
             del self._by_host[member.host]
         if member in self._waiting:
             self._waiting.remove(member)
-        if self._entering:
-            self._entering.popleft().room_made()
+        self._hand_over()
         if not self._silent_steps and self._when_empty is not None:
             self._when_empty()
+
+    def _hand_over(self) -> None:
+        """Offer what room there is to those that wait, in their order: one that is closing itself does not take it."""
+        while self._entering and len(self._silent_steps) < self.max_connections:
+            self._entering.popleft().room_made()
+
+    def input_waits(self, listening: Iterable[int]) -> bool:
+        """Whether anything is there to be read or handled that clients have sent; `listening`: descriptors of sockets
+        that accept.
+        """
+        if any(member.has_more for member in self._silent_steps):
+            return True
+        return _any_readable(chain(listening, (member.descriptor for member in self._silent_steps)))
 
     def when_empty(self, callback: Callable[[], object]) -> None:
         """Call back as soon as there is no connection (at once when there is none)."""
@@ -194,6 +216,17 @@ class Limits:
         self._memory += size
         while self._waiting and self._memory > 0:
             self._waiting.popleft().memory_granted()
+
+
+def _any_readable(descriptors: Iterable[int]) -> bool:
+    """Whether something lies in one of these sockets; negative ones are none."""
+    if not hasattr(select, "poll"):  # not on Windows
+        return False
+    looked = select.poll()
+    for descriptor in descriptors:
+        if descriptor >= 0:
+            looked.register(descriptor, select.POLLIN)
+    return bool(looked.poll(0))
 
 
 def parse_overrides(text: str) -> dict[str, int]:

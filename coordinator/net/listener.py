@@ -117,6 +117,11 @@ class Listener:
         if self._socket is not None:
             self._loop.add_reader(self._socket, self._accept)
 
+    @property
+    def descriptor(self) -> int:
+        """Of the socket that accepts; negative when it takes none now."""
+        return -1 if self._socket is None or self._pause is not None else self._socket.fileno()
+
     def _connection(self) -> Connection:
         return Connection(
             self._limits,

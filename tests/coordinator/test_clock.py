@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
+import time
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import uvloop
 
+from muster.coordinator import clock as clocks
 from muster.coordinator.clock import LoopClock, ManualClock
 from muster.coordinator.groups.interface import Now
 
@@ -170,3 +175,213 @@ class TestLoopClock:
             loop.close()
         assert now.wall_ms > 1_600_000_000_000
         assert 0 < now.mono_ms < now.wall_ms
+
+
+class Machine:
+    """The machine's time, that can stand still for the process: `ahead_ms` later than it really is."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+        self.each_look_ms = 0
+        self.stands_at_ns: int | None = None
+
+    def monotonic_ns(self) -> int:
+        if self.stands_at_ns is not None:
+            return self.stands_at_ns
+        self.ahead_ms += self.each_look_ms
+        return time.monotonic_ns() + self.ahead_ms * 1_000_000
+
+    def time_ns(self) -> int:
+        return time.time_ns()
+
+
+class Bench:
+    """A clock on a running loop, and a socket that is read byte by byte."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.loop = asyncio.get_running_loop()
+        self.clock = LoopClock(self.loop)
+        self.happened: list[str] = []
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.loop.add_reader(self.ours, self._read)
+        self.clock.read_first(self.input_waits)
+        self.asked = 0
+
+    def _read(self) -> None:
+        self.happened.append(self.ours.recv(1).decode())
+
+    def input_waits(self) -> bool:
+        self.asked += 1
+        look = select.poll()
+        look.register(self.ours, select.POLLIN)
+        return bool(look.poll(0))
+
+    def timer(self, name: str, in_ms: int) -> tuple[clocks.Timer, asyncio.Future[None]]:
+        rang: asyncio.Future[None] = self.loop.create_future()
+
+        def ring() -> None:
+            self.happened.append(name)
+            rang.set_result(None)
+
+        return self.clock.call_at(self.clock.mono_ms() + in_ms, ring), rang
+
+    def close(self) -> None:
+        self.loop.remove_reader(self.ours)
+        self.ours.close()
+        self.theirs.close()
+
+
+Play = Callable[[Callable[[Bench], Awaitable[None]]], None]
+
+
+class TestALateTimer:
+    """What had come before the loop got to a timer is read before it rings, on both event loops."""
+
+    @pytest.fixture
+    def machine(self, monkeypatch: pytest.MonkeyPatch) -> Machine:
+        machine = Machine()
+        monkeypatch.setattr(clocks, "time", machine)
+        monkeypatch.setattr(clocks, "GRACE_MS", 100)
+        return machine
+
+    @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+    def play(self, request: pytest.FixtureRequest, machine: Machine) -> Play:
+        def run(story: Callable[[Bench], Awaitable[None]]) -> None:
+            async def main() -> None:
+                bench = Bench(machine)
+                try:
+                    await story(bench)
+                finally:
+                    bench.close()
+
+            with asyncio.Runner(loop_factory=request.param) as runner:
+                runner.run(main())
+
+        return run
+
+    def test_a_little_late_lets_each_socket_be_read(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            _, rang = bench.timer("ring", 0)
+            bench.theirs.send(b"a")
+            bench.machine.ahead_ms += clocks.HELD_UP_MS // 2
+            await rang
+            assert bench.happened == ["a", "ring"]
+            assert bench.asked == 0
+
+        play(story)
+
+    def test_after_a_pause_all_is_read_first(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            _, rang = bench.timer("ring", 0)
+            bench.theirs.send(b"beats in the sockets")
+            bench.machine.ahead_ms += 12_000
+            await rang
+            assert "".join(bench.happened) == "beats in the socketsring"
+
+        play(story)
+
+    def test_what_the_network_had_kept_comes_in_time_too(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            _, rang = bench.timer("ring", 0)
+            bench.machine.ahead_ms += 12_000
+            bench.loop.call_later(0.01, bench.theirs.send, b"a")
+            await rang
+            assert bench.happened == ["a", "ring"]
+
+        play(story)
+
+    def test_one_that_falls_due_right_after_the_pause_waits_as_well(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            _, first = bench.timer("first", 0)
+            bench.machine.ahead_ms += 12_000
+            _, second = bench.timer("second", 5)
+            bench.loop.call_later(0.015, bench.theirs.send, b"a")
+            await asyncio.gather(first, second)
+            assert bench.happened[0] == "a"
+
+        play(story)
+
+    def test_held_up_again_it_reads_again(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            timer, rang = bench.timer("ring", 0)
+            bench.machine.ahead_ms += 12_000
+            looks = iter("ab")
+
+            def pause() -> bool:
+                name = next(looks, "")
+                if name:
+                    bench.theirs.send(name.encode())
+                    bench.machine.ahead_ms += 12_000
+                return bool(name)
+
+            bench.clock.read_first(pause)
+            await rang
+            assert bench.happened == ["a", "b", "ring"]
+            timer.cancel()
+
+        play(story)
+
+    def test_held_up_in_the_time_of_grace_it_reads_again(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            _, rang = bench.timer("ring", 0)
+            bench.machine.ahead_ms += 12_000
+
+            def again() -> None:
+                bench.theirs.send(b"again")
+                bench.machine.ahead_ms += 12_000
+
+            bench.loop.call_later(0.02, again)
+            await rang
+            assert "".join(bench.happened) == "againring"
+
+        play(story)
+
+    def test_a_busy_server_has_deadlines_too(self, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(clocks, "READ_MOST_MS", 20)
+
+        async def story(bench: Bench) -> None:
+            bench.clock.read_first(lambda: True)
+            _, rang = bench.timer("ring", 0)
+            bench.machine.ahead_ms += 12_000
+            await asyncio.wait_for(rang, 20)
+
+        play(story)
+
+    def test_a_loop_that_is_always_late_has_deadlines_too(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            bench.machine.each_look_ms = clocks.HELD_UP_MS + 50
+            _, rang = bench.timer("ring", 0)
+            await asyncio.wait_for(rang, 20)
+
+        play(story)
+
+    def test_cancelled_while_it_waits_it_stays_silent(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            in_reading, _ = bench.timer("in reading", 0)
+            in_grace, _ = bench.timer("in grace", 0)
+            _, rang = bench.timer("ring", 0)
+            bench.machine.ahead_ms += 12_000
+
+            def look() -> bool:
+                in_reading.cancel()
+                bench.loop.call_soon(in_grace.cancel)
+                return False
+
+            bench.clock.read_first(look)
+            await rang
+            in_grace.cancel()
+            assert bench.happened == ["ring"]
+
+        play(story)
+
+    def test_one_in_time_rings_at_once(self, play: Play) -> None:
+        async def story(bench: Bench) -> None:
+            bench.machine.stands_at_ns = time.monotonic_ns()
+            _, rang = bench.timer("ring", 0)
+            bench.loop.call_later(0, bench.loop.call_soon, bench.happened.append, "next")
+            await rang
+            assert bench.happened == ["ring"]
+
+        play(story)

@@ -430,6 +430,42 @@ class TestEnd:
         assert transport.writes == [frame(b"a") + frame(b"b" * INPUT_HIGH_BYTES)]
         assert reads(transport)
 
+    @given(data=st.data())
+    def test_no_live_connection_waits_while_there_is_room(self, data: st.DataObject) -> None:
+        async def check() -> None:
+            bench = Bench(max_connections=data.draw(st.integers(1, 3)), max_connections_per_ip=4)
+            bench.connection.connection_lost(None)
+            await turn()
+            live: list[tuple[Connection, Any]] = []
+            ending: list[Connection] = []
+            for step in data.draw(st.lists(st.sampled_from(["come", "come", "end", "lost", "turn"]), max_size=40)):
+                if step == "come":
+                    connection, transport, _ = bench.connect(f"10.0.0.{data.draw(st.integers(1, 2))}")
+                    live.append((connection, transport))
+                elif step == "end" and live:
+                    connection, _ = live.pop(data.draw(st.integers(0, len(live) - 1)))
+                    data.draw(st.sampled_from([connection.eof_received, connection.close, connection.abort]))()
+                    ending.append(connection)
+                elif step == "lost" and ending:
+                    ending.pop(data.draw(st.integers(0, len(ending) - 1))).connection_lost(None)
+                elif step == "turn":
+                    await turn()
+                refused = [connection for connection, transport in live if transport.closed]
+                live = [one for one in live if one[0] not in refused]
+                ending += refused
+            for connection in ending:
+                connection.connection_lost(None)
+            await turn()
+            room = bench.limits.max_connections
+            for connection, transport in live:
+                connection.data_received(frame(b"hello"))
+                answered = transport.writes == [frame(b"hello")]
+                assert answered or transport.closed or len(bench.limits) == room
+            assert len(bench.limits) == min(room, sum(not transport.closed for _, transport in live))
+
+        with capture_logs():
+            asyncio.run(check())
+
     async def test_one_that_waits_and_goes_is_forgotten(self) -> None:
         bench = Bench(max_connections=1)
         connection, _, _ = bench.connect()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,8 @@ class Connection:
         self.host = host
         self.alive = False
         self.waits_for_us = False
+        self.descriptor = -1
+        self.has_more = False
         self.limits = limits
         self.calls: list[str] = []
         limits.enter(self)
@@ -78,6 +81,17 @@ class TestCounts:
         limits.leave(waiting[0])
         limits.leave(first)
         assert [member.calls for member in waiting] == [[], ["room"], []]
+
+    def test_room_that_one_does_not_take_goes_to_the_next(self) -> None:
+        limits = make(max_connections=1)
+        first = Connection(limits)
+        closing, live = Connection(make()), Connection(make())
+        assert limits.wait(closing)
+        assert limits.wait(live)
+        live.room_made = lambda: limits.enter(live)  # type: ignore[method-assign]
+        limits.leave(first)
+        assert closing.calls == ["room"]
+        assert len(limits) == 1
 
     def test_who_has_too_many_does_not_wait(self) -> None:
         limits = make(max_connections=1, max_connections_per_ip=1)
@@ -204,3 +218,20 @@ class TestMemory:
         limits.leave(second)
         limits.give_memory(20)
         assert second.calls == []
+
+
+class TestInput:
+    def test_unread_sockets_and_requests_that_wait_are_input(self) -> None:
+        limits = make()
+        one, other = Connection(limits), Connection(limits)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            other.descriptor = ours.fileno()
+            assert not limits.input_waits(())
+            theirs.send(b"x")
+            assert limits.input_waits(())
+            other.descriptor = -1
+            assert not limits.input_waits(())
+            assert limits.input_waits((ours.fileno(),))
+        one.has_more = True
+        assert limits.input_waits(())
