@@ -15,7 +15,7 @@ from muster.protocol.message import Message, ProtocolError, UnrepresentableField
 from muster.protocol.messages.table import APIS
 from muster.protocol.wire import REFUSALS, Parts
 
-Decode = Callable[[bytes, int, int], Any]
+Decode = Callable[..., Any]
 Encode = Callable[[Any], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -180,7 +180,10 @@ class Api:
         self._response_encoders.update(getattr(module, f"ENCODE_{name}_RESPONSE"))
 
     def request_decoder(self, version: int) -> Decode:
-        """The bare function behind decode_request, for callers that keep it: it raises REFUSALS of `wire` instead."""
+        """The bare function behind decode_request, for callers that keep it: it raises REFUSALS of `wire` instead.
+
+        It takes a fourth argument: how many elements there may be in all arrays; TooMany, when there are more.
+        """
         return self._request_decoders.get(version) or self._loaded(self._request_decoders, version)
 
     def response_encoder(self, version: int) -> Encode:

@@ -6,10 +6,8 @@ that cannot be read.
 
 from __future__ import annotations
 
-from typing import Final
-
 from muster.protocol.message import MalformedMessage
-from muster.protocol.wire import MAX_STRING
+from muster.protocol.wire import MAX_STRING, MOST_ELEMENTS, MOST_TAGS
 
 FIXED = {"bool": 1, "int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "float64": 8, "uuid": 16}
 
@@ -29,12 +27,6 @@ class LayoutField:
         self.tag = int(tag) if tag else None
         self.tagged = tagged or "none"
         self.fields: list[LayoutField] = []
-
-
-MOST_ELEMENTS: Final = 250_000
-"""So many structs or texts may be in one array of a request: millions of objects would keep everybody else waiting for
-seconds. Kafka has no limit but the size of a request; nor has any cluster as many partitions.
-"""
 
 
 def explain(layout: str, version: int, data: bytes, start: int, end: int, error: Exception) -> MalformedMessage:
@@ -80,7 +72,8 @@ class _Reader:
     """Reads one message; every method takes the path of what it reads."""
 
     def __init__(self, data: bytes, start: int, end: int, version: int, flexible: bool, is_request: bool) -> None:
-        self.is_request = is_request
+        # see `wire.too_many`
+        self.left = MOST_ELEMENTS if is_request else end
         self.data, self.position, self.end = data, start, min(end, len(data))
         self.version, self.flexible = version, flexible
 
@@ -116,11 +109,17 @@ class _Reader:
         if self.flexible:
             self.tags(tagged, path)
 
+    def count(self, more: int, path: str) -> None:
+        self.left -= more
+        self.check(self.left >= 0, path, f"with {more} more elements the request has more than {MOST_ELEMENTS}")
+
     def tags(self, known: dict[int, LayoutField], path: str) -> None:
         where = f"{path}.<tagged fields>"
         count = self.uvarint(where)
         left = self.end - self.position
         self.check(count * 2 <= left, where, f"{count} tagged fields cannot fit in the {left} bytes left")
+        self.check(count <= MOST_TAGS, where, f"{count} tagged fields are more than {MOST_TAGS}")
+        self.count(count, where)
         for _ in range(count):
             tag = self.uvarint(where)
             size = self.uvarint(where)
@@ -157,8 +156,7 @@ class _Reader:
         least = FIXED.get(field.kind, 1)
         self.check(count >= 0, path, f"negative number of elements {count}")
         self.check(count * least <= left, path, f"{count} elements cannot fit in the {left} bytes left")
-        is_limited = self.is_request and (field.fields or field.kind == "string")
-        self.check(not is_limited or count <= MOST_ELEMENTS, path, f"{count} elements are more than {MOST_ELEMENTS}")
+        self.count(count, path)
         for i in range(count):
             self.one(field, f"{path}[{i}]", False)
 

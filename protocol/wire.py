@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from struct import error as struct_error
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from muster.protocol.message import UnrepresentableField
 
@@ -26,6 +26,24 @@ REFUSALS = (Refused, IndexError, struct_error, UnicodeDecodeError)
 
 MAX_STRING = 0x7FFF
 """Kafka's limit for any string, in bytes."""
+
+
+class TooMany(Refused):
+    """A request has more elements than its reader may make."""
+
+
+MOST_ELEMENTS: Final = 250_000
+"""So many elements (structs, texts, numbers, tagged fields) may be in all arrays of a request together: millions of
+objects would keep everybody else waiting for seconds, and take gigabytes. Kafka has no limit but the size of a request;
+nor has any cluster as many partitions.
+"""
+MOST_TAGS: Final = 127
+"""So many tagged fields may be in one struct: Kafka's own have fewer than ten."""
+
+
+def too_many() -> NoReturn:
+    """Give up on a request with more elements than the reader may make."""
+    raise TooMany
 
 
 def refuse() -> NoReturn:
@@ -74,7 +92,7 @@ Reader = Callable[[bytes, int, int], Any]
 def skip_tags(b: bytes, p: int, end: int) -> int:
     """Skip the tagged fields whose count stands at p; the position after them."""
     n, p = uvarint(b, p)
-    if n * 2 > end - p:
+    if n > MOST_TAGS or n * 2 > end - p:
         refuse()
     for _ in range(n):
         _, p = uvarint(b, p)
@@ -88,7 +106,7 @@ def skip_tags(b: bytes, p: int, end: int) -> int:
 def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[dict[int, Any], int]:
     """Read the tagged fields in `known` (tag -> reader of exactly its bytes), skip the others."""
     n, p = uvarint(b, p)
-    if n * 2 > end - p:
+    if n > MOST_TAGS or n * 2 > end - p:
         refuse()
     got: dict[int, Any] = {}
     for _ in range(n):

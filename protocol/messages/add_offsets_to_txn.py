@@ -47,7 +47,7 @@ class AddOffsetsToTxnResponse(Message):
         self.error_code = error_code
 
 
-def decode_add_offsets_to_txn_request_v0(b: bytes, p: int, end: int) -> AddOffsetsToTxnRequest:
+def decode_add_offsets_to_txn_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> AddOffsetsToTxnRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -69,7 +69,7 @@ def decode_add_offsets_to_txn_request_v0(b: bytes, p: int, end: int) -> AddOffse
     return AddOffsetsToTxnRequest(s2, v3, v4, s6)
 
 
-def decode_add_offsets_to_txn_request_v3(b: bytes, p: int, end: int) -> AddOffsetsToTxnRequest:
+def decode_add_offsets_to_txn_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> AddOffsetsToTxnRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -87,6 +87,7 @@ def decode_add_offsets_to_txn_request_v3(b: bytes, p: int, end: int) -> AddOffse
     else:
         s6, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

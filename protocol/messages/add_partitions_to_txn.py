@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -141,7 +142,9 @@ class AddPartitionsToTxnResponse(Message):
         self.results_by_topic_v3_and_below = results_by_topic_v3_and_below
 
 
-def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPartitionsToTxnRequest:
+def decode_add_partitions_to_txn_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AddPartitionsToTxnRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -153,9 +156,12 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
     v3, v4, v5 = _get_qhi(b, p)
     p += 14
     a6: list[AddPartitionsToTxnTopic] = []
-    if not 0 <= v5 <= 250000 or v5 * 6 > end - p:
+    if v5 < 0 or v5 * 6 > end - p:
         refuse()
     if v5:
+        left -= v5
+        if left < 0:
+            too_many()
         for _ in range(v5):
             (v7,) = _get_h(b, p)
             p += 2
@@ -171,6 +177,9 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
             if v9 < 0 or v9 * 4 > end - p:
                 refuse()
             if v9:
+                left -= v9
+                if left < 0:
+                    too_many()
                 a10 = [*get_many("i", v9)(b, p)]
                 p += v9 * 4
             a6.append(AddPartitionsToTxnTopic(s8, a10))
@@ -179,7 +188,9 @@ def decode_add_partitions_to_txn_request_v0(b: bytes, p: int, end: int) -> AddPa
     return AddPartitionsToTxnRequest((), s2, v3, v4, a6)
 
 
-def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPartitionsToTxnRequest:
+def decode_add_partitions_to_txn_request_v3(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AddPartitionsToTxnRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -195,9 +206,12 @@ def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPa
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[AddPartitionsToTxnTopic] = []
-    if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
+    if n5 < 0 or n5 * 3 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
@@ -215,14 +229,19 @@ def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPa
             if n9 < 0 or n9 * 4 > end - p:
                 refuse()
             if n9:
+                left -= n9
+                if left < 0:
+                    too_many()
                 a10 = [*get_many("i", n9)(b, p)]
                 p += n9 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a6.append(AddPartitionsToTxnTopic(s8, a10))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -231,16 +250,21 @@ def decode_add_partitions_to_txn_request_v3(b: bytes, p: int, end: int) -> AddPa
     return AddPartitionsToTxnRequest((), s2, v3, v4, a6)
 
 
-def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPartitionsToTxnRequest:
+def decode_add_partitions_to_txn_request_v4(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AddPartitionsToTxnRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AddPartitionsToTxnTransaction] = []
-    if not 0 <= n1 <= 250000 or n1 * 14 > end - p:
+    if n1 < 0 or n1 * 14 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -257,9 +281,12 @@ def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPa
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[AddPartitionsToTxnTopic] = []
-            if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
+            if n8 < 0 or n8 * 3 > end - p:
                 refuse()
             if n8:
+                left -= n8
+                if left < 0:
+                    too_many()
                 for _ in range(n8):
                     n10 = b[p]
                     if 0 < n10 < 128:
@@ -277,19 +304,25 @@ def decode_add_partitions_to_txn_request_v4(b: bytes, p: int, end: int) -> AddPa
                     if n12 < 0 or n12 * 4 > end - p:
                         refuse()
                     if n12:
+                        left -= n12
+                        if left < 0:
+                            too_many()
                         a13 = [*get_many("i", n12)(b, p)]
                         p += n12 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a9.append(AddPartitionsToTxnTopic(s11, a13))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a2.append(AddPartitionsToTxnTransaction(s4, v5, v6, v7, a9))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

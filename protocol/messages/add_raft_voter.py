@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -63,7 +63,7 @@ class AddRaftVoterResponse(Message):
         self.error_message = error_message
 
 
-def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoterRequest:
+def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> AddRaftVoterRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -82,9 +82,12 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[Listener] = []
-    if not 0 <= n6 <= 250000 or n6 * 5 > end - p:
+    if n6 < 0 or n6 * 5 > end - p:
         refuse()
     if n6:
+        left -= n6
+        if left < 0:
+            too_many()
         for _ in range(n6):
             n8 = b[p]
             if 0 < n8 < 128:
@@ -103,11 +106,13 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
             (v12,) = _get_H(b, p)
             p += 2
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a7.append(Listener(s9, s11, v12))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -116,7 +121,7 @@ def decode_add_raft_voter_request_v0(b: bytes, p: int, end: int) -> AddRaftVoter
     return AddRaftVoterRequest(s2, v3, v4, v5, a7, True)
 
 
-def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoterRequest:
+def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> AddRaftVoterRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -135,9 +140,12 @@ def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoter
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[Listener] = []
-    if not 0 <= n6 <= 250000 or n6 * 5 > end - p:
+    if n6 < 0 or n6 * 5 > end - p:
         refuse()
     if n6:
+        left -= n6
+        if left < 0:
+            too_many()
         for _ in range(n6):
             n8 = b[p]
             if 0 < n8 < 128:
@@ -156,6 +164,7 @@ def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoter
             (v12,) = _get_H(b, p)
             p += 2
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -163,6 +172,7 @@ def decode_add_raft_voter_request_v1(b: bytes, p: int, end: int) -> AddRaftVoter
     (v13,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -102,20 +102,26 @@ class AlterClientQuotasResponse(Message):
         self.entries = entries
 
 
-def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterClientQuotasRequest:
+def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> AlterClientQuotasRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AlterClientQuotasRequestEntryData] = []
-    if not 0 <= v1 <= 250000 or v1 * 8 > end - p:
+    if v1 < 0 or v1 * 8 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_i(b, p)
             p += 4
             a4: list[AlterClientQuotasRequestEntityData] = []
-            if not 0 <= v3 <= 250000 or v3 * 4 > end - p:
+            if v3 < 0 or v3 * 4 > end - p:
                 refuse()
             if v3:
+                left -= v3
+                if left < 0:
+                    too_many()
                 for _ in range(v3):
                     (v5,) = _get_h(b, p)
                     p += 2
@@ -139,9 +145,12 @@ def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterCl
             (v9,) = _get_i(b, p)
             p += 4
             a10: list[OpData] = []
-            if not 0 <= v9 <= 250000 or v9 * 11 > end - p:
+            if v9 < 0 or v9 * 11 > end - p:
                 refuse()
             if v9:
+                left -= v9
+                if left < 0:
+                    too_many()
                 for _ in range(v9):
                     (v11,) = _get_h(b, p)
                     p += 2
@@ -162,16 +171,19 @@ def decode_alter_client_quotas_request_v0(b: bytes, p: int, end: int) -> AlterCl
     return AlterClientQuotasRequest(a2, v15)
 
 
-def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterClientQuotasRequest:
+def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> AlterClientQuotasRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AlterClientQuotasRequestEntryData] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             p += 1
@@ -179,9 +191,12 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                 n3, p = uvarint(b, p - 1)
             n3 -= 1
             a4: list[AlterClientQuotasRequestEntityData] = []
-            if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+            if n3 < 0 or n3 * 3 > end - p:
                 refuse()
             if n3:
+                left -= n3
+                if left < 0:
+                    too_many()
                 for _ in range(n3):
                     n5 = b[p]
                     if 0 < n5 < 128:
@@ -201,6 +216,7 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                     else:
                         s8, p = long_string(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
@@ -211,9 +227,12 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                 n9, p = uvarint(b, p - 1)
             n9 -= 1
             a10: list[OpData] = []
-            if not 0 <= n9 <= 250000 or n9 * 11 > end - p:
+            if n9 < 0 or n9 * 11 > end - p:
                 refuse()
             if n9:
+                left -= n9
+                if left < 0:
+                    too_many()
                 for _ in range(n9):
                     n11 = b[p]
                     if 0 < n11 < 128:
@@ -225,11 +244,13 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
                     v13, v14 = _get_dz(b, p)
                     p += 9
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a10.append(OpData(s12, v13, v14))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -237,6 +258,7 @@ def decode_alter_client_quotas_request_v1(b: bytes, p: int, end: int) -> AlterCl
     (v15,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

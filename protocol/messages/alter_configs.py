@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -90,13 +90,16 @@ class AlterConfigsResponse(Message):
         self.responses = responses
 
 
-def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsRequest:
+def decode_alter_configs_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> AlterConfigsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AlterConfigsResource] = []
-    if not 0 <= v1 <= 250000 or v1 * 7 > end - p:
+    if v1 < 0 or v1 * 7 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             v3, v4 = _get_bh(b, p)
             p += 3
@@ -109,9 +112,12 @@ def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsR
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[AlterableConfig] = []
-            if not 0 <= v6 <= 250000 or v6 * 4 > end - p:
+            if v6 < 0 or v6 * 4 > end - p:
                 refuse()
             if v6:
+                left -= v6
+                if left < 0:
+                    too_many()
                 for _ in range(v6):
                     (v8,) = _get_h(b, p)
                     p += 2
@@ -140,16 +146,19 @@ def decode_alter_configs_request_v0(b: bytes, p: int, end: int) -> AlterConfigsR
     return AlterConfigsRequest(a2, v12)
 
 
-def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsRequest:
+def decode_alter_configs_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> AlterConfigsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AlterConfigsResource] = []
-    if not 0 <= n1 <= 250000 or n1 * 4 > end - p:
+    if n1 < 0 or n1 * 4 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             (v3,) = _get_b(b, p)
             p += 1
@@ -166,9 +175,12 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[AlterableConfig] = []
-            if not 0 <= n6 <= 250000 or n6 * 3 > end - p:
+            if n6 < 0 or n6 * 3 > end - p:
                 refuse()
             if n6:
+                left -= n6
+                if left < 0:
+                    too_many()
                 for _ in range(n6):
                     n8 = b[p]
                     if 0 < n8 < 128:
@@ -188,11 +200,13 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
                     else:
                         s11, p = long_string(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a7.append(AlterableConfig(s9, s11))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -200,6 +214,7 @@ def decode_alter_configs_request_v2(b: bytes, p: int, end: int) -> AlterConfigsR
     (v12,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -107,7 +108,9 @@ class AlterPartitionReassignmentsResponse(Message):
         self.responses = responses
 
 
-def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) -> AlterPartitionReassignmentsRequest:
+def decode_alter_partition_reassignments_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AlterPartitionReassignmentsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     n2 = b[p]
@@ -116,9 +119,12 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[ReassignableTopic] = []
-    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
+    if n2 < 0 or n2 * 3 > end - p:
         refuse()
     if n2:
+        left -= n2
+        if left < 0:
+            too_many()
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
@@ -133,9 +139,12 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[ReassignablePartition] = []
-            if not 0 <= n6 <= 250000 or n6 * 6 > end - p:
+            if n6 < 0 or n6 * 6 > end - p:
                 refuse()
             if n6:
+                left -= n6
+                if left < 0:
+                    too_many()
                 for _ in range(n6):
                     (v8,) = _get_i(b, p)
                     p += 4
@@ -150,19 +159,25 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
                             refuse()
                         a10 = None
                     else:
+                        left -= n9
+                        if left < 0:
+                            too_many()
                         a10 = [*get_many("i", n9)(b, p)]
                         p += n9 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a7.append(ReassignablePartition(v8, a10))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a3.append(ReassignableTopic(s5, a7))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -171,7 +186,9 @@ def decode_alter_partition_reassignments_request_v0(b: bytes, p: int, end: int) 
     return AlterPartitionReassignmentsRequest(v1, True, a3)
 
 
-def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) -> AlterPartitionReassignmentsRequest:
+def decode_alter_partition_reassignments_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AlterPartitionReassignmentsRequest:
     v1, v2 = _get_iz(b, p)
     p += 5
     n3 = b[p]
@@ -180,9 +197,12 @@ def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) 
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[ReassignableTopic] = []
-    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+    if n3 < 0 or n3 * 3 > end - p:
         refuse()
     if n3:
+        left -= n3
+        if left < 0:
+            too_many()
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
@@ -197,9 +217,12 @@ def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) 
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[ReassignablePartition] = []
-            if not 0 <= n7 <= 250000 or n7 * 6 > end - p:
+            if n7 < 0 or n7 * 6 > end - p:
                 refuse()
             if n7:
+                left -= n7
+                if left < 0:
+                    too_many()
                 for _ in range(n7):
                     (v9,) = _get_i(b, p)
                     p += 4
@@ -214,19 +237,25 @@ def decode_alter_partition_reassignments_request_v1(b: bytes, p: int, end: int) 
                             refuse()
                         a11 = None
                     else:
+                        left -= n10
+                        if left < 0:
+                            too_many()
                         a11 = [*get_many("i", n10)(b, p)]
                         p += n10 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a8.append(ReassignablePartition(v9, a11))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a4.append(ReassignableTopic(s6, a8))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -79,13 +90,18 @@ class AlterReplicaLogDirsResponse(Message):
         self.results = results
 
 
-def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> AlterReplicaLogDirsRequest:
+def decode_alter_replica_log_dirs_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AlterReplicaLogDirsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AlterReplicaLogDir] = []
-    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
+    if v1 < 0 or v1 * 6 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -98,9 +114,12 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
             (v5,) = _get_i(b, p)
             p += 4
             a6: list[AlterReplicaLogDirTopic] = []
-            if not 0 <= v5 <= 250000 or v5 * 6 > end - p:
+            if v5 < 0 or v5 * 6 > end - p:
                 refuse()
             if v5:
+                left -= v5
+                if left < 0:
+                    too_many()
                 for _ in range(v5):
                     (v7,) = _get_h(b, p)
                     p += 2
@@ -116,6 +135,9 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
                     if v9 < 0 or v9 * 4 > end - p:
                         refuse()
                     if v9:
+                        left -= v9
+                        if left < 0:
+                            too_many()
                         a10 = [*get_many("i", v9)(b, p)]
                         p += v9 * 4
                     a6.append(AlterReplicaLogDirTopic(s8, a10))
@@ -125,16 +147,21 @@ def decode_alter_replica_log_dirs_request_v1(b: bytes, p: int, end: int) -> Alte
     return AlterReplicaLogDirsRequest(a2)
 
 
-def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> AlterReplicaLogDirsRequest:
+def decode_alter_replica_log_dirs_request_v2(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AlterReplicaLogDirsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AlterReplicaLogDir] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -149,9 +176,12 @@ def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> Alte
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[AlterReplicaLogDirTopic] = []
-            if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
+            if n5 < 0 or n5 * 3 > end - p:
                 refuse()
             if n5:
+                left -= n5
+                if left < 0:
+                    too_many()
                 for _ in range(n5):
                     n7 = b[p]
                     if 0 < n7 < 128:
@@ -169,19 +199,25 @@ def decode_alter_replica_log_dirs_request_v2(b: bytes, p: int, end: int) -> Alte
                     if n9 < 0 or n9 * 4 > end - p:
                         refuse()
                     if n9:
+                        left -= n9
+                        if left < 0:
+                            too_many()
                         a10 = [*get_many("i", n9)(b, p)]
                         p += n9 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a6.append(AlterReplicaLogDirTopic(s8, a10))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a2.append(AlterReplicaLogDir(s4, a6))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -92,7 +92,9 @@ class AlterShareGroupOffsetsResponse(Message):
         self.responses = responses
 
 
-def decode_alter_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> AlterShareGroupOffsetsRequest:
+def decode_alter_share_group_offsets_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AlterShareGroupOffsetsRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -106,9 +108,12 @@ def decode_alter_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> A
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[AlterShareGroupOffsetsRequestTopic] = []
-    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+    if n3 < 0 or n3 * 3 > end - p:
         refuse()
     if n3:
+        left -= n3
+        if left < 0:
+            too_many()
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
@@ -123,23 +128,29 @@ def decode_alter_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> A
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[AlterShareGroupOffsetsRequestPartition] = []
-            if not 0 <= n7 <= 250000 or n7 * 13 > end - p:
+            if n7 < 0 or n7 * 13 > end - p:
                 refuse()
             if n7:
+                left -= n7
+                if left < 0:
+                    too_many()
                 for _ in range(n7):
                     v9, v10 = _get_iq(b, p)
                     p += 12
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a8.append(AlterShareGroupOffsetsRequestPartition(v9, v10))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a4.append(AlterShareGroupOffsetsRequestTopic(s6, a8))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_bytes, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_bytes, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_bB = Struct(">bB").pack
@@ -84,16 +84,21 @@ class AlterUserScramCredentialsResponse(Message):
         self.results = results
 
 
-def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -> AlterUserScramCredentialsRequest:
+def decode_alter_user_scram_credentials_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> AlterUserScramCredentialsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[ScramCredentialDeletion] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -105,6 +110,7 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
             (v5,) = _get_b(b, p)
             p += 1
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -115,9 +121,12 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[ScramCredentialUpsertion] = []
-    if not 0 <= n6 <= 250000 or n6 * 9 > end - p:
+    if n6 < 0 or n6 * 9 > end - p:
         refuse()
     if n6:
+        left -= n6
+        if left < 0:
+            too_many()
         for _ in range(n6):
             n8 = b[p]
             if 0 < n8 < 128:
@@ -143,11 +152,13 @@ def decode_alter_user_scram_credentials_request_v0(b: bytes, p: int, end: int) -
             else:
                 s15, p = long_bytes(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a7.append(ScramCredentialUpsertion(s9, v10, v11, s13, s15))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -101,13 +101,13 @@ class ApiVersionsResponse(Message):
         self.zk_migration_ready = zk_migration_ready
 
 
-def decode_api_versions_request_v0(b: bytes, p: int, end: int) -> ApiVersionsRequest:
+def decode_api_versions_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> ApiVersionsRequest:
     if p > end:
         refuse()
     return ApiVersionsRequest("", "")
 
 
-def decode_api_versions_request_v3(b: bytes, p: int, end: int) -> ApiVersionsRequest:
+def decode_api_versions_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> ApiVersionsRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -123,6 +123,7 @@ def decode_api_versions_request_v3(b: bytes, p: int, end: int) -> ApiVersionsReq
     else:
         s4, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

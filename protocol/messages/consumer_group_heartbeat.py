@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -133,7 +134,9 @@ class ConsumerGroupHeartbeatResponse(Message):
         self.assignment = assignment
 
 
-def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> ConsumerGroupHeartbeatRequest:
+def decode_consumer_group_heartbeat_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ConsumerGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -178,11 +181,14 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[str] | None = []
-    if not 0 <= n11 <= 250000 or n11 > end - p:
+    if n11 < 0 or n11 > end - p:
         if n11 != -1:
             refuse()
         a12 = None
     else:
+        left -= n11
+        if left < 0:
+            too_many()
         items13: list[str] = []
         a12 = items13
         for _ in range(n11):
@@ -210,11 +216,14 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
         n18, p = uvarint(b, p - 1)
     n18 -= 1
     a19: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = []
-    if not 0 <= n18 <= 250000 or n18 * 18 > end - p:
+    if n18 < 0 or n18 * 18 > end - p:
         if n18 != -1:
             refuse()
         a19 = None
     else:
+        left -= n18
+        if left < 0:
+            too_many()
         items20: list[ConsumerGroupHeartbeatRequestTopicPartitions] = []
         a19 = items20
         for _ in range(n18):
@@ -229,14 +238,19 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
             if n22 < 0 or n22 * 4 > end - p:
                 refuse()
             if n22:
+                left -= n22
+                if left < 0:
+                    too_many()
                 a23 = [*get_many("i", n22)(b, p)]
                 p += n22 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             items20.append(ConsumerGroupHeartbeatRequestTopicPartitions(v21, a23))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -245,7 +259,9 @@ def decode_consumer_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Co
     return ConsumerGroupHeartbeatRequest(s2, s4, v5, s7, s9, v10, a12, None, s17, a19)
 
 
-def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> ConsumerGroupHeartbeatRequest:
+def decode_consumer_group_heartbeat_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ConsumerGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -290,11 +306,14 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[str] | None = []
-    if not 0 <= n11 <= 250000 or n11 > end - p:
+    if n11 < 0 or n11 > end - p:
         if n11 != -1:
             refuse()
         a12 = None
     else:
+        left -= n11
+        if left < 0:
+            too_many()
         items13: list[str] = []
         a12 = items13
         for _ in range(n11):
@@ -332,11 +351,14 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
         n20, p = uvarint(b, p - 1)
     n20 -= 1
     a21: list[ConsumerGroupHeartbeatRequestTopicPartitions] | None = []
-    if not 0 <= n20 <= 250000 or n20 * 18 > end - p:
+    if n20 < 0 or n20 * 18 > end - p:
         if n20 != -1:
             refuse()
         a21 = None
     else:
+        left -= n20
+        if left < 0:
+            too_many()
         items22: list[ConsumerGroupHeartbeatRequestTopicPartitions] = []
         a21 = items22
         for _ in range(n20):
@@ -351,14 +373,19 @@ def decode_consumer_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Co
             if n24 < 0 or n24 * 4 > end - p:
                 refuse()
             if n24:
+                left -= n24
+                if left < 0:
+                    too_many()
                 a25 = [*get_many("i", n24)(b, p)]
                 p += n24 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             items22.append(ConsumerGroupHeartbeatRequestTopicPartitions(v23, a25))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

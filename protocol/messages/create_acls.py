@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -87,13 +87,16 @@ class CreateAclsResponse(Message):
         self.results = results
 
 
-def decode_create_acls_request_v1(b: bytes, p: int, end: int) -> CreateAclsRequest:
+def decode_create_acls_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> CreateAclsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[AclCreation] = []
-    if not 0 <= v1 <= 250000 or v1 * 10 > end - p:
+    if v1 < 0 or v1 * 10 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             v3, v4 = _get_bh(b, p)
             p += 3
@@ -127,16 +130,19 @@ def decode_create_acls_request_v1(b: bytes, p: int, end: int) -> CreateAclsReque
     return CreateAclsRequest(a2)
 
 
-def decode_create_acls_request_v2(b: bytes, p: int, end: int) -> CreateAclsRequest:
+def decode_create_acls_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> CreateAclsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[AclCreation] = []
-    if not 0 <= n1 <= 250000 or n1 * 8 > end - p:
+    if n1 < 0 or n1 * 8 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             (v3,) = _get_b(b, p)
             p += 1
@@ -166,11 +172,13 @@ def decode_create_acls_request_v2(b: bytes, p: int, end: int) -> CreateAclsReque
             v11, v12 = _get_bb(b, p)
             p += 2
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a2.append(AclCreation(v3, s5, v6, s8, s10, v11, v12))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

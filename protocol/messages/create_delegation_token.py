@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_bytes, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    long_bytes,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -97,13 +108,18 @@ class CreateDelegationTokenResponse(Message):
         self.throttle_time_ms = throttle_time_ms
 
 
-def decode_create_delegation_token_request_v1(b: bytes, p: int, end: int) -> CreateDelegationTokenRequest:
+def decode_create_delegation_token_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> CreateDelegationTokenRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[CreatableRenewers] = []
-    if not 0 <= v1 <= 250000 or v1 * 4 > end - p:
+    if v1 < 0 or v1 * 4 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -129,16 +145,21 @@ def decode_create_delegation_token_request_v1(b: bytes, p: int, end: int) -> Cre
     return CreateDelegationTokenRequest("", "", a2, v7)
 
 
-def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> CreateDelegationTokenRequest:
+def decode_create_delegation_token_request_v2(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> CreateDelegationTokenRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[CreatableRenewers] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -155,6 +176,7 @@ def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> Cre
             else:
                 s6, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -162,6 +184,7 @@ def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> Cre
     (v7,) = _get_q(b, p)
     p += 8
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -170,7 +193,9 @@ def decode_create_delegation_token_request_v2(b: bytes, p: int, end: int) -> Cre
     return CreateDelegationTokenRequest("", "", a2, v7)
 
 
-def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> CreateDelegationTokenRequest:
+def decode_create_delegation_token_request_v3(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> CreateDelegationTokenRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -197,9 +222,12 @@ def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> Cre
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[CreatableRenewers] = []
-    if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
+    if n5 < 0 or n5 * 3 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
@@ -216,6 +244,7 @@ def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> Cre
             else:
                 s10, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -223,6 +252,7 @@ def decode_create_delegation_token_request_v3(b: bytes, p: int, end: int) -> Cre
     (v11,) = _get_q(b, p)
     p += 8
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

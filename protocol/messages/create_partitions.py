@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -84,13 +95,16 @@ class CreatePartitionsResponse(Message):
         self.results = results
 
 
-def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePartitionsRequest:
+def decode_create_partitions_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> CreatePartitionsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[CreatePartitionsTopic] = []
-    if not 0 <= v1 <= 250000 or v1 * 10 > end - p:
+    if v1 < 0 or v1 * 10 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -103,11 +117,14 @@ def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePar
             v5, v6 = _get_ii(b, p)
             p += 8
             a7: list[CreatePartitionsAssignment] | None = []
-            if not 0 <= v6 <= 250000 or v6 * 4 > end - p:
+            if v6 < 0 or v6 * 4 > end - p:
                 if v6 != -1:
                     refuse()
                 a7 = None
             else:
+                left -= v6
+                if left < 0:
+                    too_many()
                 items8: list[CreatePartitionsAssignment] = []
                 a7 = items8
                 for _ in range(v6):
@@ -117,6 +134,9 @@ def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePar
                     if v9 < 0 or v9 * 4 > end - p:
                         refuse()
                     if v9:
+                        left -= v9
+                        if left < 0:
+                            too_many()
                         a10 = [*get_many("i", v9)(b, p)]
                         p += v9 * 4
                     items8.append(CreatePartitionsAssignment(a10))
@@ -128,16 +148,19 @@ def decode_create_partitions_request_v0(b: bytes, p: int, end: int) -> CreatePar
     return CreatePartitionsRequest(a2, v11, v12)
 
 
-def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePartitionsRequest:
+def decode_create_partitions_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> CreatePartitionsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[CreatePartitionsTopic] = []
-    if not 0 <= n1 <= 250000 or n1 * 7 > end - p:
+    if n1 < 0 or n1 * 7 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -154,11 +177,14 @@ def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePar
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[CreatePartitionsAssignment] | None = []
-            if not 0 <= n6 <= 250000 or n6 * 2 > end - p:
+            if n6 < 0 or n6 * 2 > end - p:
                 if n6 != -1:
                     refuse()
                 a7 = None
             else:
+                left -= n6
+                if left < 0:
+                    too_many()
                 items8: list[CreatePartitionsAssignment] = []
                 a7 = items8
                 for _ in range(n6):
@@ -171,14 +197,19 @@ def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePar
                     if n9 < 0 or n9 * 4 > end - p:
                         refuse()
                     if n9:
+                        left -= n9
+                        if left < 0:
+                            too_many()
                         a10 = [*get_many("i", n9)(b, p)]
                         p += n9 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     items8.append(CreatePartitionsAssignment(a10))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -186,6 +217,7 @@ def decode_create_partitions_request_v2(b: bytes, p: int, end: int) -> CreatePar
     v11, v12 = _get_iz(b, p)
     p += 5
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

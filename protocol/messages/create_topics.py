@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     read_tags,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -163,13 +164,16 @@ class CreateTopicsResponse(Message):
         self.topics = topics
 
 
-def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsRequest:
+def decode_create_topics_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> CreateTopicsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[CreatableTopic] = []
-    if not 0 <= v1 <= 250000 or v1 * 16 > end - p:
+    if v1 < 0 or v1 * 16 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -182,9 +186,12 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
             v5, v6, v7 = _get_ihi(b, p)
             p += 10
             a8: list[CreatableReplicaAssignment] = []
-            if not 0 <= v7 <= 250000 or v7 * 8 > end - p:
+            if v7 < 0 or v7 * 8 > end - p:
                 refuse()
             if v7:
+                left -= v7
+                if left < 0:
+                    too_many()
                 for _ in range(v7):
                     v9, v10 = _get_ii(b, p)
                     p += 8
@@ -192,15 +199,21 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
                     if v10 < 0 or v10 * 4 > end - p:
                         refuse()
                     if v10:
+                        left -= v10
+                        if left < 0:
+                            too_many()
                         a11 = [*get_many("i", v10)(b, p)]
                         p += v10 * 4
                     a8.append(CreatableReplicaAssignment(v9, a11))
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[CreatableTopicConfig] = []
-            if not 0 <= v12 <= 250000 or v12 * 4 > end - p:
+            if v12 < 0 or v12 * 4 > end - p:
                 refuse()
             if v12:
+                left -= v12
+                if left < 0:
+                    too_many()
                 for _ in range(v12):
                     (v14,) = _get_h(b, p)
                     p += 2
@@ -229,16 +242,19 @@ def decode_create_topics_request_v2(b: bytes, p: int, end: int) -> CreateTopicsR
     return CreateTopicsRequest(a2, v18, v19)
 
 
-def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsRequest:
+def decode_create_topics_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> CreateTopicsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[CreatableTopic] = []
-    if not 0 <= n1 <= 250000 or n1 * 10 > end - p:
+    if n1 < 0 or n1 * 10 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -255,9 +271,12 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[CreatableReplicaAssignment] = []
-            if not 0 <= n7 <= 250000 or n7 * 6 > end - p:
+            if n7 < 0 or n7 * 6 > end - p:
                 refuse()
             if n7:
+                left -= n7
+                if left < 0:
+                    too_many()
                 for _ in range(n7):
                     (v9,) = _get_i(b, p)
                     p += 4
@@ -270,9 +289,13 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                     if n10 < 0 or n10 * 4 > end - p:
                         refuse()
                     if n10:
+                        left -= n10
+                        if left < 0:
+                            too_many()
                         a11 = [*get_many("i", n10)(b, p)]
                         p += n10 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
@@ -283,9 +306,12 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                 n12, p = uvarint(b, p - 1)
             n12 -= 1
             a13: list[CreatableTopicConfig] = []
-            if not 0 <= n12 <= 250000 or n12 * 3 > end - p:
+            if n12 < 0 or n12 * 3 > end - p:
                 refuse()
             if n12:
+                left -= n12
+                if left < 0:
+                    too_many()
                 for _ in range(n12):
                     n14 = b[p]
                     if 0 < n14 < 128:
@@ -305,11 +331,13 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
                     else:
                         s17, p = long_string(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a13.append(CreatableTopicConfig(s15, s17))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -317,6 +345,7 @@ def decode_create_topics_request_v5(b: bytes, p: int, end: int) -> CreateTopicsR
     v18, v19 = _get_iz(b, p)
     p += 5
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -47,13 +47,16 @@ class DeleteGroupsResponse(Message):
         self.results = results
 
 
-def decode_delete_groups_request_v0(b: bytes, p: int, end: int) -> DeleteGroupsRequest:
+def decode_delete_groups_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> DeleteGroupsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[str] = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -69,16 +72,19 @@ def decode_delete_groups_request_v0(b: bytes, p: int, end: int) -> DeleteGroupsR
     return DeleteGroupsRequest(a2)
 
 
-def decode_delete_groups_request_v2(b: bytes, p: int, end: int) -> DeleteGroupsRequest:
+def decode_delete_groups_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> DeleteGroupsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -89,6 +95,7 @@ def decode_delete_groups_request_v2(b: bytes, p: int, end: int) -> DeleteGroupsR
                 s4, p = long_string(b, p, end)
             a2.append(s4)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

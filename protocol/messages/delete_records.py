@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -85,13 +85,16 @@ class DeleteRecordsResponse(Message):
         self.topics = topics
 
 
-def decode_delete_records_request_v0(b: bytes, p: int, end: int) -> DeleteRecordsRequest:
+def decode_delete_records_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> DeleteRecordsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DeleteRecordsTopic] = []
-    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
+    if v1 < 0 or v1 * 6 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -104,9 +107,12 @@ def decode_delete_records_request_v0(b: bytes, p: int, end: int) -> DeleteRecord
             (v5,) = _get_i(b, p)
             p += 4
             a6: list[DeleteRecordsPartition] = []
-            if not 0 <= v5 <= 250000 or v5 * 12 > end - p:
+            if v5 < 0 or v5 * 12 > end - p:
                 refuse()
             if v5:
+                left -= v5
+                if left < 0:
+                    too_many()
                 for _ in range(v5):
                     v7, v8 = _get_iq(b, p)
                     p += 12
@@ -119,16 +125,19 @@ def decode_delete_records_request_v0(b: bytes, p: int, end: int) -> DeleteRecord
     return DeleteRecordsRequest(a2, v9)
 
 
-def decode_delete_records_request_v2(b: bytes, p: int, end: int) -> DeleteRecordsRequest:
+def decode_delete_records_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> DeleteRecordsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DeleteRecordsTopic] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -143,18 +152,23 @@ def decode_delete_records_request_v2(b: bytes, p: int, end: int) -> DeleteRecord
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[DeleteRecordsPartition] = []
-            if not 0 <= n5 <= 250000 or n5 * 13 > end - p:
+            if n5 < 0 or n5 * 13 > end - p:
                 refuse()
             if n5:
+                left -= n5
+                if left < 0:
+                    too_many()
                 for _ in range(n5):
                     v7, v8 = _get_iq(b, p)
                     p += 12
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a6.append(DeleteRecordsPartition(v7, v8))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -162,6 +176,7 @@ def decode_delete_records_request_v2(b: bytes, p: int, end: int) -> DeleteRecord
     (v9,) = _get_i(b, p)
     p += 4
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_uh = Struct(">16sh").unpack_from
 _put_uh = Struct(">16sh").pack
@@ -70,7 +70,9 @@ class DeleteShareGroupOffsetsResponse(Message):
         self.responses = responses
 
 
-def decode_delete_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> DeleteShareGroupOffsetsRequest:
+def decode_delete_share_group_offsets_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DeleteShareGroupOffsetsRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -84,9 +86,12 @@ def decode_delete_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> 
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[DeleteShareGroupOffsetsRequestTopic] = []
-    if not 0 <= n3 <= 250000 or n3 * 2 > end - p:
+    if n3 < 0 or n3 * 2 > end - p:
         refuse()
     if n3:
+        left -= n3
+        if left < 0:
+            too_many()
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
@@ -96,11 +101,13 @@ def decode_delete_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> 
             else:
                 s6, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a4.append(DeleteShareGroupOffsetsRequestTopic(s6))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

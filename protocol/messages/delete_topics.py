@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, is_none, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    is_none,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_u = Struct(">16s").unpack_from
 _put_uB = Struct(">16sB").pack
@@ -77,13 +88,16 @@ class DeleteTopicsResponse(Message):
         self.responses = responses
 
 
-def decode_delete_topics_request_v1(b: bytes, p: int, end: int) -> DeleteTopicsRequest:
+def decode_delete_topics_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> DeleteTopicsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[str] = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -101,16 +115,19 @@ def decode_delete_topics_request_v1(b: bytes, p: int, end: int) -> DeleteTopicsR
     return DeleteTopicsRequest((), a2, v5)
 
 
-def decode_delete_topics_request_v4(b: bytes, p: int, end: int) -> DeleteTopicsRequest:
+def decode_delete_topics_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> DeleteTopicsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -123,6 +140,7 @@ def decode_delete_topics_request_v4(b: bytes, p: int, end: int) -> DeleteTopicsR
     (v5,) = _get_i(b, p)
     p += 4
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -131,16 +149,19 @@ def decode_delete_topics_request_v4(b: bytes, p: int, end: int) -> DeleteTopicsR
     return DeleteTopicsRequest((), a2, v5)
 
 
-def decode_delete_topics_request_v6(b: bytes, p: int, end: int) -> DeleteTopicsRequest:
+def decode_delete_topics_request_v6(b: bytes, p: int, end: int, left: int = 250000) -> DeleteTopicsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DeleteTopicState] = []
-    if not 0 <= n1 <= 250000 or n1 * 18 > end - p:
+    if n1 < 0 or n1 * 18 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -155,6 +176,7 @@ def decode_delete_topics_request_v6(b: bytes, p: int, end: int) -> DeleteTopicsR
             (v5,) = _get_u(b, p)
             p += 16
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -162,6 +184,7 @@ def decode_delete_topics_request_v6(b: bytes, p: int, end: int) -> DeleteTopicsR
     (v6,) = _get_i(b, p)
     p += 4
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

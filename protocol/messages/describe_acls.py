@@ -108,7 +108,7 @@ class DescribeAclsResponse(Message):
         self.resources = resources
 
 
-def decode_describe_acls_request_v1(b: bytes, p: int, end: int) -> DescribeAclsRequest:
+def decode_describe_acls_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> DescribeAclsRequest:
     v1, v2 = _get_bh(b, p)
     p += 3
     if v2 >= 0:
@@ -146,7 +146,7 @@ def decode_describe_acls_request_v1(b: bytes, p: int, end: int) -> DescribeAclsR
     return DescribeAclsRequest(v1, s3, v4, s6, s8, v9, v10)
 
 
-def decode_describe_acls_request_v2(b: bytes, p: int, end: int) -> DescribeAclsRequest:
+def decode_describe_acls_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> DescribeAclsRequest:
     (v1,) = _get_b(b, p)
     p += 1
     n2 = b[p]
@@ -184,6 +184,7 @@ def decode_describe_acls_request_v2(b: bytes, p: int, end: int) -> DescribeAclsR
     v9, v10 = _get_bb(b, p)
     p += 2
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

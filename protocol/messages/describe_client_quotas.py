@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -98,13 +98,18 @@ class DescribeClientQuotasResponse(Message):
         self.entries = entries
 
 
-def decode_describe_client_quotas_request_v0(b: bytes, p: int, end: int) -> DescribeClientQuotasRequest:
+def decode_describe_client_quotas_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DescribeClientQuotasRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[ComponentData] = []
-    if not 0 <= v1 <= 250000 or v1 * 5 > end - p:
+    if v1 < 0 or v1 * 5 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -132,16 +137,21 @@ def decode_describe_client_quotas_request_v0(b: bytes, p: int, end: int) -> Desc
     return DescribeClientQuotasRequest(a2, v8)
 
 
-def decode_describe_client_quotas_request_v1(b: bytes, p: int, end: int) -> DescribeClientQuotasRequest:
+def decode_describe_client_quotas_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DescribeClientQuotasRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[ComponentData] = []
-    if not 0 <= n1 <= 250000 or n1 * 4 > end - p:
+    if n1 < 0 or n1 * 4 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -163,6 +173,7 @@ def decode_describe_client_quotas_request_v1(b: bytes, p: int, end: int) -> Desc
             else:
                 s7, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -170,6 +181,7 @@ def decode_describe_client_quotas_request_v1(b: bytes, p: int, end: int) -> Desc
     (v8,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -95,10 +95,11 @@ class DescribeClusterResponse(Message):
         self.cluster_authorized_operations = cluster_authorized_operations
 
 
-def decode_describe_cluster_request_v0(b: bytes, p: int, end: int) -> DescribeClusterRequest:
+def decode_describe_cluster_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> DescribeClusterRequest:
     (v1,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -107,10 +108,11 @@ def decode_describe_cluster_request_v0(b: bytes, p: int, end: int) -> DescribeCl
     return DescribeClusterRequest(v1, 1, False)
 
 
-def decode_describe_cluster_request_v1(b: bytes, p: int, end: int) -> DescribeClusterRequest:
+def decode_describe_cluster_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> DescribeClusterRequest:
     v1, v2 = _get_zb(b, p)
     p += 2
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -119,10 +121,11 @@ def decode_describe_cluster_request_v1(b: bytes, p: int, end: int) -> DescribeCl
     return DescribeClusterRequest(v1, v2, False)
 
 
-def decode_describe_cluster_request_v2(b: bytes, p: int, end: int) -> DescribeClusterRequest:
+def decode_describe_cluster_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> DescribeClusterRequest:
     v1, v2, v3 = _get_zbz(b, p)
     p += 3
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

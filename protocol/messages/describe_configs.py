@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -141,13 +141,16 @@ class DescribeConfigsResponse(Message):
         self.results = results
 
 
-def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeConfigsRequest:
+def decode_describe_configs_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> DescribeConfigsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribeConfigsResource] = []
-    if not 0 <= v1 <= 250000 or v1 * 7 > end - p:
+    if v1 < 0 or v1 * 7 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             v3, v4 = _get_bh(b, p)
             p += 3
@@ -160,11 +163,14 @@ def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeCo
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[str] | None = []
-            if not 0 <= v6 <= 250000 or v6 * 2 > end - p:
+            if v6 < 0 or v6 * 2 > end - p:
                 if v6 != -1:
                     refuse()
                 a7 = None
             else:
+                left -= v6
+                if left < 0:
+                    too_many()
                 items8: list[str] = []
                 a7 = items8
                 for _ in range(v6):
@@ -185,13 +191,16 @@ def decode_describe_configs_request_v1(b: bytes, p: int, end: int) -> DescribeCo
     return DescribeConfigsRequest(a2, v11, False)
 
 
-def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeConfigsRequest:
+def decode_describe_configs_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> DescribeConfigsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribeConfigsResource] = []
-    if not 0 <= v1 <= 250000 or v1 * 7 > end - p:
+    if v1 < 0 or v1 * 7 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             v3, v4 = _get_bh(b, p)
             p += 3
@@ -204,11 +213,14 @@ def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeCo
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[str] | None = []
-            if not 0 <= v6 <= 250000 or v6 * 2 > end - p:
+            if v6 < 0 or v6 * 2 > end - p:
                 if v6 != -1:
                     refuse()
                 a7 = None
             else:
+                left -= v6
+                if left < 0:
+                    too_many()
                 items8: list[str] = []
                 a7 = items8
                 for _ in range(v6):
@@ -229,16 +241,19 @@ def decode_describe_configs_request_v3(b: bytes, p: int, end: int) -> DescribeCo
     return DescribeConfigsRequest(a2, v11, v12)
 
 
-def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeConfigsRequest:
+def decode_describe_configs_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> DescribeConfigsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeConfigsResource] = []
-    if not 0 <= n1 <= 250000 or n1 * 4 > end - p:
+    if n1 < 0 or n1 * 4 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             (v3,) = _get_b(b, p)
             p += 1
@@ -255,11 +270,14 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[str] | None = []
-            if not 0 <= n6 <= 250000 or n6 > end - p:
+            if n6 < 0 or n6 > end - p:
                 if n6 != -1:
                     refuse()
                 a7 = None
             else:
+                left -= n6
+                if left < 0:
+                    too_many()
                 items8: list[str] = []
                 a7 = items8
                 for _ in range(n6):
@@ -272,6 +290,7 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
                         s10, p = long_string(b, p, end)
                     items8.append(s10)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -279,6 +298,7 @@ def decode_describe_configs_request_v4(b: bytes, p: int, end: int) -> DescribeCo
     v11, v12 = _get_zz(b, p)
     p += 2
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

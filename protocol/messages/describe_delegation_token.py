@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_bytes, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    long_bytes,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -108,15 +119,20 @@ class DescribeDelegationTokenResponse(Message):
         self.throttle_time_ms = throttle_time_ms
 
 
-def decode_describe_delegation_token_request_v1(b: bytes, p: int, end: int) -> DescribeDelegationTokenRequest:
+def decode_describe_delegation_token_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DescribeDelegationTokenRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribeDelegationTokenOwner] | None = []
-    if not 0 <= v1 <= 250000 or v1 * 4 > end - p:
+    if v1 < 0 or v1 * 4 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
     else:
+        left -= v1
+        if left < 0:
+            too_many()
         items3: list[DescribeDelegationTokenOwner] = []
         a2 = items3
         for _ in range(v1):
@@ -142,18 +158,23 @@ def decode_describe_delegation_token_request_v1(b: bytes, p: int, end: int) -> D
     return DescribeDelegationTokenRequest(a2)
 
 
-def decode_describe_delegation_token_request_v2(b: bytes, p: int, end: int) -> DescribeDelegationTokenRequest:
+def decode_describe_delegation_token_request_v2(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DescribeDelegationTokenRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeDelegationTokenOwner] | None = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
     else:
+        left -= n1
+        if left < 0:
+            too_many()
         items3: list[DescribeDelegationTokenOwner] = []
         a2 = items3
         for _ in range(n1):
@@ -172,11 +193,13 @@ def decode_describe_delegation_token_request_v2(b: bytes, p: int, end: int) -> D
             else:
                 s7, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             items3.append(DescribeDelegationTokenOwner(s5, s7))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_bytes, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    long_bytes,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -100,13 +111,16 @@ class DescribeGroupsResponse(Message):
         self.groups = groups
 
 
-def decode_describe_groups_request_v0(b: bytes, p: int, end: int) -> DescribeGroupsRequest:
+def decode_describe_groups_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> DescribeGroupsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[str] = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -122,13 +136,16 @@ def decode_describe_groups_request_v0(b: bytes, p: int, end: int) -> DescribeGro
     return DescribeGroupsRequest(a2, False)
 
 
-def decode_describe_groups_request_v3(b: bytes, p: int, end: int) -> DescribeGroupsRequest:
+def decode_describe_groups_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> DescribeGroupsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[str] = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -146,16 +163,19 @@ def decode_describe_groups_request_v3(b: bytes, p: int, end: int) -> DescribeGro
     return DescribeGroupsRequest(a2, v5)
 
 
-def decode_describe_groups_request_v5(b: bytes, p: int, end: int) -> DescribeGroupsRequest:
+def decode_describe_groups_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> DescribeGroupsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -168,6 +188,7 @@ def decode_describe_groups_request_v5(b: bytes, p: int, end: int) -> DescribeGro
     (v5,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -113,15 +124,18 @@ class DescribeLogDirsResponse(Message):
         self.results = results
 
 
-def decode_describe_log_dirs_request_v1(b: bytes, p: int, end: int) -> DescribeLogDirsRequest:
+def decode_describe_log_dirs_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> DescribeLogDirsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[DescribableLogDirTopic] | None = []
-    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
+    if v1 < 0 or v1 * 6 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
     else:
+        left -= v1
+        if left < 0:
+            too_many()
         items3: list[DescribableLogDirTopic] = []
         a2 = items3
         for _ in range(v1):
@@ -139,6 +153,9 @@ def decode_describe_log_dirs_request_v1(b: bytes, p: int, end: int) -> DescribeL
             if v6 < 0 or v6 * 4 > end - p:
                 refuse()
             if v6:
+                left -= v6
+                if left < 0:
+                    too_many()
                 a7 = [*get_many("i", v6)(b, p)]
                 p += v6 * 4
             items3.append(DescribableLogDirTopic(s5, a7))
@@ -147,18 +164,21 @@ def decode_describe_log_dirs_request_v1(b: bytes, p: int, end: int) -> DescribeL
     return DescribeLogDirsRequest(a2)
 
 
-def decode_describe_log_dirs_request_v2(b: bytes, p: int, end: int) -> DescribeLogDirsRequest:
+def decode_describe_log_dirs_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> DescribeLogDirsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribableLogDirTopic] | None = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
     else:
+        left -= n1
+        if left < 0:
+            too_many()
         items3: list[DescribableLogDirTopic] = []
         a2 = items3
         for _ in range(n1):
@@ -178,14 +198,19 @@ def decode_describe_log_dirs_request_v2(b: bytes, p: int, end: int) -> DescribeL
             if n6 < 0 or n6 * 4 > end - p:
                 refuse()
             if n6:
+                left -= n6
+                if left < 0:
+                    too_many()
                 a7 = [*get_many("i", n6)(b, p)]
                 p += n6 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             items3.append(DescribableLogDirTopic(s5, a7))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

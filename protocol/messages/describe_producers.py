@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_i = Struct(">i").unpack_from
 _put_i = Struct(">i").pack
@@ -103,16 +114,19 @@ class DescribeProducersResponse(Message):
         self.topics = topics
 
 
-def decode_describe_producers_request_v0(b: bytes, p: int, end: int) -> DescribeProducersRequest:
+def decode_describe_producers_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> DescribeProducersRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[TopicRequest] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -130,14 +144,19 @@ def decode_describe_producers_request_v0(b: bytes, p: int, end: int) -> Describe
             if n5 < 0 or n5 * 4 > end - p:
                 refuse()
             if n5:
+                left -= n5
+                if left < 0:
+                    too_many()
                 a6 = [*get_many("i", n5)(b, p)]
                 p += n5 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a2.append(TopicRequest(s4, a6))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

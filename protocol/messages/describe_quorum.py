@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_H = Struct(">H").unpack_from
 _put_HB = Struct(">HB").pack
@@ -168,16 +168,19 @@ class DescribeQuorumResponse(Message):
         self.nodes = nodes
 
 
-def decode_describe_quorum_request_v0(b: bytes, p: int, end: int) -> DescribeQuorumRequest:
+def decode_describe_quorum_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> DescribeQuorumRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeQuorumRequestTopicData] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -192,23 +195,29 @@ def decode_describe_quorum_request_v0(b: bytes, p: int, end: int) -> DescribeQuo
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[DescribeQuorumRequestPartitionData] = []
-            if not 0 <= n5 <= 250000 or n5 * 5 > end - p:
+            if n5 < 0 or n5 * 5 > end - p:
                 refuse()
             if n5:
+                left -= n5
+                if left < 0:
+                    too_many()
                 for _ in range(n5):
                     (v7,) = _get_i(b, p)
                     p += 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a6.append(DescribeQuorumRequestPartitionData(v7))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a2.append(DescribeQuorumRequestTopicData(s4, a6))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

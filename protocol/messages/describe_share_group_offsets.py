@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -120,16 +131,21 @@ class DescribeShareGroupOffsetsResponse(Message):
         self.groups = groups
 
 
-def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -> DescribeShareGroupOffsetsRequest:
+def decode_describe_share_group_offsets_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DescribeShareGroupOffsetsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[DescribeShareGroupOffsetsRequestGroup] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -144,11 +160,14 @@ def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[DescribeShareGroupOffsetsRequestTopic] | None = []
-            if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
+            if n5 < 0 or n5 * 3 > end - p:
                 if n5 != -1:
                     refuse()
                 a6 = None
             else:
+                left -= n5
+                if left < 0:
+                    too_many()
                 items7: list[DescribeShareGroupOffsetsRequestTopic] = []
                 a6 = items7
                 for _ in range(n5):
@@ -168,19 +187,25 @@ def decode_describe_share_group_offsets_request_v0(b: bytes, p: int, end: int) -
                     if n10 < 0 or n10 * 4 > end - p:
                         refuse()
                     if n10:
+                        left -= n10
+                        if left < 0:
+                            too_many()
                         a11 = [*get_many("i", n10)(b, p)]
                         p += n10 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     items7.append(DescribeShareGroupOffsetsRequestTopic(s9, a11))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a2.append(DescribeShareGroupOffsetsRequestGroup(s4, a6))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

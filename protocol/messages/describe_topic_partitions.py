@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_uz = Struct(">16s?").unpack_from
 _put_uz = Struct(">16s?").pack
@@ -144,16 +155,21 @@ class DescribeTopicPartitionsResponse(Message):
         self.next_cursor = next_cursor
 
 
-def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> DescribeTopicPartitionsRequest:
+def decode_describe_topic_partitions_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DescribeTopicPartitionsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[TopicRequest] = []
-    if not 0 <= n1 <= 250000 or n1 * 2 > end - p:
+    if n1 < 0 or n1 * 2 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -163,6 +179,7 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
             else:
                 s4, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -181,11 +198,13 @@ def decode_describe_topic_partitions_request_v0(b: bytes, p: int, end: int) -> D
         (v10,) = _get_i(b, p)
         p += 4
         if b[p]:
+            left -= b[p]
             p = skip_tags(b, p, end)
         else:
             p += 1
         o6 = DescribeTopicPartitionsRequestCursor(s9, v10)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -81,16 +92,21 @@ class DescribeTransactionsResponse(Message):
         self.transaction_states = transaction_states
 
 
-def decode_describe_transactions_request_v0(b: bytes, p: int, end: int) -> DescribeTransactionsRequest:
+def decode_describe_transactions_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> DescribeTransactionsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -101,6 +117,7 @@ def decode_describe_transactions_request_v0(b: bytes, p: int, end: int) -> Descr
                 s4, p = long_string(b, p, end)
             a2.append(s4)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_bi = Struct(">bi").unpack_from
 _put_biB = Struct(">biB").pack
@@ -82,7 +82,7 @@ class DescribeUserScramCredentialsResponse(Message):
 
 
 def decode_describe_user_scram_credentials_request_v0(
-    b: bytes, p: int, end: int
+    b: bytes, p: int, end: int, left: int = 250000
 ) -> DescribeUserScramCredentialsRequest:
     n1 = b[p]
     p += 1
@@ -90,11 +90,14 @@ def decode_describe_user_scram_credentials_request_v0(
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[UserName] | None = []
-    if not 0 <= n1 <= 250000 or n1 * 2 > end - p:
+    if n1 < 0 or n1 * 2 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
     else:
+        left -= n1
+        if left < 0:
+            too_many()
         items3: list[UserName] = []
         a2 = items3
         for _ in range(n1):
@@ -106,11 +109,13 @@ def decode_describe_user_scram_credentials_request_v0(
             else:
                 s5, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             items3.append(UserName(s5))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

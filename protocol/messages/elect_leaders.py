@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -101,15 +102,18 @@ class ElectLeadersResponse(Message):
         self.replica_election_results = replica_election_results
 
 
-def decode_elect_leaders_request_v0(b: bytes, p: int, end: int) -> ElectLeadersRequest:
+def decode_elect_leaders_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> ElectLeadersRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[TopicPartitions] | None = []
-    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
+    if v1 < 0 or v1 * 6 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
     else:
+        left -= v1
+        if left < 0:
+            too_many()
         items3: list[TopicPartitions] = []
         a2 = items3
         for _ in range(v1):
@@ -127,6 +131,9 @@ def decode_elect_leaders_request_v0(b: bytes, p: int, end: int) -> ElectLeadersR
             if v6 < 0 or v6 * 4 > end - p:
                 refuse()
             if v6:
+                left -= v6
+                if left < 0:
+                    too_many()
                 a7 = [*get_many("i", v6)(b, p)]
                 p += v6 * 4
             items3.append(TopicPartitions(s5, a7))
@@ -137,15 +144,18 @@ def decode_elect_leaders_request_v0(b: bytes, p: int, end: int) -> ElectLeadersR
     return ElectLeadersRequest(0, a2, v8)
 
 
-def decode_elect_leaders_request_v1(b: bytes, p: int, end: int) -> ElectLeadersRequest:
+def decode_elect_leaders_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> ElectLeadersRequest:
     v1, v2 = _get_bi(b, p)
     p += 5
     a3: list[TopicPartitions] | None = []
-    if not 0 <= v2 <= 250000 or v2 * 6 > end - p:
+    if v2 < 0 or v2 * 6 > end - p:
         if v2 != -1:
             refuse()
         a3 = None
     else:
+        left -= v2
+        if left < 0:
+            too_many()
         items4: list[TopicPartitions] = []
         a3 = items4
         for _ in range(v2):
@@ -163,6 +173,9 @@ def decode_elect_leaders_request_v1(b: bytes, p: int, end: int) -> ElectLeadersR
             if v7 < 0 or v7 * 4 > end - p:
                 refuse()
             if v7:
+                left -= v7
+                if left < 0:
+                    too_many()
                 a8 = [*get_many("i", v7)(b, p)]
                 p += v7 * 4
             items4.append(TopicPartitions(s6, a8))
@@ -173,7 +186,7 @@ def decode_elect_leaders_request_v1(b: bytes, p: int, end: int) -> ElectLeadersR
     return ElectLeadersRequest(v1, a3, v9)
 
 
-def decode_elect_leaders_request_v2(b: bytes, p: int, end: int) -> ElectLeadersRequest:
+def decode_elect_leaders_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> ElectLeadersRequest:
     (v1,) = _get_b(b, p)
     p += 1
     n2 = b[p]
@@ -182,11 +195,14 @@ def decode_elect_leaders_request_v2(b: bytes, p: int, end: int) -> ElectLeadersR
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[TopicPartitions] | None = []
-    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
+    if n2 < 0 or n2 * 3 > end - p:
         if n2 != -1:
             refuse()
         a3 = None
     else:
+        left -= n2
+        if left < 0:
+            too_many()
         items4: list[TopicPartitions] = []
         a3 = items4
         for _ in range(n2):
@@ -206,9 +222,13 @@ def decode_elect_leaders_request_v2(b: bytes, p: int, end: int) -> ElectLeadersR
             if n7 < 0 or n7 * 4 > end - p:
                 refuse()
             if n7:
+                left -= n7
+                if left < 0:
+                    too_many()
                 a8 = [*get_many("i", n7)(b, p)]
                 p += n7 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -216,6 +236,7 @@ def decode_elect_leaders_request_v2(b: bytes, p: int, end: int) -> ElectLeadersR
     (v9,) = _get_i(b, p)
     p += 4
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

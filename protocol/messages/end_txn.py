@@ -56,7 +56,7 @@ class EndTxnResponse(Message):
         self.producer_epoch = producer_epoch
 
 
-def decode_end_txn_request_v0(b: bytes, p: int, end: int) -> EndTxnRequest:
+def decode_end_txn_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> EndTxnRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -72,7 +72,7 @@ def decode_end_txn_request_v0(b: bytes, p: int, end: int) -> EndTxnRequest:
     return EndTxnRequest(s2, v3, v4, v5)
 
 
-def decode_end_txn_request_v3(b: bytes, p: int, end: int) -> EndTxnRequest:
+def decode_end_txn_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> EndTxnRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -83,6 +83,7 @@ def decode_end_txn_request_v3(b: bytes, p: int, end: int) -> EndTxnRequest:
     v3, v4, v5 = _get_qhz(b, p)
     p += 11
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -39,7 +39,9 @@ class ExpireDelegationTokenResponse(Message):
         self.throttle_time_ms = throttle_time_ms
 
 
-def decode_expire_delegation_token_request_v1(b: bytes, p: int, end: int) -> ExpireDelegationTokenRequest:
+def decode_expire_delegation_token_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ExpireDelegationTokenRequest:
     (v1,) = _get_i(b, p)
     p += 4
     if v1 >= 0:
@@ -55,7 +57,9 @@ def decode_expire_delegation_token_request_v1(b: bytes, p: int, end: int) -> Exp
     return ExpireDelegationTokenRequest(s2, v3)
 
 
-def decode_expire_delegation_token_request_v2(b: bytes, p: int, end: int) -> ExpireDelegationTokenRequest:
+def decode_expire_delegation_token_request_v2(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ExpireDelegationTokenRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -66,6 +70,7 @@ def decode_expire_delegation_token_request_v2(b: bytes, p: int, end: int) -> Exp
     (v3,) = _get_q(b, p)
     p += 8
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -18,6 +18,7 @@ from muster.protocol.wire import (
     read_tags,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -312,13 +313,16 @@ class FetchResponse(Message):
         self.node_endpoints = node_endpoints
 
 
-def decode_fetch_request_v4(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6 = _get_iiiibi(b, p)
     p += 21
     a7: list[FetchTopic] = []
-    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
+    if v6 < 0 or v6 * 6 > end - p:
         refuse()
     if v6:
+        left -= v6
+        if left < 0:
+            too_many()
         for _ in range(v6):
             (v8,) = _get_h(b, p)
             p += 2
@@ -331,9 +335,12 @@ def decode_fetch_request_v4(b: bytes, p: int, end: int) -> FetchRequest:
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[FetchPartition] = []
-            if not 0 <= v10 <= 250000 or v10 * 16 > end - p:
+            if v10 < 0 or v10 * 16 > end - p:
                 refuse()
             if v10:
+                left -= v10
+                if left < 0:
+                    too_many()
                 for _ in range(v10):
                     v12, v13, v14 = _get_iqi(b, p)
                     p += 16
@@ -344,13 +351,16 @@ def decode_fetch_request_v4(b: bytes, p: int, end: int) -> FetchRequest:
     return FetchRequest(None, v1, None, v2, v3, v4, v5, 0, -1, a7, (), "")
 
 
-def decode_fetch_request_v5(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6 = _get_iiiibi(b, p)
     p += 21
     a7: list[FetchTopic] = []
-    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
+    if v6 < 0 or v6 * 6 > end - p:
         refuse()
     if v6:
+        left -= v6
+        if left < 0:
+            too_many()
         for _ in range(v6):
             (v8,) = _get_h(b, p)
             p += 2
@@ -363,9 +373,12 @@ def decode_fetch_request_v5(b: bytes, p: int, end: int) -> FetchRequest:
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[FetchPartition] = []
-            if not 0 <= v10 <= 250000 or v10 * 24 > end - p:
+            if v10 < 0 or v10 * 24 > end - p:
                 refuse()
             if v10:
+                left -= v10
+                if left < 0:
+                    too_many()
                 for _ in range(v10):
                     v12, v13, v14, v15 = _get_iqqi(b, p)
                     p += 24
@@ -376,13 +389,16 @@ def decode_fetch_request_v5(b: bytes, p: int, end: int) -> FetchRequest:
     return FetchRequest(None, v1, None, v2, v3, v4, v5, 0, -1, a7, (), "")
 
 
-def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v7(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7, v8 = _get_iiiibiii(b, p)
     p += 29
     a9: list[FetchTopic] = []
-    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
+    if v8 < 0 or v8 * 6 > end - p:
         refuse()
     if v8:
+        left -= v8
+        if left < 0:
+            too_many()
         for _ in range(v8):
             (v10,) = _get_h(b, p)
             p += 2
@@ -395,9 +411,12 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[FetchPartition] = []
-            if not 0 <= v12 <= 250000 or v12 * 24 > end - p:
+            if v12 < 0 or v12 * 24 > end - p:
                 refuse()
             if v12:
+                left -= v12
+                if left < 0:
+                    too_many()
                 for _ in range(v12):
                     v14, v15, v16, v17 = _get_iqqi(b, p)
                     p += 24
@@ -406,9 +425,12 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
     (v18,) = _get_i(b, p)
     p += 4
     a19: list[ForgottenTopic] = []
-    if not 0 <= v18 <= 250000 or v18 * 6 > end - p:
+    if v18 < 0 or v18 * 6 > end - p:
         refuse()
     if v18:
+        left -= v18
+        if left < 0:
+            too_many()
         for _ in range(v18):
             (v20,) = _get_h(b, p)
             p += 2
@@ -424,6 +446,9 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
             if v22 < 0 or v22 * 4 > end - p:
                 refuse()
             if v22:
+                left -= v22
+                if left < 0:
+                    too_many()
                 a23 = [*get_many("i", v22)(b, p)]
                 p += v22 * 4
             a19.append(ForgottenTopic(s21, ZERO_UUID, a23))
@@ -432,13 +457,16 @@ def decode_fetch_request_v7(b: bytes, p: int, end: int) -> FetchRequest:
     return FetchRequest(None, v1, None, v2, v3, v4, v5, v6, v7, a9, a19, "")
 
 
-def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v9(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7, v8 = _get_iiiibiii(b, p)
     p += 29
     a9: list[FetchTopic] = []
-    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
+    if v8 < 0 or v8 * 6 > end - p:
         refuse()
     if v8:
+        left -= v8
+        if left < 0:
+            too_many()
         for _ in range(v8):
             (v10,) = _get_h(b, p)
             p += 2
@@ -451,9 +479,12 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[FetchPartition] = []
-            if not 0 <= v12 <= 250000 or v12 * 28 > end - p:
+            if v12 < 0 or v12 * 28 > end - p:
                 refuse()
             if v12:
+                left -= v12
+                if left < 0:
+                    too_many()
                 for _ in range(v12):
                     v14, v15, v16, v17, v18 = _get_iiqqi(b, p)
                     p += 28
@@ -462,9 +493,12 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
     (v19,) = _get_i(b, p)
     p += 4
     a20: list[ForgottenTopic] = []
-    if not 0 <= v19 <= 250000 or v19 * 6 > end - p:
+    if v19 < 0 or v19 * 6 > end - p:
         refuse()
     if v19:
+        left -= v19
+        if left < 0:
+            too_many()
         for _ in range(v19):
             (v21,) = _get_h(b, p)
             p += 2
@@ -480,6 +514,9 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
             if v23 < 0 or v23 * 4 > end - p:
                 refuse()
             if v23:
+                left -= v23
+                if left < 0:
+                    too_many()
                 a24 = [*get_many("i", v23)(b, p)]
                 p += v23 * 4
             a20.append(ForgottenTopic(s22, ZERO_UUID, a24))
@@ -488,13 +525,16 @@ def decode_fetch_request_v9(b: bytes, p: int, end: int) -> FetchRequest:
     return FetchRequest(None, v1, None, v2, v3, v4, v5, v6, v7, a9, a20, "")
 
 
-def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v11(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7, v8 = _get_iiiibiii(b, p)
     p += 29
     a9: list[FetchTopic] = []
-    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
+    if v8 < 0 or v8 * 6 > end - p:
         refuse()
     if v8:
+        left -= v8
+        if left < 0:
+            too_many()
         for _ in range(v8):
             (v10,) = _get_h(b, p)
             p += 2
@@ -507,9 +547,12 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[FetchPartition] = []
-            if not 0 <= v12 <= 250000 or v12 * 28 > end - p:
+            if v12 < 0 or v12 * 28 > end - p:
                 refuse()
             if v12:
+                left -= v12
+                if left < 0:
+                    too_many()
                 for _ in range(v12):
                     v14, v15, v16, v17, v18 = _get_iiqqi(b, p)
                     p += 28
@@ -518,9 +561,12 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
     (v19,) = _get_i(b, p)
     p += 4
     a20: list[ForgottenTopic] = []
-    if not 0 <= v19 <= 250000 or v19 * 6 > end - p:
+    if v19 < 0 or v19 * 6 > end - p:
         refuse()
     if v19:
+        left -= v19
+        if left < 0:
+            too_many()
         for _ in range(v19):
             (v21,) = _get_h(b, p)
             p += 2
@@ -536,6 +582,9 @@ def decode_fetch_request_v11(b: bytes, p: int, end: int) -> FetchRequest:
             if v23 < 0 or v23 * 4 > end - p:
                 refuse()
             if v23:
+                left -= v23
+                if left < 0:
+                    too_many()
                 a24 = [*get_many("i", v23)(b, p)]
                 p += v23 * 4
             a20.append(ForgottenTopic(s22, ZERO_UUID, a24))
@@ -569,7 +618,7 @@ def _get_FetchRequest_cluster_id(b: bytes, p: int, end: int) -> str | None:
     return value
 
 
-def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v12(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7 = _get_iiiibii(b, p)
     p += 25
     n8 = b[p]
@@ -578,9 +627,12 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[FetchTopic] = []
-    if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
+    if n8 < 0 or n8 * 3 > end - p:
         refuse()
     if n8:
+        left -= n8
+        if left < 0:
+            too_many()
         for _ in range(n8):
             n10 = b[p]
             if 0 < n10 < 128:
@@ -595,18 +647,23 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
                 n12, p = uvarint(b, p - 1)
             n12 -= 1
             a13: list[FetchPartition] = []
-            if not 0 <= n12 <= 250000 or n12 * 33 > end - p:
+            if n12 < 0 or n12 * 33 > end - p:
                 refuse()
             if n12:
+                left -= n12
+                if left < 0:
+                    too_many()
                 for _ in range(n12):
                     v14, v15, v16, v17, v18, v19 = _get_iiqiqi(b, p)
                     p += 32
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a13.append(FetchPartition(v14, v15, v16, v17, v18, v19, ZERO_UUID, 9223372036854775807))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -617,9 +674,12 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
         n20, p = uvarint(b, p - 1)
     n20 -= 1
     a21: list[ForgottenTopic] = []
-    if not 0 <= n20 <= 250000 or n20 * 3 > end - p:
+    if n20 < 0 or n20 * 3 > end - p:
         refuse()
     if n20:
+        left -= n20
+        if left < 0:
+            too_many()
         for _ in range(n20):
             n22 = b[p]
             if 0 < n22 < 128:
@@ -637,9 +697,13 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
             if n24 < 0 or n24 * 4 > end - p:
                 refuse()
             if n24:
+                left -= n24
+                if left < 0:
+                    too_many()
                 a25 = [*get_many("i", n24)(b, p)]
                 p += n24 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -652,6 +716,7 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
     else:
         s27, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         t28, p = read_tags(b, p, end, {0: _get_FetchRequest_cluster_id})
         g29: str | None = t28.get(0, None)
     else:
@@ -662,7 +727,7 @@ def decode_fetch_request_v12(b: bytes, p: int, end: int) -> FetchRequest:
     return FetchRequest(g29, v1, None, v2, v3, v4, v5, v6, v7, a9, a21, s27)
 
 
-def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v13(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6, v7 = _get_iiiibii(b, p)
     p += 25
     n8 = b[p]
@@ -671,9 +736,12 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[FetchTopic] = []
-    if not 0 <= n8 <= 250000 or n8 * 18 > end - p:
+    if n8 < 0 or n8 * 18 > end - p:
         refuse()
     if n8:
+        left -= n8
+        if left < 0:
+            too_many()
         for _ in range(n8):
             (v10,) = _get_u(b, p)
             p += 16
@@ -683,18 +751,23 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
                 n11, p = uvarint(b, p - 1)
             n11 -= 1
             a12: list[FetchPartition] = []
-            if not 0 <= n11 <= 250000 or n11 * 33 > end - p:
+            if n11 < 0 or n11 * 33 > end - p:
                 refuse()
             if n11:
+                left -= n11
+                if left < 0:
+                    too_many()
                 for _ in range(n11):
                     v13, v14, v15, v16, v17, v18 = _get_iiqiqi(b, p)
                     p += 32
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a12.append(FetchPartition(v13, v14, v15, v16, v17, v18, ZERO_UUID, 9223372036854775807))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -705,9 +778,12 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
         n19, p = uvarint(b, p - 1)
     n19 -= 1
     a20: list[ForgottenTopic] = []
-    if not 0 <= n19 <= 250000 or n19 * 18 > end - p:
+    if n19 < 0 or n19 * 18 > end - p:
         refuse()
     if n19:
+        left -= n19
+        if left < 0:
+            too_many()
         for _ in range(n19):
             (v21,) = _get_u(b, p)
             p += 16
@@ -720,9 +796,13 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
             if n22 < 0 or n22 * 4 > end - p:
                 refuse()
             if n22:
+                left -= n22
+                if left < 0:
+                    too_many()
                 a23 = [*get_many("i", n22)(b, p)]
                 p += n22 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -735,6 +815,7 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
     else:
         s25, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         t26, p = read_tags(b, p, end, {0: _get_FetchRequest_cluster_id})
         g27: str | None = t26.get(0, None)
     else:
@@ -746,9 +827,11 @@ def decode_fetch_request_v13(b: bytes, p: int, end: int) -> FetchRequest:
 
 
 def _get_FetchRequest_replica_state(b: bytes, p: int, end: int) -> ReplicaState | None:
+    left = 250000
     v1, v2 = _get_iq(b, p)
     p += 12
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -758,7 +841,7 @@ def _get_FetchRequest_replica_state(b: bytes, p: int, end: int) -> ReplicaState 
     return value
 
 
-def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v15(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6 = _get_iiibii(b, p)
     p += 21
     n7 = b[p]
@@ -767,9 +850,12 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[FetchTopic] = []
-    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
+    if n7 < 0 or n7 * 18 > end - p:
         refuse()
     if n7:
+        left -= n7
+        if left < 0:
+            too_many()
         for _ in range(n7):
             (v9,) = _get_u(b, p)
             p += 16
@@ -779,18 +865,23 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[FetchPartition] = []
-            if not 0 <= n10 <= 250000 or n10 * 33 > end - p:
+            if n10 < 0 or n10 * 33 > end - p:
                 refuse()
             if n10:
+                left -= n10
+                if left < 0:
+                    too_many()
                 for _ in range(n10):
                     v12, v13, v14, v15, v16, v17 = _get_iiqiqi(b, p)
                     p += 32
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a11.append(FetchPartition(v12, v13, v14, v15, v16, v17, ZERO_UUID, 9223372036854775807))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -801,9 +892,12 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
         n18, p = uvarint(b, p - 1)
     n18 -= 1
     a19: list[ForgottenTopic] = []
-    if not 0 <= n18 <= 250000 or n18 * 18 > end - p:
+    if n18 < 0 or n18 * 18 > end - p:
         refuse()
     if n18:
+        left -= n18
+        if left < 0:
+            too_many()
         for _ in range(n18):
             (v20,) = _get_u(b, p)
             p += 16
@@ -816,9 +910,13 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
             if n21 < 0 or n21 * 4 > end - p:
                 refuse()
             if n21:
+                left -= n21
+                if left < 0:
+                    too_many()
                 a22 = [*get_many("i", n21)(b, p)]
                 p += n21 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -831,6 +929,7 @@ def decode_fetch_request_v15(b: bytes, p: int, end: int) -> FetchRequest:
     else:
         s24, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         t25, p = read_tags(b, p, end, {0: _get_FetchRequest_cluster_id, 1: _get_FetchRequest_replica_state})
         g26: str | None = t25.get(0, None)
         g27: ReplicaState | None = t25.get(1, None)
@@ -852,7 +951,7 @@ def _get_FetchPartition_replica_directory_id(b: bytes, p: int, end: int) -> byte
     return value
 
 
-def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v17(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6 = _get_iiibii(b, p)
     p += 21
     n7 = b[p]
@@ -861,9 +960,12 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[FetchTopic] = []
-    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
+    if n7 < 0 or n7 * 18 > end - p:
         refuse()
     if n7:
+        left -= n7
+        if left < 0:
+            too_many()
         for _ in range(n7):
             (v9,) = _get_u(b, p)
             p += 16
@@ -873,13 +975,17 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[FetchPartition] = []
-            if not 0 <= n10 <= 250000 or n10 * 33 > end - p:
+            if n10 < 0 or n10 * 33 > end - p:
                 refuse()
             if n10:
+                left -= n10
+                if left < 0:
+                    too_many()
                 for _ in range(n10):
                     v12, v13, v14, v15, v16, v17 = _get_iiqiqi(b, p)
                     p += 32
                     if b[p]:
+                        left -= b[p]
                         t18, p = read_tags(b, p, end, {0: _get_FetchPartition_replica_directory_id})
                         g19: bytes = t18.get(0, ZERO_UUID)
                     else:
@@ -887,6 +993,7 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
                         g19 = ZERO_UUID
                     a11.append(FetchPartition(v12, v13, v14, v15, v16, v17, g19, 9223372036854775807))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -897,9 +1004,12 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
         n20, p = uvarint(b, p - 1)
     n20 -= 1
     a21: list[ForgottenTopic] = []
-    if not 0 <= n20 <= 250000 or n20 * 18 > end - p:
+    if n20 < 0 or n20 * 18 > end - p:
         refuse()
     if n20:
+        left -= n20
+        if left < 0:
+            too_many()
         for _ in range(n20):
             (v22,) = _get_u(b, p)
             p += 16
@@ -912,9 +1022,13 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
             if n23 < 0 or n23 * 4 > end - p:
                 refuse()
             if n23:
+                left -= n23
+                if left < 0:
+                    too_many()
                 a24 = [*get_many("i", n23)(b, p)]
                 p += n23 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -927,6 +1041,7 @@ def decode_fetch_request_v17(b: bytes, p: int, end: int) -> FetchRequest:
     else:
         s26, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         t27, p = read_tags(b, p, end, {0: _get_FetchRequest_cluster_id, 1: _get_FetchRequest_replica_state})
         g28: str | None = t27.get(0, None)
         g29: ReplicaState | None = t27.get(1, None)
@@ -948,7 +1063,7 @@ def _get_FetchPartition_high_watermark(b: bytes, p: int, end: int) -> int:
     return value
 
 
-def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
+def decode_fetch_request_v18(b: bytes, p: int, end: int, left: int = 250000) -> FetchRequest:
     v1, v2, v3, v4, v5, v6 = _get_iiibii(b, p)
     p += 21
     n7 = b[p]
@@ -957,9 +1072,12 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[FetchTopic] = []
-    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
+    if n7 < 0 or n7 * 18 > end - p:
         refuse()
     if n7:
+        left -= n7
+        if left < 0:
+            too_many()
         for _ in range(n7):
             (v9,) = _get_u(b, p)
             p += 16
@@ -969,13 +1087,17 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[FetchPartition] = []
-            if not 0 <= n10 <= 250000 or n10 * 33 > end - p:
+            if n10 < 0 or n10 * 33 > end - p:
                 refuse()
             if n10:
+                left -= n10
+                if left < 0:
+                    too_many()
                 for _ in range(n10):
                     v12, v13, v14, v15, v16, v17 = _get_iiqiqi(b, p)
                     p += 32
                     if b[p]:
+                        left -= b[p]
                         t18, p = read_tags(
                             b,
                             p,
@@ -990,6 +1112,7 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
                         g20 = 9223372036854775807
                     a11.append(FetchPartition(v12, v13, v14, v15, v16, v17, g19, g20))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -1000,9 +1123,12 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
         n21, p = uvarint(b, p - 1)
     n21 -= 1
     a22: list[ForgottenTopic] = []
-    if not 0 <= n21 <= 250000 or n21 * 18 > end - p:
+    if n21 < 0 or n21 * 18 > end - p:
         refuse()
     if n21:
+        left -= n21
+        if left < 0:
+            too_many()
         for _ in range(n21):
             (v23,) = _get_u(b, p)
             p += 16
@@ -1015,9 +1141,13 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
             if n24 < 0 or n24 * 4 > end - p:
                 refuse()
             if n24:
+                left -= n24
+                if left < 0:
+                    too_many()
                 a25 = [*get_many("i", n24)(b, p)]
                 p += n24 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -1030,6 +1160,7 @@ def decode_fetch_request_v18(b: bytes, p: int, end: int) -> FetchRequest:
     else:
         s27, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         t28, p = read_tags(b, p, end, {0: _get_FetchRequest_cluster_id, 1: _get_FetchRequest_replica_state})
         g29: str | None = t28.get(0, None)
         g30: ReplicaState | None = t28.get(1, None)

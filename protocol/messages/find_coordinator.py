@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -82,7 +82,7 @@ class FindCoordinatorResponse(Message):
         self.coordinators = coordinators
 
 
-def decode_find_coordinator_request_v0(b: bytes, p: int, end: int) -> FindCoordinatorRequest:
+def decode_find_coordinator_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> FindCoordinatorRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -96,7 +96,7 @@ def decode_find_coordinator_request_v0(b: bytes, p: int, end: int) -> FindCoordi
     return FindCoordinatorRequest(s2, 0, ())
 
 
-def decode_find_coordinator_request_v1(b: bytes, p: int, end: int) -> FindCoordinatorRequest:
+def decode_find_coordinator_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> FindCoordinatorRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -112,7 +112,7 @@ def decode_find_coordinator_request_v1(b: bytes, p: int, end: int) -> FindCoordi
     return FindCoordinatorRequest(s2, v3, ())
 
 
-def decode_find_coordinator_request_v3(b: bytes, p: int, end: int) -> FindCoordinatorRequest:
+def decode_find_coordinator_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> FindCoordinatorRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -123,6 +123,7 @@ def decode_find_coordinator_request_v3(b: bytes, p: int, end: int) -> FindCoordi
     (v3,) = _get_b(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -131,7 +132,7 @@ def decode_find_coordinator_request_v3(b: bytes, p: int, end: int) -> FindCoordi
     return FindCoordinatorRequest(s2, v3, ())
 
 
-def decode_find_coordinator_request_v4(b: bytes, p: int, end: int) -> FindCoordinatorRequest:
+def decode_find_coordinator_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> FindCoordinatorRequest:
     (v1,) = _get_b(b, p)
     p += 1
     n2 = b[p]
@@ -140,9 +141,12 @@ def decode_find_coordinator_request_v4(b: bytes, p: int, end: int) -> FindCoordi
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[str] = []
-    if not 0 <= n2 <= 250000 or n2 > end - p:
+    if n2 < 0 or n2 > end - p:
         refuse()
     if n2:
+        left -= n2
+        if left < 0:
+            too_many()
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
@@ -153,6 +157,7 @@ def decode_find_coordinator_request_v4(b: bytes, p: int, end: int) -> FindCoordi
                 s5, p = long_string(b, p, end)
             a3.append(s5)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

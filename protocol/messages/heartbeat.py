@@ -45,7 +45,7 @@ class HeartbeatResponse(Message):
         self.error_code = error_code
 
 
-def decode_heartbeat_request_v0(b: bytes, p: int, end: int) -> HeartbeatRequest:
+def decode_heartbeat_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> HeartbeatRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -67,7 +67,7 @@ def decode_heartbeat_request_v0(b: bytes, p: int, end: int) -> HeartbeatRequest:
     return HeartbeatRequest(s2, v3, s5, None)
 
 
-def decode_heartbeat_request_v3(b: bytes, p: int, end: int) -> HeartbeatRequest:
+def decode_heartbeat_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> HeartbeatRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -99,7 +99,7 @@ def decode_heartbeat_request_v3(b: bytes, p: int, end: int) -> HeartbeatRequest:
     return HeartbeatRequest(s2, v3, s5, s7)
 
 
-def decode_heartbeat_request_v4(b: bytes, p: int, end: int) -> HeartbeatRequest:
+def decode_heartbeat_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> HeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -127,6 +127,7 @@ def decode_heartbeat_request_v4(b: bytes, p: int, end: int) -> HeartbeatRequest:
     else:
         s7, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

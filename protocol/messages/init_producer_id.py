@@ -82,7 +82,7 @@ class InitProducerIdResponse(Message):
         self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
 
 
-def decode_init_producer_id_request_v0(b: bytes, p: int, end: int) -> InitProducerIdRequest:
+def decode_init_producer_id_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> InitProducerIdRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -100,7 +100,7 @@ def decode_init_producer_id_request_v0(b: bytes, p: int, end: int) -> InitProduc
     return InitProducerIdRequest(s2, v3, -1, -1, False, False)
 
 
-def decode_init_producer_id_request_v2(b: bytes, p: int, end: int) -> InitProducerIdRequest:
+def decode_init_producer_id_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> InitProducerIdRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -114,6 +114,7 @@ def decode_init_producer_id_request_v2(b: bytes, p: int, end: int) -> InitProduc
     (v3,) = _get_i(b, p)
     p += 4
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -122,7 +123,7 @@ def decode_init_producer_id_request_v2(b: bytes, p: int, end: int) -> InitProduc
     return InitProducerIdRequest(s2, v3, -1, -1, False, False)
 
 
-def decode_init_producer_id_request_v3(b: bytes, p: int, end: int) -> InitProducerIdRequest:
+def decode_init_producer_id_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> InitProducerIdRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -136,6 +137,7 @@ def decode_init_producer_id_request_v3(b: bytes, p: int, end: int) -> InitProduc
     v3, v4, v5 = _get_iqh(b, p)
     p += 14
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -144,7 +146,7 @@ def decode_init_producer_id_request_v3(b: bytes, p: int, end: int) -> InitProduc
     return InitProducerIdRequest(s2, v3, v4, v5, False, False)
 
 
-def decode_init_producer_id_request_v6(b: bytes, p: int, end: int) -> InitProducerIdRequest:
+def decode_init_producer_id_request_v6(b: bytes, p: int, end: int, left: int = 250000) -> InitProducerIdRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -158,6 +160,7 @@ def decode_init_producer_id_request_v6(b: bytes, p: int, end: int) -> InitProduc
     v3, v4, v5, v6, v7 = _get_iqhzz(b, p)
     p += 16
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

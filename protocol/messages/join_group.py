@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     not_in_version,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -134,7 +135,7 @@ class JoinGroupResponse(Message):
         self.members = members
 
 
-def decode_join_group_request_v0(b: bytes, p: int, end: int) -> JoinGroupRequest:
+def decode_join_group_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> JoinGroupRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -162,9 +163,12 @@ def decode_join_group_request_v0(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v8,) = _get_i(b, p)
     p += 4
     a9: list[JoinGroupRequestProtocol] = []
-    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
+    if v8 < 0 or v8 * 6 > end - p:
         refuse()
     if v8:
+        left -= v8
+        if left < 0:
+            too_many()
         for _ in range(v8):
             (v10,) = _get_h(b, p)
             p += 2
@@ -188,7 +192,7 @@ def decode_join_group_request_v0(b: bytes, p: int, end: int) -> JoinGroupRequest
     return JoinGroupRequest(s2, v3, -1, s5, None, s7, a9, None)
 
 
-def decode_join_group_request_v1(b: bytes, p: int, end: int) -> JoinGroupRequest:
+def decode_join_group_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> JoinGroupRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -216,9 +220,12 @@ def decode_join_group_request_v1(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v9,) = _get_i(b, p)
     p += 4
     a10: list[JoinGroupRequestProtocol] = []
-    if not 0 <= v9 <= 250000 or v9 * 6 > end - p:
+    if v9 < 0 or v9 * 6 > end - p:
         refuse()
     if v9:
+        left -= v9
+        if left < 0:
+            too_many()
         for _ in range(v9):
             (v11,) = _get_h(b, p)
             p += 2
@@ -242,7 +249,7 @@ def decode_join_group_request_v1(b: bytes, p: int, end: int) -> JoinGroupRequest
     return JoinGroupRequest(s2, v3, v4, s6, None, s8, a10, None)
 
 
-def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest:
+def decode_join_group_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> JoinGroupRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -280,9 +287,12 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
     (v11,) = _get_i(b, p)
     p += 4
     a12: list[JoinGroupRequestProtocol] = []
-    if not 0 <= v11 <= 250000 or v11 * 6 > end - p:
+    if v11 < 0 or v11 * 6 > end - p:
         refuse()
     if v11:
+        left -= v11
+        if left < 0:
+            too_many()
         for _ in range(v11):
             (v13,) = _get_h(b, p)
             p += 2
@@ -306,7 +316,7 @@ def decode_join_group_request_v5(b: bytes, p: int, end: int) -> JoinGroupRequest
     return JoinGroupRequest(s2, v3, v4, s6, s8, s10, a12, None)
 
 
-def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest:
+def decode_join_group_request_v6(b: bytes, p: int, end: int, left: int = 250000) -> JoinGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -346,9 +356,12 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[JoinGroupRequestProtocol] = []
-    if not 0 <= n11 <= 250000 or n11 * 3 > end - p:
+    if n11 < 0 or n11 * 3 > end - p:
         refuse()
     if n11:
+        left -= n11
+        if left < 0:
+            too_many()
         for _ in range(n11):
             n13 = b[p]
             if 0 < n13 < 128:
@@ -365,11 +378,13 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
             else:
                 s16, p = long_bytes(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a12.append(JoinGroupRequestProtocol(s14, s16))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -378,7 +393,7 @@ def decode_join_group_request_v6(b: bytes, p: int, end: int) -> JoinGroupRequest
     return JoinGroupRequest(s2, v3, v4, s6, s8, s10, a12, None)
 
 
-def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest:
+def decode_join_group_request_v8(b: bytes, p: int, end: int, left: int = 250000) -> JoinGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -418,9 +433,12 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[JoinGroupRequestProtocol] = []
-    if not 0 <= n11 <= 250000 or n11 * 3 > end - p:
+    if n11 < 0 or n11 * 3 > end - p:
         refuse()
     if n11:
+        left -= n11
+        if left < 0:
+            too_many()
         for _ in range(n11):
             n13 = b[p]
             if 0 < n13 < 128:
@@ -437,6 +455,7 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
             else:
                 s16, p = long_bytes(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -452,6 +471,7 @@ def decode_join_group_request_v8(b: bytes, p: int, end: int) -> JoinGroupRequest
     else:
         s18, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

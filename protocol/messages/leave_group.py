@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -64,7 +64,7 @@ class LeaveGroupResponse(Message):
         self.members = members
 
 
-def decode_leave_group_request_v0(b: bytes, p: int, end: int) -> LeaveGroupRequest:
+def decode_leave_group_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> LeaveGroupRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -86,7 +86,7 @@ def decode_leave_group_request_v0(b: bytes, p: int, end: int) -> LeaveGroupReque
     return LeaveGroupRequest(s2, s4, ())
 
 
-def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupRequest:
+def decode_leave_group_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> LeaveGroupRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -98,9 +98,12 @@ def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupReque
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[MemberIdentity] = []
-    if not 0 <= v3 <= 250000 or v3 * 4 > end - p:
+    if v3 < 0 or v3 * 4 > end - p:
         refuse()
     if v3:
+        left -= v3
+        if left < 0:
+            too_many()
         for _ in range(v3):
             (v5,) = _get_h(b, p)
             p += 2
@@ -126,7 +129,7 @@ def decode_leave_group_request_v3(b: bytes, p: int, end: int) -> LeaveGroupReque
     return LeaveGroupRequest(s2, "", a4)
 
 
-def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupRequest:
+def decode_leave_group_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> LeaveGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -140,9 +143,12 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[MemberIdentity] = []
-    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+    if n3 < 0 or n3 * 3 > end - p:
         refuse()
     if n3:
+        left -= n3
+        if left < 0:
+            too_many()
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
@@ -162,11 +168,13 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
             else:
                 s8, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a4.append(MemberIdentity(s6, s8, None))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -175,7 +183,7 @@ def decode_leave_group_request_v4(b: bytes, p: int, end: int) -> LeaveGroupReque
     return LeaveGroupRequest(s2, "", a4)
 
 
-def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupRequest:
+def decode_leave_group_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> LeaveGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -189,9 +197,12 @@ def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupReque
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[MemberIdentity] = []
-    if not 0 <= n3 <= 250000 or n3 * 4 > end - p:
+    if n3 < 0 or n3 * 4 > end - p:
         refuse()
     if n3:
+        left -= n3
+        if left < 0:
+            too_many()
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
@@ -221,11 +232,13 @@ def decode_leave_group_request_v5(b: bytes, p: int, end: int) -> LeaveGroupReque
             else:
                 s10, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a4.append(MemberIdentity(s6, s8, s10))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

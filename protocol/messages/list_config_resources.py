@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -61,8 +62,11 @@ class ListConfigResourcesResponse(Message):
         self.config_resources = config_resources
 
 
-def decode_list_config_resources_request_v0(b: bytes, p: int, end: int) -> ListConfigResourcesRequest:
+def decode_list_config_resources_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ListConfigResourcesRequest:
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -71,7 +75,9 @@ def decode_list_config_resources_request_v0(b: bytes, p: int, end: int) -> ListC
     return ListConfigResourcesRequest(())
 
 
-def decode_list_config_resources_request_v1(b: bytes, p: int, end: int) -> ListConfigResourcesRequest:
+def decode_list_config_resources_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ListConfigResourcesRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
@@ -81,9 +87,13 @@ def decode_list_config_resources_request_v1(b: bytes, p: int, end: int) -> ListC
     if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         a2 = [*get_many("b", n1)(b, p)]
         p += n1 * 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -58,14 +58,15 @@ class ListGroupsResponse(Message):
         self.groups = groups
 
 
-def decode_list_groups_request_v0(b: bytes, p: int, end: int) -> ListGroupsRequest:
+def decode_list_groups_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> ListGroupsRequest:
     if p > end:
         refuse()
     return ListGroupsRequest((), ())
 
 
-def decode_list_groups_request_v3(b: bytes, p: int, end: int) -> ListGroupsRequest:
+def decode_list_groups_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> ListGroupsRequest:
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -74,16 +75,19 @@ def decode_list_groups_request_v3(b: bytes, p: int, end: int) -> ListGroupsReque
     return ListGroupsRequest((), ())
 
 
-def decode_list_groups_request_v4(b: bytes, p: int, end: int) -> ListGroupsRequest:
+def decode_list_groups_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> ListGroupsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -94,6 +98,7 @@ def decode_list_groups_request_v4(b: bytes, p: int, end: int) -> ListGroupsReque
                 s4, p = long_string(b, p, end)
             a2.append(s4)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -102,16 +107,19 @@ def decode_list_groups_request_v4(b: bytes, p: int, end: int) -> ListGroupsReque
     return ListGroupsRequest(a2, ())
 
 
-def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsRequest:
+def decode_list_groups_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> ListGroupsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -127,9 +135,12 @@ def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsReque
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[str] = []
-    if not 0 <= n5 <= 250000 or n5 > end - p:
+    if n5 < 0 or n5 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
@@ -140,6 +151,7 @@ def decode_list_groups_request_v5(b: bytes, p: int, end: int) -> ListGroupsReque
                 s8, p = long_string(b, p, end)
             a6.append(s8)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

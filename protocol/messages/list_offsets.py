@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -111,13 +111,16 @@ class ListOffsetsResponse(Message):
         self.topics = topics
 
 
-def decode_list_offsets_request_v1(b: bytes, p: int, end: int) -> ListOffsetsRequest:
+def decode_list_offsets_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> ListOffsetsRequest:
     v1, v2 = _get_ii(b, p)
     p += 8
     a3: list[ListOffsetsTopic] = []
-    if not 0 <= v2 <= 250000 or v2 * 6 > end - p:
+    if v2 < 0 or v2 * 6 > end - p:
         refuse()
     if v2:
+        left -= v2
+        if left < 0:
+            too_many()
         for _ in range(v2):
             (v4,) = _get_h(b, p)
             p += 2
@@ -130,9 +133,12 @@ def decode_list_offsets_request_v1(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[ListOffsetsPartition] = []
-            if not 0 <= v6 <= 250000 or v6 * 12 > end - p:
+            if v6 < 0 or v6 * 12 > end - p:
                 refuse()
             if v6:
+                left -= v6
+                if left < 0:
+                    too_many()
                 for _ in range(v6):
                     v8, v9 = _get_iq(b, p)
                     p += 12
@@ -143,13 +149,16 @@ def decode_list_offsets_request_v1(b: bytes, p: int, end: int) -> ListOffsetsReq
     return ListOffsetsRequest(v1, 0, a3, 0)
 
 
-def decode_list_offsets_request_v2(b: bytes, p: int, end: int) -> ListOffsetsRequest:
+def decode_list_offsets_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> ListOffsetsRequest:
     v1, v2, v3 = _get_ibi(b, p)
     p += 9
     a4: list[ListOffsetsTopic] = []
-    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
+    if v3 < 0 or v3 * 6 > end - p:
         refuse()
     if v3:
+        left -= v3
+        if left < 0:
+            too_many()
         for _ in range(v3):
             (v5,) = _get_h(b, p)
             p += 2
@@ -162,9 +171,12 @@ def decode_list_offsets_request_v2(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v7,) = _get_i(b, p)
             p += 4
             a8: list[ListOffsetsPartition] = []
-            if not 0 <= v7 <= 250000 or v7 * 12 > end - p:
+            if v7 < 0 or v7 * 12 > end - p:
                 refuse()
             if v7:
+                left -= v7
+                if left < 0:
+                    too_many()
                 for _ in range(v7):
                     v9, v10 = _get_iq(b, p)
                     p += 12
@@ -175,13 +187,16 @@ def decode_list_offsets_request_v2(b: bytes, p: int, end: int) -> ListOffsetsReq
     return ListOffsetsRequest(v1, v2, a4, 0)
 
 
-def decode_list_offsets_request_v4(b: bytes, p: int, end: int) -> ListOffsetsRequest:
+def decode_list_offsets_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> ListOffsetsRequest:
     v1, v2, v3 = _get_ibi(b, p)
     p += 9
     a4: list[ListOffsetsTopic] = []
-    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
+    if v3 < 0 or v3 * 6 > end - p:
         refuse()
     if v3:
+        left -= v3
+        if left < 0:
+            too_many()
         for _ in range(v3):
             (v5,) = _get_h(b, p)
             p += 2
@@ -194,9 +209,12 @@ def decode_list_offsets_request_v4(b: bytes, p: int, end: int) -> ListOffsetsReq
             (v7,) = _get_i(b, p)
             p += 4
             a8: list[ListOffsetsPartition] = []
-            if not 0 <= v7 <= 250000 or v7 * 16 > end - p:
+            if v7 < 0 or v7 * 16 > end - p:
                 refuse()
             if v7:
+                left -= v7
+                if left < 0:
+                    too_many()
                 for _ in range(v7):
                     v9, v10, v11 = _get_iiq(b, p)
                     p += 16
@@ -207,7 +225,7 @@ def decode_list_offsets_request_v4(b: bytes, p: int, end: int) -> ListOffsetsReq
     return ListOffsetsRequest(v1, v2, a4, 0)
 
 
-def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsRequest:
+def decode_list_offsets_request_v6(b: bytes, p: int, end: int, left: int = 250000) -> ListOffsetsRequest:
     v1, v2 = _get_ib(b, p)
     p += 5
     n3 = b[p]
@@ -216,9 +234,12 @@ def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsReq
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[ListOffsetsTopic] = []
-    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+    if n3 < 0 or n3 * 3 > end - p:
         refuse()
     if n3:
+        left -= n3
+        if left < 0:
+            too_many()
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
@@ -233,23 +254,29 @@ def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsReq
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[ListOffsetsPartition] = []
-            if not 0 <= n7 <= 250000 or n7 * 17 > end - p:
+            if n7 < 0 or n7 * 17 > end - p:
                 refuse()
             if n7:
+                left -= n7
+                if left < 0:
+                    too_many()
                 for _ in range(n7):
                     v9, v10, v11 = _get_iiq(b, p)
                     p += 16
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a8.append(ListOffsetsPartition(v9, v10, v11))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a4.append(ListOffsetsTopic(s6, a8))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -258,7 +285,7 @@ def decode_list_offsets_request_v6(b: bytes, p: int, end: int) -> ListOffsetsReq
     return ListOffsetsRequest(v1, v2, a4, 0)
 
 
-def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRequest:
+def decode_list_offsets_request_v10(b: bytes, p: int, end: int, left: int = 250000) -> ListOffsetsRequest:
     v1, v2 = _get_ib(b, p)
     p += 5
     n3 = b[p]
@@ -267,9 +294,12 @@ def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRe
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[ListOffsetsTopic] = []
-    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+    if n3 < 0 or n3 * 3 > end - p:
         refuse()
     if n3:
+        left -= n3
+        if left < 0:
+            too_many()
         for _ in range(n3):
             n5 = b[p]
             if 0 < n5 < 128:
@@ -284,18 +314,23 @@ def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRe
                 n7, p = uvarint(b, p - 1)
             n7 -= 1
             a8: list[ListOffsetsPartition] = []
-            if not 0 <= n7 <= 250000 or n7 * 17 > end - p:
+            if n7 < 0 or n7 * 17 > end - p:
                 refuse()
             if n7:
+                left -= n7
+                if left < 0:
+                    too_many()
                 for _ in range(n7):
                     v9, v10, v11 = _get_iiq(b, p)
                     p += 16
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a8.append(ListOffsetsPartition(v9, v10, v11))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -303,6 +338,7 @@ def decode_list_offsets_request_v10(b: bytes, p: int, end: int) -> ListOffsetsRe
     (v12,) = _get_i(b, p)
     p += 4
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_i = Struct(">i").unpack_from
 _put_i = Struct(">i").pack
@@ -85,7 +96,9 @@ class ListPartitionReassignmentsResponse(Message):
         self.topics = topics
 
 
-def decode_list_partition_reassignments_request_v0(b: bytes, p: int, end: int) -> ListPartitionReassignmentsRequest:
+def decode_list_partition_reassignments_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ListPartitionReassignmentsRequest:
     (v1,) = _get_i(b, p)
     p += 4
     n2 = b[p]
@@ -94,11 +107,14 @@ def decode_list_partition_reassignments_request_v0(b: bytes, p: int, end: int) -
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[ListPartitionReassignmentsTopics] | None = []
-    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
+    if n2 < 0 or n2 * 3 > end - p:
         if n2 != -1:
             refuse()
         a3 = None
     else:
+        left -= n2
+        if left < 0:
+            too_many()
         items4: list[ListPartitionReassignmentsTopics] = []
         a3 = items4
         for _ in range(n2):
@@ -118,14 +134,19 @@ def decode_list_partition_reassignments_request_v0(b: bytes, p: int, end: int) -
             if n7 < 0 or n7 * 4 > end - p:
                 refuse()
             if n7:
+                left -= n7
+                if left < 0:
+                    too_many()
                 a8 = [*get_many("i", n7)(b, p)]
                 p += n7 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             items4.append(ListPartitionReassignmentsTopics(s6, a8))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

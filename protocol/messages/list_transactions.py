@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -74,16 +75,19 @@ class ListTransactionsResponse(Message):
         self.transaction_states = transaction_states
 
 
-def decode_list_transactions_request_v0(b: bytes, p: int, end: int) -> ListTransactionsRequest:
+def decode_list_transactions_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> ListTransactionsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -102,9 +106,13 @@ def decode_list_transactions_request_v0(b: bytes, p: int, end: int) -> ListTrans
     if n5 < 0 or n5 * 8 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         a6 = [*get_many("q", n5)(b, p)]
         p += n5 * 8
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -113,16 +121,19 @@ def decode_list_transactions_request_v0(b: bytes, p: int, end: int) -> ListTrans
     return ListTransactionsRequest(a2, a6, -1, None)
 
 
-def decode_list_transactions_request_v1(b: bytes, p: int, end: int) -> ListTransactionsRequest:
+def decode_list_transactions_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> ListTransactionsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -141,11 +152,15 @@ def decode_list_transactions_request_v1(b: bytes, p: int, end: int) -> ListTrans
     if n5 < 0 or n5 * 8 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         a6 = [*get_many("q", n5)(b, p)]
         p += n5 * 8
     (v7,) = _get_q(b, p)
     p += 8
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -154,16 +169,19 @@ def decode_list_transactions_request_v1(b: bytes, p: int, end: int) -> ListTrans
     return ListTransactionsRequest(a2, a6, v7, None)
 
 
-def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTransactionsRequest:
+def decode_list_transactions_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> ListTransactionsRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -182,6 +200,9 @@ def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTrans
     if n5 < 0 or n5 * 8 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         a6 = [*get_many("q", n5)(b, p)]
         p += n5 * 8
     (v7,) = _get_q(b, p)
@@ -197,6 +218,7 @@ def decode_list_transactions_request_v2(b: bytes, p: int, end: int) -> ListTrans
     else:
         s9, p = long_string(b, p, end)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

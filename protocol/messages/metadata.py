@@ -16,6 +16,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -183,13 +184,16 @@ class MetadataResponse(Message):
         self.error_code = error_code
 
 
-def decode_metadata_request_v0(b: bytes, p: int, end: int) -> MetadataRequest:
+def decode_metadata_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -205,15 +209,18 @@ def decode_metadata_request_v0(b: bytes, p: int, end: int) -> MetadataRequest:
     return MetadataRequest(a2, True, False, False)
 
 
-def decode_metadata_request_v1(b: bytes, p: int, end: int) -> MetadataRequest:
+def decode_metadata_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] | None = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
     else:
+        left -= v1
+        if left < 0:
+            too_many()
         items3: list[MetadataRequestTopic] = []
         a2 = items3
         for _ in range(v1):
@@ -231,15 +238,18 @@ def decode_metadata_request_v1(b: bytes, p: int, end: int) -> MetadataRequest:
     return MetadataRequest(a2, True, False, False)
 
 
-def decode_metadata_request_v4(b: bytes, p: int, end: int) -> MetadataRequest:
+def decode_metadata_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] | None = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
     else:
+        left -= v1
+        if left < 0:
+            too_many()
         items3: list[MetadataRequestTopic] = []
         a2 = items3
         for _ in range(v1):
@@ -259,15 +269,18 @@ def decode_metadata_request_v4(b: bytes, p: int, end: int) -> MetadataRequest:
     return MetadataRequest(a2, v6, False, False)
 
 
-def decode_metadata_request_v8(b: bytes, p: int, end: int) -> MetadataRequest:
+def decode_metadata_request_v8(b: bytes, p: int, end: int, left: int = 250000) -> MetadataRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[MetadataRequestTopic] | None = []
-    if not 0 <= v1 <= 250000 or v1 * 2 > end - p:
+    if v1 < 0 or v1 * 2 > end - p:
         if v1 != -1:
             refuse()
         a2 = None
     else:
+        left -= v1
+        if left < 0:
+            too_many()
         items3: list[MetadataRequestTopic] = []
         a2 = items3
         for _ in range(v1):
@@ -287,18 +300,21 @@ def decode_metadata_request_v8(b: bytes, p: int, end: int) -> MetadataRequest:
     return MetadataRequest(a2, v6, v7, v8)
 
 
-def decode_metadata_request_v9(b: bytes, p: int, end: int) -> MetadataRequest:
+def decode_metadata_request_v9(b: bytes, p: int, end: int, left: int = 250000) -> MetadataRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[MetadataRequestTopic] | None = []
-    if not 0 <= n1 <= 250000 or n1 * 2 > end - p:
+    if n1 < 0 or n1 * 2 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
     else:
+        left -= n1
+        if left < 0:
+            too_many()
         items3: list[MetadataRequestTopic] = []
         a2 = items3
         for _ in range(n1):
@@ -310,6 +326,7 @@ def decode_metadata_request_v9(b: bytes, p: int, end: int) -> MetadataRequest:
             else:
                 s5, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -317,6 +334,7 @@ def decode_metadata_request_v9(b: bytes, p: int, end: int) -> MetadataRequest:
     v6, v7, v8 = _get_zzz(b, p)
     p += 3
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -325,18 +343,21 @@ def decode_metadata_request_v9(b: bytes, p: int, end: int) -> MetadataRequest:
     return MetadataRequest(a2, v6, v7, v8)
 
 
-def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
+def decode_metadata_request_v10(b: bytes, p: int, end: int, left: int = 250000) -> MetadataRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[MetadataRequestTopic] | None = []
-    if not 0 <= n1 <= 250000 or n1 * 18 > end - p:
+    if n1 < 0 or n1 * 18 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
     else:
+        left -= n1
+        if left < 0:
+            too_many()
         items3: list[MetadataRequestTopic] = []
         a2 = items3
         for _ in range(n1):
@@ -353,6 +374,7 @@ def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
             else:
                 s6, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -360,6 +382,7 @@ def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
     v7, v8, v9 = _get_zzz(b, p)
     p += 3
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -368,18 +391,21 @@ def decode_metadata_request_v10(b: bytes, p: int, end: int) -> MetadataRequest:
     return MetadataRequest(a2, v7, v8, v9)
 
 
-def decode_metadata_request_v11(b: bytes, p: int, end: int) -> MetadataRequest:
+def decode_metadata_request_v11(b: bytes, p: int, end: int, left: int = 250000) -> MetadataRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[MetadataRequestTopic] | None = []
-    if not 0 <= n1 <= 250000 or n1 * 18 > end - p:
+    if n1 < 0 or n1 * 18 > end - p:
         if n1 != -1:
             refuse()
         a2 = None
     else:
+        left -= n1
+        if left < 0:
+            too_many()
         items3: list[MetadataRequestTopic] = []
         a2 = items3
         for _ in range(n1):
@@ -396,6 +422,7 @@ def decode_metadata_request_v11(b: bytes, p: int, end: int) -> MetadataRequest:
             else:
                 s6, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -403,6 +430,7 @@ def decode_metadata_request_v11(b: bytes, p: int, end: int) -> MetadataRequest:
     v7, v8 = _get_zz(b, p)
     p += 2
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

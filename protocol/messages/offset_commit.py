@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -129,7 +129,7 @@ class OffsetCommitResponse(Message):
         self.topics = topics
 
 
-def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitRequest:
+def decode_offset_commit_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> OffsetCommitRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -149,9 +149,12 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
     v6, v7 = _get_qi(b, p)
     p += 12
     a8: list[OffsetCommitRequestTopic] = []
-    if not 0 <= v7 <= 250000 or v7 * 6 > end - p:
+    if v7 < 0 or v7 * 6 > end - p:
         refuse()
     if v7:
+        left -= v7
+        if left < 0:
+            too_many()
         for _ in range(v7):
             (v9,) = _get_h(b, p)
             p += 2
@@ -164,9 +167,12 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
             (v11,) = _get_i(b, p)
             p += 4
             a12: list[OffsetCommitRequestPartition] = []
-            if not 0 <= v11 <= 250000 or v11 * 14 > end - p:
+            if v11 < 0 or v11 * 14 > end - p:
                 refuse()
             if v11:
+                left -= v11
+                if left < 0:
+                    too_many()
                 for _ in range(v11):
                     v13, v14, v15 = _get_iqh(b, p)
                     p += 14
@@ -185,7 +191,7 @@ def decode_offset_commit_request_v2(b: bytes, p: int, end: int) -> OffsetCommitR
     return OffsetCommitRequest(s2, v3, s5, None, v6, a8)
 
 
-def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitRequest:
+def decode_offset_commit_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> OffsetCommitRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -205,9 +211,12 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
     (v6,) = _get_i(b, p)
     p += 4
     a7: list[OffsetCommitRequestTopic] = []
-    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
+    if v6 < 0 or v6 * 6 > end - p:
         refuse()
     if v6:
+        left -= v6
+        if left < 0:
+            too_many()
         for _ in range(v6):
             (v8,) = _get_h(b, p)
             p += 2
@@ -220,9 +229,12 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[OffsetCommitRequestPartition] = []
-            if not 0 <= v10 <= 250000 or v10 * 14 > end - p:
+            if v10 < 0 or v10 * 14 > end - p:
                 refuse()
             if v10:
+                left -= v10
+                if left < 0:
+                    too_many()
                 for _ in range(v10):
                     v12, v13, v14 = _get_iqh(b, p)
                     p += 14
@@ -241,7 +253,7 @@ def decode_offset_commit_request_v5(b: bytes, p: int, end: int) -> OffsetCommitR
     return OffsetCommitRequest(s2, v3, s5, None, -1, a7)
 
 
-def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitRequest:
+def decode_offset_commit_request_v6(b: bytes, p: int, end: int, left: int = 250000) -> OffsetCommitRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -261,9 +273,12 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
     (v6,) = _get_i(b, p)
     p += 4
     a7: list[OffsetCommitRequestTopic] = []
-    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
+    if v6 < 0 or v6 * 6 > end - p:
         refuse()
     if v6:
+        left -= v6
+        if left < 0:
+            too_many()
         for _ in range(v6):
             (v8,) = _get_h(b, p)
             p += 2
@@ -276,9 +291,12 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
             (v10,) = _get_i(b, p)
             p += 4
             a11: list[OffsetCommitRequestPartition] = []
-            if not 0 <= v10 <= 250000 or v10 * 18 > end - p:
+            if v10 < 0 or v10 * 18 > end - p:
                 refuse()
             if v10:
+                left -= v10
+                if left < 0:
+                    too_many()
                 for _ in range(v10):
                     v12, v13, v14, v15 = _get_iqih(b, p)
                     p += 18
@@ -297,7 +315,7 @@ def decode_offset_commit_request_v6(b: bytes, p: int, end: int) -> OffsetCommitR
     return OffsetCommitRequest(s2, v3, s5, None, -1, a7)
 
 
-def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitRequest:
+def decode_offset_commit_request_v7(b: bytes, p: int, end: int, left: int = 250000) -> OffsetCommitRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -327,9 +345,12 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
     (v8,) = _get_i(b, p)
     p += 4
     a9: list[OffsetCommitRequestTopic] = []
-    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
+    if v8 < 0 or v8 * 6 > end - p:
         refuse()
     if v8:
+        left -= v8
+        if left < 0:
+            too_many()
         for _ in range(v8):
             (v10,) = _get_h(b, p)
             p += 2
@@ -342,9 +363,12 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
             (v12,) = _get_i(b, p)
             p += 4
             a13: list[OffsetCommitRequestPartition] = []
-            if not 0 <= v12 <= 250000 or v12 * 18 > end - p:
+            if v12 < 0 or v12 * 18 > end - p:
                 refuse()
             if v12:
+                left -= v12
+                if left < 0:
+                    too_many()
                 for _ in range(v12):
                     v14, v15, v16, v17 = _get_iqih(b, p)
                     p += 18
@@ -363,7 +387,7 @@ def decode_offset_commit_request_v7(b: bytes, p: int, end: int) -> OffsetCommitR
     return OffsetCommitRequest(s2, v3, s5, s7, -1, a9)
 
 
-def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitRequest:
+def decode_offset_commit_request_v8(b: bytes, p: int, end: int, left: int = 250000) -> OffsetCommitRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -396,9 +420,12 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[OffsetCommitRequestTopic] = []
-    if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
+    if n8 < 0 or n8 * 3 > end - p:
         refuse()
     if n8:
+        left -= n8
+        if left < 0:
+            too_many()
         for _ in range(n8):
             n10 = b[p]
             if 0 < n10 < 128:
@@ -413,9 +440,12 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
                 n12, p = uvarint(b, p - 1)
             n12 -= 1
             a13: list[OffsetCommitRequestPartition] = []
-            if not 0 <= n12 <= 250000 or n12 * 18 > end - p:
+            if n12 < 0 or n12 * 18 > end - p:
                 refuse()
             if n12:
+                left -= n12
+                if left < 0:
+                    too_many()
                 for _ in range(n12):
                     v14, v15, v16 = _get_iqi(b, p)
                     p += 16
@@ -430,16 +460,19 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
                     else:
                         s18, p = long_string(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a13.append(OffsetCommitRequestPartition(v14, v15, v16, s18))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a9.append(OffsetCommitRequestTopic(s11, ZERO_UUID, a13))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -448,7 +481,7 @@ def decode_offset_commit_request_v8(b: bytes, p: int, end: int) -> OffsetCommitR
     return OffsetCommitRequest(s2, v3, s5, s7, -1, a9)
 
 
-def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommitRequest:
+def decode_offset_commit_request_v10(b: bytes, p: int, end: int, left: int = 250000) -> OffsetCommitRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -481,9 +514,12 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[OffsetCommitRequestTopic] = []
-    if not 0 <= n8 <= 250000 or n8 * 18 > end - p:
+    if n8 < 0 or n8 * 18 > end - p:
         refuse()
     if n8:
+        left -= n8
+        if left < 0:
+            too_many()
         for _ in range(n8):
             (v10,) = _get_u(b, p)
             p += 16
@@ -493,9 +529,12 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
                 n11, p = uvarint(b, p - 1)
             n11 -= 1
             a12: list[OffsetCommitRequestPartition] = []
-            if not 0 <= n11 <= 250000 or n11 * 18 > end - p:
+            if n11 < 0 or n11 * 18 > end - p:
                 refuse()
             if n11:
+                left -= n11
+                if left < 0:
+                    too_many()
                 for _ in range(n11):
                     v13, v14, v15 = _get_iqi(b, p)
                     p += 16
@@ -510,16 +549,19 @@ def decode_offset_commit_request_v10(b: bytes, p: int, end: int) -> OffsetCommit
                     else:
                         s17, p = long_string(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a12.append(OffsetCommitRequestPartition(v13, v14, v15, s17))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a9.append(OffsetCommitRequestTopic("", v10, a12))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import refuse
+from muster.protocol.wire import refuse, too_many
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -84,7 +84,7 @@ class OffsetDeleteResponse(Message):
         self.topics = topics
 
 
-def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteRequest:
+def decode_offset_delete_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> OffsetDeleteRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -96,9 +96,12 @@ def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteR
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[OffsetDeleteRequestTopic] = []
-    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
+    if v3 < 0 or v3 * 6 > end - p:
         refuse()
     if v3:
+        left -= v3
+        if left < 0:
+            too_many()
         for _ in range(v3):
             (v5,) = _get_h(b, p)
             p += 2
@@ -111,9 +114,12 @@ def decode_offset_delete_request_v0(b: bytes, p: int, end: int) -> OffsetDeleteR
             (v7,) = _get_i(b, p)
             p += 4
             a8: list[OffsetDeleteRequestPartition] = []
-            if not 0 <= v7 <= 250000 or v7 * 4 > end - p:
+            if v7 < 0 or v7 * 4 > end - p:
                 refuse()
             if v7:
+                left -= v7
+                if left < 0:
+                    too_many()
                 for _ in range(v7):
                     (v9,) = _get_i(b, p)
                     p += 4

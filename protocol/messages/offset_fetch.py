@@ -16,6 +16,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -197,7 +198,7 @@ class OffsetFetchResponse(Message):
         self.groups = groups
 
 
-def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchRequest:
+def decode_offset_fetch_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> OffsetFetchRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -209,9 +210,12 @@ def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[OffsetFetchRequestTopic] = []
-    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
+    if v3 < 0 or v3 * 6 > end - p:
         refuse()
     if v3:
+        left -= v3
+        if left < 0:
+            too_many()
         for _ in range(v3):
             (v5,) = _get_h(b, p)
             p += 2
@@ -227,6 +231,9 @@ def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchReq
             if v7 < 0 or v7 * 4 > end - p:
                 refuse()
             if v7:
+                left -= v7
+                if left < 0:
+                    too_many()
                 a8 = [*get_many("i", v7)(b, p)]
                 p += v7 * 4
             a4.append(OffsetFetchRequestTopic(s6, a8))
@@ -235,7 +242,7 @@ def decode_offset_fetch_request_v1(b: bytes, p: int, end: int) -> OffsetFetchReq
     return OffsetFetchRequest(s2, a4, (), False)
 
 
-def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchRequest:
+def decode_offset_fetch_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> OffsetFetchRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -247,11 +254,14 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v3,) = _get_i(b, p)
     p += 4
     a4: list[OffsetFetchRequestTopic] | None = []
-    if not 0 <= v3 <= 250000 or v3 * 6 > end - p:
+    if v3 < 0 or v3 * 6 > end - p:
         if v3 != -1:
             refuse()
         a4 = None
     else:
+        left -= v3
+        if left < 0:
+            too_many()
         items5: list[OffsetFetchRequestTopic] = []
         a4 = items5
         for _ in range(v3):
@@ -269,6 +279,9 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
             if v8 < 0 or v8 * 4 > end - p:
                 refuse()
             if v8:
+                left -= v8
+                if left < 0:
+                    too_many()
                 a9 = [*get_many("i", v8)(b, p)]
                 p += v8 * 4
             items5.append(OffsetFetchRequestTopic(s7, a9))
@@ -277,7 +290,7 @@ def decode_offset_fetch_request_v2(b: bytes, p: int, end: int) -> OffsetFetchReq
     return OffsetFetchRequest(s2, a4, (), False)
 
 
-def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchRequest:
+def decode_offset_fetch_request_v6(b: bytes, p: int, end: int, left: int = 250000) -> OffsetFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -291,11 +304,14 @@ def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchReq
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[OffsetFetchRequestTopic] | None = []
-    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+    if n3 < 0 or n3 * 3 > end - p:
         if n3 != -1:
             refuse()
         a4 = None
     else:
+        left -= n3
+        if left < 0:
+            too_many()
         items5: list[OffsetFetchRequestTopic] = []
         a4 = items5
         for _ in range(n3):
@@ -315,14 +331,19 @@ def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchReq
             if n8 < 0 or n8 * 4 > end - p:
                 refuse()
             if n8:
+                left -= n8
+                if left < 0:
+                    too_many()
                 a9 = [*get_many("i", n8)(b, p)]
                 p += n8 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             items5.append(OffsetFetchRequestTopic(s7, a9))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -331,7 +352,7 @@ def decode_offset_fetch_request_v6(b: bytes, p: int, end: int) -> OffsetFetchReq
     return OffsetFetchRequest(s2, a4, (), False)
 
 
-def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchRequest:
+def decode_offset_fetch_request_v7(b: bytes, p: int, end: int, left: int = 250000) -> OffsetFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -345,11 +366,14 @@ def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchReq
         n3, p = uvarint(b, p - 1)
     n3 -= 1
     a4: list[OffsetFetchRequestTopic] | None = []
-    if not 0 <= n3 <= 250000 or n3 * 3 > end - p:
+    if n3 < 0 or n3 * 3 > end - p:
         if n3 != -1:
             refuse()
         a4 = None
     else:
+        left -= n3
+        if left < 0:
+            too_many()
         items5: list[OffsetFetchRequestTopic] = []
         a4 = items5
         for _ in range(n3):
@@ -369,9 +393,13 @@ def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchReq
             if n8 < 0 or n8 * 4 > end - p:
                 refuse()
             if n8:
+                left -= n8
+                if left < 0:
+                    too_many()
                 a9 = [*get_many("i", n8)(b, p)]
                 p += n8 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -379,6 +407,7 @@ def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v10,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -387,16 +416,19 @@ def decode_offset_fetch_request_v7(b: bytes, p: int, end: int) -> OffsetFetchReq
     return OffsetFetchRequest(s2, a4, (), v10)
 
 
-def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchRequest:
+def decode_offset_fetch_request_v8(b: bytes, p: int, end: int, left: int = 250000) -> OffsetFetchRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[OffsetFetchRequestGroup] = []
-    if not 0 <= n1 <= 250000 or n1 * 3 > end - p:
+    if n1 < 0 or n1 * 3 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -411,11 +443,14 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
                 n5, p = uvarint(b, p - 1)
             n5 -= 1
             a6: list[OffsetFetchRequestTopics] | None = []
-            if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
+            if n5 < 0 or n5 * 3 > end - p:
                 if n5 != -1:
                     refuse()
                 a6 = None
             else:
+                left -= n5
+                if left < 0:
+                    too_many()
                 items7: list[OffsetFetchRequestTopics] = []
                 a6 = items7
                 for _ in range(n5):
@@ -435,14 +470,19 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
                     if n10 < 0 or n10 * 4 > end - p:
                         refuse()
                     if n10:
+                        left -= n10
+                        if left < 0:
+                            too_many()
                         a11 = [*get_many("i", n10)(b, p)]
                         p += n10 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     items7.append(OffsetFetchRequestTopics(s9, ZERO_UUID, a11))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -450,6 +490,7 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v12,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -458,16 +499,19 @@ def decode_offset_fetch_request_v8(b: bytes, p: int, end: int) -> OffsetFetchReq
     return OffsetFetchRequest("", (), a2, v12)
 
 
-def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchRequest:
+def decode_offset_fetch_request_v9(b: bytes, p: int, end: int, left: int = 250000) -> OffsetFetchRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[OffsetFetchRequestGroup] = []
-    if not 0 <= n1 <= 250000 or n1 * 8 > end - p:
+    if n1 < 0 or n1 * 8 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -494,11 +538,14 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[OffsetFetchRequestTopics] | None = []
-            if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
+            if n8 < 0 or n8 * 3 > end - p:
                 if n8 != -1:
                     refuse()
                 a9 = None
             else:
+                left -= n8
+                if left < 0:
+                    too_many()
                 items10: list[OffsetFetchRequestTopics] = []
                 a9 = items10
                 for _ in range(n8):
@@ -518,14 +565,19 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
                     if n13 < 0 or n13 * 4 > end - p:
                         refuse()
                     if n13:
+                        left -= n13
+                        if left < 0:
+                            too_many()
                         a14 = [*get_many("i", n13)(b, p)]
                         p += n13 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     items10.append(OffsetFetchRequestTopics(s12, ZERO_UUID, a14))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -533,6 +585,7 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
     (v15,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -541,16 +594,19 @@ def decode_offset_fetch_request_v9(b: bytes, p: int, end: int) -> OffsetFetchReq
     return OffsetFetchRequest("", (), a2, v15)
 
 
-def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRequest:
+def decode_offset_fetch_request_v10(b: bytes, p: int, end: int, left: int = 250000) -> OffsetFetchRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[OffsetFetchRequestGroup] = []
-    if not 0 <= n1 <= 250000 or n1 * 8 > end - p:
+    if n1 < 0 or n1 * 8 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -577,11 +633,14 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[OffsetFetchRequestTopics] | None = []
-            if not 0 <= n8 <= 250000 or n8 * 18 > end - p:
+            if n8 < 0 or n8 * 18 > end - p:
                 if n8 != -1:
                     refuse()
                 a9 = None
             else:
+                left -= n8
+                if left < 0:
+                    too_many()
                 items10: list[OffsetFetchRequestTopics] = []
                 a9 = items10
                 for _ in range(n8):
@@ -596,14 +655,19 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
                     if n12 < 0 or n12 * 4 > end - p:
                         refuse()
                     if n12:
+                        left -= n12
+                        if left < 0:
+                            too_many()
                         a13 = [*get_many("i", n12)(b, p)]
                         p += n12 * 4
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     items10.append(OffsetFetchRequestTopics("", v11, a13))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -611,6 +675,7 @@ def decode_offset_fetch_request_v10(b: bytes, p: int, end: int) -> OffsetFetchRe
     (v14,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -86,13 +86,18 @@ class OffsetForLeaderEpochResponse(Message):
         self.topics = topics
 
 
-def decode_offset_for_leader_epoch_request_v2(b: bytes, p: int, end: int) -> OffsetForLeaderEpochRequest:
+def decode_offset_for_leader_epoch_request_v2(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> OffsetForLeaderEpochRequest:
     (v1,) = _get_i(b, p)
     p += 4
     a2: list[OffsetForLeaderTopic] = []
-    if not 0 <= v1 <= 250000 or v1 * 6 > end - p:
+    if v1 < 0 or v1 * 6 > end - p:
         refuse()
     if v1:
+        left -= v1
+        if left < 0:
+            too_many()
         for _ in range(v1):
             (v3,) = _get_h(b, p)
             p += 2
@@ -105,9 +110,12 @@ def decode_offset_for_leader_epoch_request_v2(b: bytes, p: int, end: int) -> Off
             (v5,) = _get_i(b, p)
             p += 4
             a6: list[OffsetForLeaderPartition] = []
-            if not 0 <= v5 <= 250000 or v5 * 12 > end - p:
+            if v5 < 0 or v5 * 12 > end - p:
                 refuse()
             if v5:
+                left -= v5
+                if left < 0:
+                    too_many()
                 for _ in range(v5):
                     v7, v8, v9 = _get_iii(b, p)
                     p += 12
@@ -118,13 +126,18 @@ def decode_offset_for_leader_epoch_request_v2(b: bytes, p: int, end: int) -> Off
     return OffsetForLeaderEpochRequest(-2, a2)
 
 
-def decode_offset_for_leader_epoch_request_v3(b: bytes, p: int, end: int) -> OffsetForLeaderEpochRequest:
+def decode_offset_for_leader_epoch_request_v3(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> OffsetForLeaderEpochRequest:
     v1, v2 = _get_ii(b, p)
     p += 8
     a3: list[OffsetForLeaderTopic] = []
-    if not 0 <= v2 <= 250000 or v2 * 6 > end - p:
+    if v2 < 0 or v2 * 6 > end - p:
         refuse()
     if v2:
+        left -= v2
+        if left < 0:
+            too_many()
         for _ in range(v2):
             (v4,) = _get_h(b, p)
             p += 2
@@ -137,9 +150,12 @@ def decode_offset_for_leader_epoch_request_v3(b: bytes, p: int, end: int) -> Off
             (v6,) = _get_i(b, p)
             p += 4
             a7: list[OffsetForLeaderPartition] = []
-            if not 0 <= v6 <= 250000 or v6 * 12 > end - p:
+            if v6 < 0 or v6 * 12 > end - p:
                 refuse()
             if v6:
+                left -= v6
+                if left < 0:
+                    too_many()
                 for _ in range(v6):
                     v8, v9, v10 = _get_iii(b, p)
                     p += 12
@@ -150,7 +166,9 @@ def decode_offset_for_leader_epoch_request_v3(b: bytes, p: int, end: int) -> Off
     return OffsetForLeaderEpochRequest(v1, a3)
 
 
-def decode_offset_for_leader_epoch_request_v4(b: bytes, p: int, end: int) -> OffsetForLeaderEpochRequest:
+def decode_offset_for_leader_epoch_request_v4(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> OffsetForLeaderEpochRequest:
     (v1,) = _get_i(b, p)
     p += 4
     n2 = b[p]
@@ -159,9 +177,12 @@ def decode_offset_for_leader_epoch_request_v4(b: bytes, p: int, end: int) -> Off
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[OffsetForLeaderTopic] = []
-    if not 0 <= n2 <= 250000 or n2 * 3 > end - p:
+    if n2 < 0 or n2 * 3 > end - p:
         refuse()
     if n2:
+        left -= n2
+        if left < 0:
+            too_many()
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
@@ -176,23 +197,29 @@ def decode_offset_for_leader_epoch_request_v4(b: bytes, p: int, end: int) -> Off
                 n6, p = uvarint(b, p - 1)
             n6 -= 1
             a7: list[OffsetForLeaderPartition] = []
-            if not 0 <= n6 <= 250000 or n6 * 13 > end - p:
+            if n6 < 0 or n6 * 13 > end - p:
                 refuse()
             if n6:
+                left -= n6
+                if left < 0:
+                    too_many()
                 for _ in range(n6):
                     v8, v9, v10 = _get_iii(b, p)
                     p += 12
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a7.append(OffsetForLeaderPartition(v8, v9, v10))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a3.append(OffsetForLeaderTopic(s5, a7))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -16,6 +16,7 @@ from muster.protocol.wire import (
     read_tags,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -189,7 +190,7 @@ class ProduceResponse(Message):
         self.node_endpoints = node_endpoints
 
 
-def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
+def decode_produce_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> ProduceRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -203,9 +204,12 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
     v3, v4, v5 = _get_hii(b, p)
     p += 10
     a6: list[TopicProduceData] = []
-    if not 0 <= v5 <= 250000 or v5 * 6 > end - p:
+    if v5 < 0 or v5 * 6 > end - p:
         refuse()
     if v5:
+        left -= v5
+        if left < 0:
+            too_many()
         for _ in range(v5):
             (v7,) = _get_h(b, p)
             p += 2
@@ -218,9 +222,12 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
             (v9,) = _get_i(b, p)
             p += 4
             a10: list[PartitionProduceData] = []
-            if not 0 <= v9 <= 250000 or v9 * 8 > end - p:
+            if v9 < 0 or v9 * 8 > end - p:
                 refuse()
             if v9:
+                left -= v9
+                if left < 0:
+                    too_many()
                 for _ in range(v9):
                     v11, v12 = _get_ii(b, p)
                     p += 8
@@ -239,7 +246,7 @@ def decode_produce_request_v3(b: bytes, p: int, end: int) -> ProduceRequest:
     return ProduceRequest(s2, v3, v4, a6)
 
 
-def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
+def decode_produce_request_v9(b: bytes, p: int, end: int, left: int = 250000) -> ProduceRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -258,9 +265,12 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[TopicProduceData] = []
-    if not 0 <= n5 <= 250000 or n5 * 3 > end - p:
+    if n5 < 0 or n5 * 3 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         for _ in range(n5):
             n7 = b[p]
             if 0 < n7 < 128:
@@ -275,9 +285,12 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
                 n9, p = uvarint(b, p - 1)
             n9 -= 1
             a10: list[PartitionProduceData] = []
-            if not 0 <= n9 <= 250000 or n9 * 6 > end - p:
+            if n9 < 0 or n9 * 6 > end - p:
                 refuse()
             if n9:
+                left -= n9
+                if left < 0:
+                    too_many()
                 for _ in range(n9):
                     (v11,) = _get_i(b, p)
                     p += 4
@@ -292,16 +305,19 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
                     else:
                         s13, p = long_bytes(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a10.append(PartitionProduceData(v11, s13))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a6.append(TopicProduceData(s8, ZERO_UUID, a10))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -310,7 +326,7 @@ def decode_produce_request_v9(b: bytes, p: int, end: int) -> ProduceRequest:
     return ProduceRequest(s2, v3, v4, a6)
 
 
-def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
+def decode_produce_request_v13(b: bytes, p: int, end: int, left: int = 250000) -> ProduceRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -329,9 +345,12 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
         n5, p = uvarint(b, p - 1)
     n5 -= 1
     a6: list[TopicProduceData] = []
-    if not 0 <= n5 <= 250000 or n5 * 18 > end - p:
+    if n5 < 0 or n5 * 18 > end - p:
         refuse()
     if n5:
+        left -= n5
+        if left < 0:
+            too_many()
         for _ in range(n5):
             (v7,) = _get_u(b, p)
             p += 16
@@ -341,9 +360,12 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
                 n8, p = uvarint(b, p - 1)
             n8 -= 1
             a9: list[PartitionProduceData] = []
-            if not 0 <= n8 <= 250000 or n8 * 6 > end - p:
+            if n8 < 0 or n8 * 6 > end - p:
                 refuse()
             if n8:
+                left -= n8
+                if left < 0:
+                    too_many()
                 for _ in range(n8):
                     (v10,) = _get_i(b, p)
                     p += 4
@@ -358,16 +380,19 @@ def decode_produce_request_v13(b: bytes, p: int, end: int) -> ProduceRequest:
                     else:
                         s12, p = long_bytes(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a9.append(PartitionProduceData(v10, s12))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a6.append(TopicProduceData("", v7, a9))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

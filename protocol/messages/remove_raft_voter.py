@@ -36,7 +36,7 @@ class RemoveRaftVoterResponse(Message):
         self.error_message = error_message
 
 
-def decode_remove_raft_voter_request_v0(b: bytes, p: int, end: int) -> RemoveRaftVoterRequest:
+def decode_remove_raft_voter_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> RemoveRaftVoterRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -50,6 +50,7 @@ def decode_remove_raft_voter_request_v0(b: bytes, p: int, end: int) -> RemoveRaf
     v3, v4 = _get_iu(b, p)
     p += 20
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

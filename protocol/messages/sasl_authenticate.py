@@ -46,7 +46,7 @@ class SaslAuthenticateResponse(Message):
         self.session_lifetime_ms = session_lifetime_ms
 
 
-def decode_sasl_authenticate_request_v0(b: bytes, p: int, end: int) -> SaslAuthenticateRequest:
+def decode_sasl_authenticate_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> SaslAuthenticateRequest:
     (v1,) = _get_i(b, p)
     p += 4
     if v1 >= 0:
@@ -60,7 +60,7 @@ def decode_sasl_authenticate_request_v0(b: bytes, p: int, end: int) -> SaslAuthe
     return SaslAuthenticateRequest(s2)
 
 
-def decode_sasl_authenticate_request_v2(b: bytes, p: int, end: int) -> SaslAuthenticateRequest:
+def decode_sasl_authenticate_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> SaslAuthenticateRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -69,6 +69,7 @@ def decode_sasl_authenticate_request_v2(b: bytes, p: int, end: int) -> SaslAuthe
     else:
         s2, p = long_bytes(b, p, end)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -34,7 +34,7 @@ class SaslHandshakeResponse(Message):
         self.mechanisms = mechanisms
 
 
-def decode_sasl_handshake_request_v0(b: bytes, p: int, end: int) -> SaslHandshakeRequest:
+def decode_sasl_handshake_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> SaslHandshakeRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:

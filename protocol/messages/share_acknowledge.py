@@ -15,6 +15,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -166,7 +167,7 @@ class ShareAcknowledgeResponse(Message):
         self.node_endpoints = node_endpoints
 
 
-def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAcknowledgeRequest:
+def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> ShareAcknowledgeRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -195,9 +196,12 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
         n6, p = uvarint(b, p - 1)
     n6 -= 1
     a7: list[AcknowledgeTopic] = []
-    if not 0 <= n6 <= 250000 or n6 * 18 > end - p:
+    if n6 < 0 or n6 * 18 > end - p:
         refuse()
     if n6:
+        left -= n6
+        if left < 0:
+            too_many()
         for _ in range(n6):
             (v8,) = _get_u(b, p)
             p += 16
@@ -207,9 +211,12 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
                 n9, p = uvarint(b, p - 1)
             n9 -= 1
             a10: list[AcknowledgePartition] = []
-            if not 0 <= n9 <= 250000 or n9 * 6 > end - p:
+            if n9 < 0 or n9 * 6 > end - p:
                 refuse()
             if n9:
+                left -= n9
+                if left < 0:
+                    too_many()
                 for _ in range(n9):
                     (v11,) = _get_i(b, p)
                     p += 4
@@ -219,9 +226,12 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
                         n12, p = uvarint(b, p - 1)
                     n12 -= 1
                     a13: list[AcknowledgementBatch] = []
-                    if not 0 <= n12 <= 250000 or n12 * 18 > end - p:
+                    if n12 < 0 or n12 * 18 > end - p:
                         refuse()
                     if n12:
+                        left -= n12
+                        if left < 0:
+                            too_many()
                         for _ in range(n12):
                             v14, v15 = _get_qq(b, p)
                             p += 16
@@ -234,24 +244,31 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
                             if n16 < 0 or n16 > end - p:
                                 refuse()
                             if n16:
+                                left -= n16
+                                if left < 0:
+                                    too_many()
                                 a17 = [*get_many("b", n16)(b, p)]
                                 p += n16 * 1
                             if b[p]:
+                                left -= b[p]
                                 p = skip_tags(b, p, end)
                             else:
                                 p += 1
                             a13.append(AcknowledgementBatch(v14, v15, a17))
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a10.append(AcknowledgePartition(v11, a13))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a7.append(AcknowledgeTopic(v8, a10))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -260,7 +277,7 @@ def decode_share_acknowledge_request_v1(b: bytes, p: int, end: int) -> ShareAckn
     return ShareAcknowledgeRequest(s2, s4, v5, False, a7)
 
 
-def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAcknowledgeRequest:
+def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> ShareAcknowledgeRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -289,9 +306,12 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
         n7, p = uvarint(b, p - 1)
     n7 -= 1
     a8: list[AcknowledgeTopic] = []
-    if not 0 <= n7 <= 250000 or n7 * 18 > end - p:
+    if n7 < 0 or n7 * 18 > end - p:
         refuse()
     if n7:
+        left -= n7
+        if left < 0:
+            too_many()
         for _ in range(n7):
             (v9,) = _get_u(b, p)
             p += 16
@@ -301,9 +321,12 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
                 n10, p = uvarint(b, p - 1)
             n10 -= 1
             a11: list[AcknowledgePartition] = []
-            if not 0 <= n10 <= 250000 or n10 * 6 > end - p:
+            if n10 < 0 or n10 * 6 > end - p:
                 refuse()
             if n10:
+                left -= n10
+                if left < 0:
+                    too_many()
                 for _ in range(n10):
                     (v12,) = _get_i(b, p)
                     p += 4
@@ -313,9 +336,12 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
                         n13, p = uvarint(b, p - 1)
                     n13 -= 1
                     a14: list[AcknowledgementBatch] = []
-                    if not 0 <= n13 <= 250000 or n13 * 18 > end - p:
+                    if n13 < 0 or n13 * 18 > end - p:
                         refuse()
                     if n13:
+                        left -= n13
+                        if left < 0:
+                            too_many()
                         for _ in range(n13):
                             v15, v16 = _get_qq(b, p)
                             p += 16
@@ -328,24 +354,31 @@ def decode_share_acknowledge_request_v2(b: bytes, p: int, end: int) -> ShareAckn
                             if n17 < 0 or n17 > end - p:
                                 refuse()
                             if n17:
+                                left -= n17
+                                if left < 0:
+                                    too_many()
                                 a18 = [*get_many("b", n17)(b, p)]
                                 p += n17 * 1
                             if b[p]:
+                                left -= b[p]
                                 p = skip_tags(b, p, end)
                             else:
                                 p += 1
                             a14.append(AcknowledgementBatch(v15, v16, a18))
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a11.append(AcknowledgePartition(v12, a14))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a8.append(AcknowledgeTopic(v9, a11))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

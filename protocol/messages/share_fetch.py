@@ -18,6 +18,7 @@ from muster.protocol.wire import (
     put_many,
     refuse,
     skip_tags,
+    too_many,
     uv,
     uvarint,
     uvs,
@@ -246,7 +247,7 @@ class ShareFetchResponse(Message):
         self.node_endpoints = node_endpoints
 
 
-def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchRequest:
+def decode_share_fetch_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> ShareFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -275,9 +276,12 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
         n11, p = uvarint(b, p - 1)
     n11 -= 1
     a12: list[FetchTopic] = []
-    if not 0 <= n11 <= 250000 or n11 * 18 > end - p:
+    if n11 < 0 or n11 * 18 > end - p:
         refuse()
     if n11:
+        left -= n11
+        if left < 0:
+            too_many()
         for _ in range(n11):
             (v13,) = _get_u(b, p)
             p += 16
@@ -287,9 +291,12 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
                 n14, p = uvarint(b, p - 1)
             n14 -= 1
             a15: list[FetchPartition] = []
-            if not 0 <= n14 <= 250000 or n14 * 6 > end - p:
+            if n14 < 0 or n14 * 6 > end - p:
                 refuse()
             if n14:
+                left -= n14
+                if left < 0:
+                    too_many()
                 for _ in range(n14):
                     (v16,) = _get_i(b, p)
                     p += 4
@@ -299,9 +306,12 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
                         n17, p = uvarint(b, p - 1)
                     n17 -= 1
                     a18: list[AcknowledgementBatch] = []
-                    if not 0 <= n17 <= 250000 or n17 * 18 > end - p:
+                    if n17 < 0 or n17 * 18 > end - p:
                         refuse()
                     if n17:
+                        left -= n17
+                        if left < 0:
+                            too_many()
                         for _ in range(n17):
                             v19, v20 = _get_qq(b, p)
                             p += 16
@@ -314,19 +324,25 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
                             if n21 < 0 or n21 > end - p:
                                 refuse()
                             if n21:
+                                left -= n21
+                                if left < 0:
+                                    too_many()
                                 a22 = [*get_many("b", n21)(b, p)]
                                 p += n21 * 1
                             if b[p]:
+                                left -= b[p]
                                 p = skip_tags(b, p, end)
                             else:
                                 p += 1
                             a18.append(AcknowledgementBatch(v19, v20, a22))
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a15.append(FetchPartition(v16, 0, a18))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -337,9 +353,12 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
         n23, p = uvarint(b, p - 1)
     n23 -= 1
     a24: list[ForgottenTopic] = []
-    if not 0 <= n23 <= 250000 or n23 * 18 > end - p:
+    if n23 < 0 or n23 * 18 > end - p:
         refuse()
     if n23:
+        left -= n23
+        if left < 0:
+            too_many()
         for _ in range(n23):
             (v25,) = _get_u(b, p)
             p += 16
@@ -352,14 +371,19 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
             if n26 < 0 or n26 * 4 > end - p:
                 refuse()
             if n26:
+                left -= n26
+                if left < 0:
+                    too_many()
                 a27 = [*get_many("i", n26)(b, p)]
                 p += n26 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a24.append(ForgottenTopic(v25, a27))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -368,7 +392,7 @@ def decode_share_fetch_request_v1(b: bytes, p: int, end: int) -> ShareFetchReque
     return ShareFetchRequest(s2, s4, v5, v6, v7, v8, v9, v10, 0, False, a12, a24)
 
 
-def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchRequest:
+def decode_share_fetch_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> ShareFetchRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -397,9 +421,12 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
         n13, p = uvarint(b, p - 1)
     n13 -= 1
     a14: list[FetchTopic] = []
-    if not 0 <= n13 <= 250000 or n13 * 18 > end - p:
+    if n13 < 0 or n13 * 18 > end - p:
         refuse()
     if n13:
+        left -= n13
+        if left < 0:
+            too_many()
         for _ in range(n13):
             (v15,) = _get_u(b, p)
             p += 16
@@ -409,9 +436,12 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
                 n16, p = uvarint(b, p - 1)
             n16 -= 1
             a17: list[FetchPartition] = []
-            if not 0 <= n16 <= 250000 or n16 * 6 > end - p:
+            if n16 < 0 or n16 * 6 > end - p:
                 refuse()
             if n16:
+                left -= n16
+                if left < 0:
+                    too_many()
                 for _ in range(n16):
                     (v18,) = _get_i(b, p)
                     p += 4
@@ -421,9 +451,12 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
                         n19, p = uvarint(b, p - 1)
                     n19 -= 1
                     a20: list[AcknowledgementBatch] = []
-                    if not 0 <= n19 <= 250000 or n19 * 18 > end - p:
+                    if n19 < 0 or n19 * 18 > end - p:
                         refuse()
                     if n19:
+                        left -= n19
+                        if left < 0:
+                            too_many()
                         for _ in range(n19):
                             v21, v22 = _get_qq(b, p)
                             p += 16
@@ -436,19 +469,25 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
                             if n23 < 0 or n23 > end - p:
                                 refuse()
                             if n23:
+                                left -= n23
+                                if left < 0:
+                                    too_many()
                                 a24 = [*get_many("b", n23)(b, p)]
                                 p += n23 * 1
                             if b[p]:
+                                left -= b[p]
                                 p = skip_tags(b, p, end)
                             else:
                                 p += 1
                             a20.append(AcknowledgementBatch(v21, v22, a24))
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a17.append(FetchPartition(v18, 0, a20))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -459,9 +498,12 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
         n25, p = uvarint(b, p - 1)
     n25 -= 1
     a26: list[ForgottenTopic] = []
-    if not 0 <= n25 <= 250000 or n25 * 18 > end - p:
+    if n25 < 0 or n25 * 18 > end - p:
         refuse()
     if n25:
+        left -= n25
+        if left < 0:
+            too_many()
         for _ in range(n25):
             (v27,) = _get_u(b, p)
             p += 16
@@ -474,14 +516,19 @@ def decode_share_fetch_request_v2(b: bytes, p: int, end: int) -> ShareFetchReque
             if n28 < 0 or n28 * 4 > end - p:
                 refuse()
             if n28:
+                left -= n28
+                if left < 0:
+                    too_many()
                 a29 = [*get_many("i", n28)(b, p)]
                 p += n28 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a26.append(ForgottenTopic(v27, a29))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -91,7 +102,9 @@ class ShareGroupHeartbeatResponse(Message):
         self.assignment = assignment
 
 
-def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> ShareGroupHeartbeatRequest:
+def decode_share_group_heartbeat_request_v1(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> ShareGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -124,11 +137,14 @@ def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Share
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[str] | None = []
-    if not 0 <= n8 <= 250000 or n8 > end - p:
+    if n8 < 0 or n8 > end - p:
         if n8 != -1:
             refuse()
         a9 = None
     else:
+        left -= n8
+        if left < 0:
+            too_many()
         items10: list[str] = []
         a9 = items10
         for _ in range(n8):
@@ -141,6 +157,7 @@ def decode_share_group_heartbeat_request_v1(b: bytes, p: int, end: int) -> Share
                 s12, p = long_string(b, p, end)
             items10.append(s12)
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -259,16 +270,21 @@ class StreamsGroupDescribeResponse(Message):
         self.groups = groups
 
 
-def decode_streams_group_describe_request_v0(b: bytes, p: int, end: int) -> StreamsGroupDescribeRequest:
+def decode_streams_group_describe_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> StreamsGroupDescribeRequest:
     n1 = b[p]
     p += 1
     if n1 > 127:
         n1, p = uvarint(b, p - 1)
     n1 -= 1
     a2: list[str] = []
-    if not 0 <= n1 <= 250000 or n1 > end - p:
+    if n1 < 0 or n1 > end - p:
         refuse()
     if n1:
+        left -= n1
+        if left < 0:
+            too_many()
         for _ in range(n1):
             n3 = b[p]
             if 0 < n3 < 128:
@@ -281,6 +297,7 @@ def decode_streams_group_describe_request_v0(b: bytes, p: int, end: int) -> Stre
     (v5,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, get_many, long_string, put_many, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    get_many,
+    long_string,
+    put_many,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -319,7 +330,9 @@ class StreamsGroupHeartbeatResponse(Message):
         self.partitions_by_user_endpoint = partitions_by_user_endpoint
 
 
-def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> StreamsGroupHeartbeatRequest:
+def decode_streams_group_heartbeat_request_v0(
+    b: bytes, p: int, end: int, left: int = 250000
+) -> StreamsGroupHeartbeatRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -368,9 +381,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             n15, p = uvarint(b, p - 1)
         n15 -= 1
         a16: list[Subtopology] = []
-        if not 0 <= n15 <= 250000 or n15 * 8 > end - p:
+        if n15 < 0 or n15 * 8 > end - p:
             refuse()
         if n15:
+            left -= n15
+            if left < 0:
+                too_many()
             for _ in range(n15):
                 n17 = b[p]
                 if 0 < n17 < 128:
@@ -385,9 +401,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n19, p = uvarint(b, p - 1)
                 n19 -= 1
                 a20: list[str] = []
-                if not 0 <= n19 <= 250000 or n19 > end - p:
+                if n19 < 0 or n19 > end - p:
                     refuse()
                 if n19:
+                    left -= n19
+                    if left < 0:
+                        too_many()
                     for _ in range(n19):
                         n21 = b[p]
                         if 0 < n21 < 128:
@@ -403,9 +422,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n23, p = uvarint(b, p - 1)
                 n23 -= 1
                 a24: list[str] = []
-                if not 0 <= n23 <= 250000 or n23 > end - p:
+                if n23 < 0 or n23 > end - p:
                     refuse()
                 if n23:
+                    left -= n23
+                    if left < 0:
+                        too_many()
                     for _ in range(n23):
                         n25 = b[p]
                         if 0 < n25 < 128:
@@ -421,9 +443,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n27, p = uvarint(b, p - 1)
                 n27 -= 1
                 a28: list[TopicInfo] = []
-                if not 0 <= n27 <= 250000 or n27 * 9 > end - p:
+                if n27 < 0 or n27 * 9 > end - p:
                     refuse()
                 if n27:
+                    left -= n27
+                    if left < 0:
+                        too_many()
                     for _ in range(n27):
                         n29 = b[p]
                         if 0 < n29 < 128:
@@ -440,9 +465,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                             n33, p = uvarint(b, p - 1)
                         n33 -= 1
                         a34: list[KeyValue] = []
-                        if not 0 <= n33 <= 250000 or n33 * 3 > end - p:
+                        if n33 < 0 or n33 * 3 > end - p:
                             refuse()
                         if n33:
+                            left -= n33
+                            if left < 0:
+                                too_many()
                             for _ in range(n33):
                                 n35 = b[p]
                                 if 0 < n35 < 128:
@@ -459,11 +487,13 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                                 else:
                                     s38, p = long_string(b, p, end)
                                 if b[p]:
+                                    left -= b[p]
                                     p = skip_tags(b, p, end)
                                 else:
                                     p += 1
                                 a34.append(KeyValue(s36, s38))
                         if b[p]:
+                            left -= b[p]
                             p = skip_tags(b, p, end)
                         else:
                             p += 1
@@ -474,9 +504,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n39, p = uvarint(b, p - 1)
                 n39 -= 1
                 a40: list[str] = []
-                if not 0 <= n39 <= 250000 or n39 > end - p:
+                if n39 < 0 or n39 > end - p:
                     refuse()
                 if n39:
+                    left -= n39
+                    if left < 0:
+                        too_many()
                     for _ in range(n39):
                         n41 = b[p]
                         if 0 < n41 < 128:
@@ -492,9 +525,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n43, p = uvarint(b, p - 1)
                 n43 -= 1
                 a44: list[TopicInfo] = []
-                if not 0 <= n43 <= 250000 or n43 * 9 > end - p:
+                if n43 < 0 or n43 * 9 > end - p:
                     refuse()
                 if n43:
+                    left -= n43
+                    if left < 0:
+                        too_many()
                     for _ in range(n43):
                         n45 = b[p]
                         if 0 < n45 < 128:
@@ -511,9 +547,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                             n49, p = uvarint(b, p - 1)
                         n49 -= 1
                         a50: list[KeyValue] = []
-                        if not 0 <= n49 <= 250000 or n49 * 3 > end - p:
+                        if n49 < 0 or n49 * 3 > end - p:
                             refuse()
                         if n49:
+                            left -= n49
+                            if left < 0:
+                                too_many()
                             for _ in range(n49):
                                 n51 = b[p]
                                 if 0 < n51 < 128:
@@ -530,11 +569,13 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                                 else:
                                     s54, p = long_string(b, p, end)
                                 if b[p]:
+                                    left -= b[p]
                                     p = skip_tags(b, p, end)
                                 else:
                                     p += 1
                                 a50.append(KeyValue(s52, s54))
                         if b[p]:
+                            left -= b[p]
                             p = skip_tags(b, p, end)
                         else:
                             p += 1
@@ -545,9 +586,12 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                     n55, p = uvarint(b, p - 1)
                 n55 -= 1
                 a56: list[CopartitionGroup] = []
-                if not 0 <= n55 <= 250000 or n55 * 4 > end - p:
+                if n55 < 0 or n55 * 4 > end - p:
                     refuse()
                 if n55:
+                    left -= n55
+                    if left < 0:
+                        too_many()
                     for _ in range(n55):
                         n57 = b[p]
                         p += 1
@@ -558,6 +602,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                         if n57 < 0 or n57 * 2 > end - p:
                             refuse()
                         if n57:
+                            left -= n57
+                            if left < 0:
+                                too_many()
                             a58 = [*get_many("h", n57)(b, p)]
                             p += n57 * 2
                         n59 = b[p]
@@ -569,6 +616,9 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                         if n59 < 0 or n59 * 2 > end - p:
                             refuse()
                         if n59:
+                            left -= n59
+                            if left < 0:
+                                too_many()
                             a60 = [*get_many("h", n59)(b, p)]
                             p += n59 * 2
                         n61 = b[p]
@@ -580,19 +630,25 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
                         if n61 < 0 or n61 * 2 > end - p:
                             refuse()
                         if n61:
+                            left -= n61
+                            if left < 0:
+                                too_many()
                             a62 = [*get_many("h", n61)(b, p)]
                             p += n61 * 2
                         if b[p]:
+                            left -= b[p]
                             p = skip_tags(b, p, end)
                         else:
                             p += 1
                         a56.append(CopartitionGroup(a58, a60, a62))
                 if b[p]:
+                    left -= b[p]
                     p = skip_tags(b, p, end)
                 else:
                     p += 1
                 a16.append(Subtopology(s18, a20, a24, a28, a40, a44, a56))
         if b[p]:
+            left -= b[p]
             p = skip_tags(b, p, end)
         else:
             p += 1
@@ -603,11 +659,14 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n63, p = uvarint(b, p - 1)
     n63 -= 1
     a64: list[StreamsGroupHeartbeatRequestTaskIds] | None = []
-    if not 0 <= n63 <= 250000 or n63 * 3 > end - p:
+    if n63 < 0 or n63 * 3 > end - p:
         if n63 != -1:
             refuse()
         a64 = None
     else:
+        left -= n63
+        if left < 0:
+            too_many()
         items65: list[StreamsGroupHeartbeatRequestTaskIds] = []
         a64 = items65
         for _ in range(n63):
@@ -627,9 +686,13 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             if n68 < 0 or n68 * 4 > end - p:
                 refuse()
             if n68:
+                left -= n68
+                if left < 0:
+                    too_many()
                 a69 = [*get_many("i", n68)(b, p)]
                 p += n68 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -640,11 +703,14 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n70, p = uvarint(b, p - 1)
     n70 -= 1
     a71: list[StreamsGroupHeartbeatRequestTaskIds] | None = []
-    if not 0 <= n70 <= 250000 or n70 * 3 > end - p:
+    if n70 < 0 or n70 * 3 > end - p:
         if n70 != -1:
             refuse()
         a71 = None
     else:
+        left -= n70
+        if left < 0:
+            too_many()
         items72: list[StreamsGroupHeartbeatRequestTaskIds] = []
         a71 = items72
         for _ in range(n70):
@@ -664,9 +730,13 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             if n75 < 0 or n75 * 4 > end - p:
                 refuse()
             if n75:
+                left -= n75
+                if left < 0:
+                    too_many()
                 a76 = [*get_many("i", n75)(b, p)]
                 p += n75 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -677,11 +747,14 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n77, p = uvarint(b, p - 1)
     n77 -= 1
     a78: list[StreamsGroupHeartbeatRequestTaskIds] | None = []
-    if not 0 <= n77 <= 250000 or n77 * 3 > end - p:
+    if n77 < 0 or n77 * 3 > end - p:
         if n77 != -1:
             refuse()
         a78 = None
     else:
+        left -= n77
+        if left < 0:
+            too_many()
         items79: list[StreamsGroupHeartbeatRequestTaskIds] = []
         a78 = items79
         for _ in range(n77):
@@ -701,9 +774,13 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             if n82 < 0 or n82 * 4 > end - p:
                 refuse()
             if n82:
+                left -= n82
+                if left < 0:
+                    too_many()
                 a83 = [*get_many("i", n82)(b, p)]
                 p += n82 * 4
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -732,6 +809,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         (v90,) = _get_H(b, p)
         p += 2
         if b[p]:
+            left -= b[p]
             p = skip_tags(b, p, end)
         else:
             p += 1
@@ -742,11 +820,14 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n91, p = uvarint(b, p - 1)
     n91 -= 1
     a92: list[KeyValue] | None = []
-    if not 0 <= n91 <= 250000 or n91 * 3 > end - p:
+    if n91 < 0 or n91 * 3 > end - p:
         if n91 != -1:
             refuse()
         a92 = None
     else:
+        left -= n91
+        if left < 0:
+            too_many()
         items93: list[KeyValue] = []
         a92 = items93
         for _ in range(n91):
@@ -765,6 +846,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             else:
                 s97, p = long_string(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -775,11 +857,14 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n98, p = uvarint(b, p - 1)
     n98 -= 1
     a99: list[TaskOffset] | None = []
-    if not 0 <= n98 <= 250000 or n98 * 14 > end - p:
+    if n98 < 0 or n98 * 14 > end - p:
         if n98 != -1:
             refuse()
         a99 = None
     else:
+        left -= n98
+        if left < 0:
+            too_many()
         items100: list[TaskOffset] = []
         a99 = items100
         for _ in range(n98):
@@ -793,6 +878,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             v103, v104 = _get_iq(b, p)
             p += 12
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -803,11 +889,14 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
         n105, p = uvarint(b, p - 1)
     n105 -= 1
     a106: list[TaskOffset] | None = []
-    if not 0 <= n105 <= 250000 or n105 * 14 > end - p:
+    if n105 < 0 or n105 * 14 > end - p:
         if n105 != -1:
             refuse()
         a106 = None
     else:
+        left -= n105
+        if left < 0:
+            too_many()
         items107: list[TaskOffset] = []
         a106 = items107
         for _ in range(n105):
@@ -821,6 +910,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
             v110, v111 = _get_iq(b, p)
             p += 12
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -828,6 +918,7 @@ def decode_streams_group_heartbeat_request_v0(b: bytes, p: int, end: int) -> Str
     (v112,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

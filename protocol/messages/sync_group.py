@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_bytes, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    UVARINTS,
+    long_bytes,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -83,7 +94,7 @@ class SyncGroupResponse(Message):
         self.assignment = assignment
 
 
-def decode_sync_group_request_v0(b: bytes, p: int, end: int) -> SyncGroupRequest:
+def decode_sync_group_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> SyncGroupRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -103,9 +114,12 @@ def decode_sync_group_request_v0(b: bytes, p: int, end: int) -> SyncGroupRequest
     (v6,) = _get_i(b, p)
     p += 4
     a7: list[SyncGroupRequestAssignment] = []
-    if not 0 <= v6 <= 250000 or v6 * 6 > end - p:
+    if v6 < 0 or v6 * 6 > end - p:
         refuse()
     if v6:
+        left -= v6
+        if left < 0:
+            too_many()
         for _ in range(v6):
             (v8,) = _get_h(b, p)
             p += 2
@@ -129,7 +143,7 @@ def decode_sync_group_request_v0(b: bytes, p: int, end: int) -> SyncGroupRequest
     return SyncGroupRequest(s2, v3, s5, None, None, None, a7)
 
 
-def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest:
+def decode_sync_group_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> SyncGroupRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -159,9 +173,12 @@ def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest
     (v8,) = _get_i(b, p)
     p += 4
     a9: list[SyncGroupRequestAssignment] = []
-    if not 0 <= v8 <= 250000 or v8 * 6 > end - p:
+    if v8 < 0 or v8 * 6 > end - p:
         refuse()
     if v8:
+        left -= v8
+        if left < 0:
+            too_many()
         for _ in range(v8):
             (v10,) = _get_h(b, p)
             p += 2
@@ -185,7 +202,7 @@ def decode_sync_group_request_v3(b: bytes, p: int, end: int) -> SyncGroupRequest
     return SyncGroupRequest(s2, v3, s5, s7, None, None, a9)
 
 
-def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest:
+def decode_sync_group_request_v4(b: bytes, p: int, end: int, left: int = 250000) -> SyncGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -218,9 +235,12 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
         n8, p = uvarint(b, p - 1)
     n8 -= 1
     a9: list[SyncGroupRequestAssignment] = []
-    if not 0 <= n8 <= 250000 or n8 * 3 > end - p:
+    if n8 < 0 or n8 * 3 > end - p:
         refuse()
     if n8:
+        left -= n8
+        if left < 0:
+            too_many()
         for _ in range(n8):
             n10 = b[p]
             if 0 < n10 < 128:
@@ -237,11 +257,13 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
             else:
                 s13, p = long_bytes(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a9.append(SyncGroupRequestAssignment(s11, s13))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -250,7 +272,7 @@ def decode_sync_group_request_v4(b: bytes, p: int, end: int) -> SyncGroupRequest
     return SyncGroupRequest(s2, v3, s5, s7, None, None, a9)
 
 
-def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest:
+def decode_sync_group_request_v5(b: bytes, p: int, end: int, left: int = 250000) -> SyncGroupRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -303,9 +325,12 @@ def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest
         n12, p = uvarint(b, p - 1)
     n12 -= 1
     a13: list[SyncGroupRequestAssignment] = []
-    if not 0 <= n12 <= 250000 or n12 * 3 > end - p:
+    if n12 < 0 or n12 * 3 > end - p:
         refuse()
     if n12:
+        left -= n12
+        if left < 0:
+            too_many()
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
@@ -322,11 +347,13 @@ def decode_sync_group_request_v5(b: bytes, p: int, end: int) -> SyncGroupRequest
             else:
                 s17, p = long_bytes(b, p, end)
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a13.append(SyncGroupRequestAssignment(s15, s17))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

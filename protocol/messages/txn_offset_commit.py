@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -121,7 +121,7 @@ class TxnOffsetCommitResponse(Message):
         self.topics = topics
 
 
-def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffsetCommitRequest:
+def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> TxnOffsetCommitRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -141,9 +141,12 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
     v5, v6, v7 = _get_qhi(b, p)
     p += 14
     a8: list[TxnOffsetCommitRequestTopic] = []
-    if not 0 <= v7 <= 250000 or v7 * 6 > end - p:
+    if v7 < 0 or v7 * 6 > end - p:
         refuse()
     if v7:
+        left -= v7
+        if left < 0:
+            too_many()
         for _ in range(v7):
             (v9,) = _get_h(b, p)
             p += 2
@@ -156,9 +159,12 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
             (v11,) = _get_i(b, p)
             p += 4
             a12: list[TxnOffsetCommitRequestPartition] = []
-            if not 0 <= v11 <= 250000 or v11 * 14 > end - p:
+            if v11 < 0 or v11 * 14 > end - p:
                 refuse()
             if v11:
+                left -= v11
+                if left < 0:
+                    too_many()
                 for _ in range(v11):
                     v13, v14, v15 = _get_iqh(b, p)
                     p += 14
@@ -177,7 +183,7 @@ def decode_txn_offset_commit_request_v0(b: bytes, p: int, end: int) -> TxnOffset
     return TxnOffsetCommitRequest(s2, s4, v5, v6, -1, "", None, a8)
 
 
-def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffsetCommitRequest:
+def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int, left: int = 250000) -> TxnOffsetCommitRequest:
     (v1,) = _get_h(b, p)
     p += 2
     if v1 >= 0:
@@ -197,9 +203,12 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
     v5, v6, v7 = _get_qhi(b, p)
     p += 14
     a8: list[TxnOffsetCommitRequestTopic] = []
-    if not 0 <= v7 <= 250000 or v7 * 6 > end - p:
+    if v7 < 0 or v7 * 6 > end - p:
         refuse()
     if v7:
+        left -= v7
+        if left < 0:
+            too_many()
         for _ in range(v7):
             (v9,) = _get_h(b, p)
             p += 2
@@ -212,9 +221,12 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
             (v11,) = _get_i(b, p)
             p += 4
             a12: list[TxnOffsetCommitRequestPartition] = []
-            if not 0 <= v11 <= 250000 or v11 * 18 > end - p:
+            if v11 < 0 or v11 * 18 > end - p:
                 refuse()
             if v11:
+                left -= v11
+                if left < 0:
+                    too_many()
                 for _ in range(v11):
                     v13, v14, v15, v16 = _get_iqih(b, p)
                     p += 18
@@ -233,7 +245,7 @@ def decode_txn_offset_commit_request_v2(b: bytes, p: int, end: int) -> TxnOffset
     return TxnOffsetCommitRequest(s2, s4, v5, v6, -1, "", None, a8)
 
 
-def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffsetCommitRequest:
+def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int, left: int = 250000) -> TxnOffsetCommitRequest:
     n1 = b[p]
     if 0 < n1 < 128:
         q = p + 1
@@ -273,9 +285,12 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
         n12, p = uvarint(b, p - 1)
     n12 -= 1
     a13: list[TxnOffsetCommitRequestTopic] = []
-    if not 0 <= n12 <= 250000 or n12 * 3 > end - p:
+    if n12 < 0 or n12 * 3 > end - p:
         refuse()
     if n12:
+        left -= n12
+        if left < 0:
+            too_many()
         for _ in range(n12):
             n14 = b[p]
             if 0 < n14 < 128:
@@ -290,9 +305,12 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
                 n16, p = uvarint(b, p - 1)
             n16 -= 1
             a17: list[TxnOffsetCommitRequestPartition] = []
-            if not 0 <= n16 <= 250000 or n16 * 18 > end - p:
+            if n16 < 0 or n16 * 18 > end - p:
                 refuse()
             if n16:
+                left -= n16
+                if left < 0:
+                    too_many()
                 for _ in range(n16):
                     v18, v19, v20 = _get_iqi(b, p)
                     p += 16
@@ -307,16 +325,19 @@ def decode_txn_offset_commit_request_v3(b: bytes, p: int, end: int) -> TxnOffset
                     else:
                         s22, p = long_string(b, p, end)
                     if b[p]:
+                        left -= b[p]
                         p = skip_tags(b, p, end)
                     else:
                         p += 1
                     a17.append(TxnOffsetCommitRequestPartition(v18, v19, v20, s22))
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a13.append(TxnOffsetCommitRequestTopic(s15, a17))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

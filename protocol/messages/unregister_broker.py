@@ -34,10 +34,11 @@ class UnregisterBrokerResponse(Message):
         self.error_message = error_message
 
 
-def decode_unregister_broker_request_v0(b: bytes, p: int, end: int) -> UnregisterBrokerRequest:
+def decode_unregister_broker_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> UnregisterBrokerRequest:
     (v1,) = _get_i(b, p)
     p += 4
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -86,7 +86,7 @@ class UpdateFeaturesResponse(Message):
         self.results = results
 
 
-def decode_update_features_request_v0(b: bytes, p: int, end: int) -> UpdateFeaturesRequest:
+def decode_update_features_request_v0(b: bytes, p: int, end: int, left: int = 250000) -> UpdateFeaturesRequest:
     (v1,) = _get_i(b, p)
     p += 4
     n2 = b[p]
@@ -95,9 +95,12 @@ def decode_update_features_request_v0(b: bytes, p: int, end: int) -> UpdateFeatu
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[FeatureUpdateKey] = []
-    if not 0 <= n2 <= 250000 or n2 * 5 > end - p:
+    if n2 < 0 or n2 * 5 > end - p:
         refuse()
     if n2:
+        left -= n2
+        if left < 0:
+            too_many()
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
@@ -109,11 +112,13 @@ def decode_update_features_request_v0(b: bytes, p: int, end: int) -> UpdateFeatu
             v6, v7 = _get_hz(b, p)
             p += 3
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
             a3.append(FeatureUpdateKey(s5, v6, v7, 1))
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1
@@ -122,7 +127,7 @@ def decode_update_features_request_v0(b: bytes, p: int, end: int) -> UpdateFeatu
     return UpdateFeaturesRequest(v1, a3, False)
 
 
-def decode_update_features_request_v1(b: bytes, p: int, end: int) -> UpdateFeaturesRequest:
+def decode_update_features_request_v1(b: bytes, p: int, end: int, left: int = 250000) -> UpdateFeaturesRequest:
     (v1,) = _get_i(b, p)
     p += 4
     n2 = b[p]
@@ -131,9 +136,12 @@ def decode_update_features_request_v1(b: bytes, p: int, end: int) -> UpdateFeatu
         n2, p = uvarint(b, p - 1)
     n2 -= 1
     a3: list[FeatureUpdateKey] = []
-    if not 0 <= n2 <= 250000 or n2 * 5 > end - p:
+    if n2 < 0 or n2 * 5 > end - p:
         refuse()
     if n2:
+        left -= n2
+        if left < 0:
+            too_many()
         for _ in range(n2):
             n4 = b[p]
             if 0 < n4 < 128:
@@ -145,6 +153,7 @@ def decode_update_features_request_v1(b: bytes, p: int, end: int) -> UpdateFeatu
             v6, v7 = _get_hb(b, p)
             p += 3
             if b[p]:
+                left -= b[p]
                 p = skip_tags(b, p, end)
             else:
                 p += 1
@@ -152,6 +161,7 @@ def decode_update_features_request_v1(b: bytes, p: int, end: int) -> UpdateFeatu
     (v8,) = _get_z(b, p)
     p += 1
     if b[p]:
+        left -= b[p]
         p = skip_tags(b, p, end)
     else:
         p += 1

@@ -16,8 +16,13 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from muster.protocol.records import OFFSETS, UnknownRecord, decode_metadata
-from muster.protocol.trace import MOST_ELEMENTS
+from muster.protocol.wire import MOST_ELEMENTS, MOST_TAGS, TooMany
 from tests.protocol.random_messages import draw, layouts
 
 LAYOUTS = layouts()
@@ -137,8 +142,46 @@ def test_more_elements_than_anybody_needs_are_refused() -> None:
     most = MetadataRequest(topics=[MetadataRequestTopic(name="")] * MOST_ELEMENTS)
     data = served.encode_request(1, most)
     assert len(served.decode_request(1, data).topics or ()) == MOST_ELEMENTS
-    with pytest.raises(MalformedMessage, match="topics: 250001 elements are more than 250000"):
+    with pytest.raises(MalformedMessage, match="topics: with 250001 more elements the request has more than 250000"):
         served.decode_request(1, (MOST_ELEMENTS + 1).to_bytes(4, "big") + data[4:] + bytes(2))
+
+
+def test_the_elements_of_all_arrays_of_a_request_count_together() -> None:
+    """Structs in structs, texts, numbers and tagged fields."""
+    served = api_named("OffsetFetch")
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[*range(48)])] * 10
+    groups = [OffsetFetchRequestGroup(group_id="g", topics=topics)] * 3
+    data = served.encode_request(9, OffsetFetchRequest(groups=groups))
+    decode = served.request_decoder(9)
+    whole = 3 + 3 * 10 + 3 * 10 * 48
+    assert decode(data, 0, len(data), whole) == served.decode_request(9, data)
+    with pytest.raises(TooMany):
+        decode(data, 0, len(data), whole - 1)
+
+
+def test_tagged_fields_that_nobody_knows_count_too() -> None:
+    served = api_named("DeleteRecords")
+    partition = bytes(4 + 8) + b"\0"
+    with_two_tags = b"\x02t" + b"\x02" + partition + b"\x02\x05\x00\x07\x00"
+    plain = b"\x02t" + b"\x02" + partition + b"\0"
+    data = b"\x03" + with_two_tags + plain + bytes(4) + b"\0"
+    decode = served.request_decoder(2)
+    assert len(decode(data, 0, len(data), 6).topics) == 2
+    with pytest.raises(TooMany):
+        decode(data, 0, len(data), 5)
+
+
+def test_a_struct_has_no_more_tagged_fields_than_anybody_needs() -> None:
+    served = api_named("Heartbeat")
+    body = served.encode_request(4, HEARTBEAT)[:-1]
+
+    def with_tags(count: int) -> bytes:
+        size = bytes((count,)) if count < 128 else bytes((count & 127 | 128, count >> 7))
+        return body + size + b"\x09\x00" * count
+
+    assert served.decode_request(4, with_tags(MOST_TAGS)) == HEARTBEAT
+    with pytest.raises(MalformedMessage, match="128 tagged fields are more than 127"):
+        served.decode_request(4, with_tags(MOST_TAGS + 1))
 
 
 # As Kafka 4.3 was seen to do (its RequestContext.parseRequest, fed with these bytes).

@@ -1,7 +1,7 @@
 """Emits decoders: straight-line reads of one message in one version.
 
-A generated decoder has the signature (b, p, end): bytes, first position, position after the message. Adjacent
-fixed-size fields become one struct read. Bytes left over after the message are ignored, as Kafka does; those after a
+A generated decoder has the signature (b, p, end): bytes, first position, position after the message; that of a request
+also `left`: how many elements all its arrays may have together. Adjacent fixed-size fields become one struct read. Bytes left over after the message are ignored, as Kafka does; those after a
 tagged field, inside the size it announces, are not.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.protocol.trace import MOST_ELEMENTS
+from muster.protocol.wire import MOST_ELEMENTS
 from tools.codec.schema import CODES, SIZES, Field, Message, Struct
 from tools.codec.source import Packers, Source
 
@@ -25,6 +25,8 @@ class Decoder(Source):
         self._message, self._version, self._packers, self._helper = message, version, packers, helper
         self._run: list[tuple[str, str]] = []
         self._flexible = version in message.flexible
+        self._counts = message.kind == "request"
+        self._left_is_used = False
 
     def body(self) -> str:
         """The whole function body."""
@@ -122,10 +124,7 @@ class Decoder(Source):
         least = self._least(f)
         size = f"{n} * {least}" if least > 1 else n
         self(f"{x}: list[{element}]{optional} = []")
-        # numbers are read all at once; to make millions of objects would keep everybody else waiting for seconds
-        is_limited = self._message.kind == "request" and (f.struct is not None or f.kind == "string")
-        outside = f"not 0 <= {n} <= {MOST_ELEMENTS}" if is_limited else f"{n} < 0"
-        self(f"if {outside} or {size} > end - p:")
+        self(f"if {n} < 0 or {size} > end - p:")
         if null:
             self(f"    if {n} != -1:")
             self("        refuse()")
@@ -135,6 +134,12 @@ class Decoder(Source):
             self("    refuse()")
             self(f"if {n}:")
         self.indent += 1
+        if self._counts:
+            # to make millions of objects would keep everybody else waiting for seconds
+            self._left_is_used = True
+            self(f"left -= {n}")
+            self("if left < 0:")
+            self("    too_many()")
         self._elements(f, x, n, null)
         self.indent -= 1
         return x
@@ -207,6 +212,10 @@ class Decoder(Source):
 
     def _tags(self, struct: Struct, tagged: list[Field], values: dict[str, str]) -> None:
         self("if b[p]:")
+        if self._counts:
+            self._left_is_used = True
+            # the next array is looked at with the rest; tagged fields are never kept
+            self("    left -= b[p]")
         if not tagged:
             self("    p = skip_tags(b, p, end)")
             self("else:")
@@ -232,4 +241,6 @@ class Decoder(Source):
         reader._flush()
         reader(f"value: {f.python_type} = {value}")
         body = reader._finish("value", "p != end")
+        if reader._left_is_used:
+            body = f"    left = {MOST_ELEMENTS}\n{body}"
         return self._helper(f"_get_{struct.name}_{f.name}", f.python_type, body)

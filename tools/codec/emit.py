@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from muster.protocol.wire import MOST_ELEMENTS
 from tools.codec.decoder import Decoder
 from tools.codec.encoder import Encoder
 from tools.codec.layout import layout
@@ -24,6 +25,7 @@ WIRE_NAMES = (
     "read_tags",
     "refuse",
     "skip_tags",
+    "too_many",
     "uv",
     "uvarint",
     "uvs",
@@ -152,7 +154,8 @@ class Functions:
             body = Decoder(self._message, version, self._packers, self._reader).body()
             if body not in seen:
                 seen[body] = f"decode_{name}_v{version}"
-                signature = f"def {seen[body]}(b: bytes, p: int, end: int) -> {self._message.root.name}:"
+                counted = f", left: int = {MOST_ELEMENTS}" if self._message.kind == "request" else ""
+                signature = f"def {seen[body]}(b: bytes, p: int, end: int{counted}) -> {self._message.root.name}:"
                 self._texts.append(f"{signature}\n{body}")
             decoders[version] = seen[body]
         returns = "Parts" if self._message.has_records else "bytes"
