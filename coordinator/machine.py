@@ -16,6 +16,7 @@ from muster.coordinator.net.connection import Requests
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import Listener, ListenerAddress
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.slices import Thread, Worker
 
 Post = Callable[[Callable[[], object]], object]
 """Runs a callable on the event loop soon, from any thread."""
@@ -35,6 +36,10 @@ class Machine:
     def workers(self, post: Post, threads: int) -> SharedSync:
         """Threads for what waits for the disk; started when the first job comes."""
         return SharedSync(post, threads=threads)
+
+    def thread(self, post: Post) -> Worker:
+        """A thread for what takes too long on the event loop; started when the first work comes."""
+        return Thread(post)
 
     def whole_disk(self, directory: Path | None) -> FilesystemSync | None:
         """What syncs every file of the data directory at once; None where nothing does."""

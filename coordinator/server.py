@@ -9,6 +9,7 @@ import asyncio
 import errno
 import gc
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -40,6 +41,7 @@ from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.coordinator.routing import Routing
 from muster.coordinator.shard import Shard
 from muster.coordinator.shard_parts import ShardSettings
+from muster.coordinator.slices import Slices
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.refusal import Refused
@@ -57,6 +59,8 @@ GC_EVERY_OBJECTS: Final = 20_000
 does by default, took a tenth of the time in which a thousand members join."""
 CHECKS_SPREAD_OVER: Final = 10
 """Each shard looks for expired offsets at a moment of its own, all of them within one such part of the interval."""
+SWITCH_S: Final = 0.001
+"""How long a thread that computes may keep the event loop waiting at each of its turns; Python's default is 5 ms."""
 SYNC_THREADS: Final = 4
 """Threads that wait for the disk."""
 THIS_MACHINE: Final = Machine()
@@ -90,6 +94,7 @@ class Server:
         self._machine = machine
         self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
+        self.slices: Slices
         self.logs: LogManager
         self.topics: Topics
         self.routing: Routing
@@ -112,6 +117,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self.clock = self._machine.clock()
+        self.slices = Slices(self.clock, self._machine.thread(self._post))
         self._open_data()
         try:
             self._open_groups()
@@ -182,6 +188,7 @@ class Server:
             node_id=config.node_id,
             cluster_id=self._identity.cluster_id,
             rack=config.rack,
+            slices=self.slices,
         )
         self._loading.run_for(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
@@ -254,6 +261,7 @@ class Server:
         """
         for listener in self._listeners:
             listener.close()
+        self.slices.stop()
         if hasattr(self, "routing"):
             self._loading.stop()
             for shard in self.routing.shards:
@@ -314,6 +322,7 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _on_signal, loop, number, stop)
     await server.start()
+    sys.setswitchinterval(SWITCH_S)
     gc.freeze()
     gc.set_threshold(GC_EVERY_OBJECTS)
     gc.enable()

@@ -5,6 +5,7 @@ May not know what a message means; versions a server offers are not decided here
 
 from __future__ import annotations
 
+from io import BytesIO
 from struct import Struct
 
 from muster.protocol import wire
@@ -201,11 +202,11 @@ class FrameSplitter:
     splitter is of no more use.
     """
 
-    __slots__ = ("_chunks", "_have", "_limit", "_need")
+    __slots__ = ("_have", "_held", "_limit", "_need")
 
     def __init__(self, limit: int = 104_857_600) -> None:
         self._limit = limit
-        self._chunks: list[bytes] = []
+        self._held = BytesIO()
         self._have = 0
         self._need = 0
 
@@ -225,16 +226,12 @@ class FrameSplitter:
         Raises InvalidFrameSize as soon as the size is known, before its content is awaited.
         """
         if self._have:
-            if len(data) < LARGE_PART and len(self._chunks[-1]) < LARGE_PART:
-                self._chunks[-1] += data  # a peer that sends byte by byte must not cost an object for each
-            else:
-                self._chunks.append(data)
+            # it grows in place, and gives its bytes away without a copy: a frame of 100 MB is there once
+            self._held.write(data)
             self._have += len(data)
             if self._have < self._need:
                 return []
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-            self._have = 0
+            data, self._held, self._have = self._held.getvalue(), BytesIO(), 0
         frames: list[Frame] = []
         p, n = 0, len(data)
         while n - p >= 4:
@@ -252,6 +249,6 @@ class FrameSplitter:
         return frames
 
     def _hold(self, data: bytes, p: int, need: int) -> None:
-        self._chunks.append(data[p:])
+        self._held.write(memoryview(data)[p:])
         self._have = len(data) - p
         self._need = need

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, Final, NamedTuple
 
+import structlog
+
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.groups.interface import Client
+
+log = structlog.get_logger("muster.api")
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a connection that did not authenticate."""
@@ -98,6 +102,11 @@ class Channel:
         Earlier answers are still sent; harmless when it has ended already. The handler calls `respond` all the same.
         """
         self._end(refused)
+
+    def fault(self, error: Exception) -> None:
+        """A request met a bug in its handler, which costs the connection, not the server."""
+        log.error("a handler failed", peer=self.peer, exc_info=error)
+        self._end(Refused("its request met a fault in the server"))
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back when the connection has ended (at once if it has); what is returned takes the wish back."""

@@ -1,6 +1,7 @@
 """From a frame to its handler, and from the handler's answer to a frame.
 
-header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. What is known of one
+header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. A large request is
+decoded in a thread, and so is a large answer encoded: neither touches anything that others change. What is known of one
 (API, version, client id) is a `Route`, shared by all connections. A connection keeps the `Way` of its last request, and
 what was made ready of one that comes again and again (`again`), so that a heartbeat makes no message at all. Knows no
 socket: it is given a `Sink`.
@@ -9,7 +10,7 @@ socket: it is given a `Sink`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -25,7 +26,7 @@ from muster.coordinator.groups.interface import Client
 from muster.protocol import frames, shapes
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
-from muster.protocol.wire import REFUSALS
+from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
 
 log = structlog.get_logger("muster.api")
 
@@ -33,6 +34,11 @@ _MAX_WAYS: Final = 256
 """How many kinds of requests one connection remembers."""
 _MAX_ROUTES: Final = 10_000
 """Clients that change their id with each request or connection are not remembered for ever."""
+
+FEW_ELEMENTS: Final = 5_000
+"""A request of as many elements is read at once: that takes some 5 ms at most. One of more is read in the thread."""
+LARGE_BYTES: Final = 256 * 1024
+"""So is one of more bytes than this, if its route does not take more."""
 
 
 class Sink(Protocol):
@@ -69,6 +75,9 @@ class Exchange:
         """Encode the answer and hand it to the connection."""
         requests = self._requests
         if requests.current is self:
+            if response is not None and requests.slices.is_large:
+                requests.slices.worker.run(lambda: self._bytes(response), self._encoded)
+                return
             requests.current = None
             if response is None:
                 requests.sink.answer(None)
@@ -77,21 +86,40 @@ class Exchange:
             if frame is not None:
                 requests.sink.answer(frame)
 
+    def _encoded(self, frame: Answer | None, error: Exception | None) -> None:
+        """A large answer was encoded, or could not be."""
+        requests = self._requests
+        if requests.current is not self:
+            return  # the connection has ended
+        requests.current = None
+        if frame is None:
+            self._cannot_be_said(error)
+        else:
+            requests.sink.answer(frame)
+
     def frame(self, response: Message) -> Answer | None:
         """The bytes of an answer. None: it cannot be said, and the connection was told so."""
-        route = self.route
         try:
-            if route.lowers:
-                response = shapes.lower_response(route.api.key, route.version, response)
-            body = route.encode(response)
-            if type(body) is bytes and len(body) < frames.JOIN_BELOW:
-                return route.put_head(len(body) + route.head_size, self.correlation) + body
-            return self._in_parts(body)
-        except Exception as error:
-            # a response that cannot be said is a bug, and must not hurt the others that are answered in the same turn
-            log.error("an answer could not be encoded", exc_info=error, **route.facts())
-            self._requests.sink.fail(Refused("its answer could not be encoded", **route.facts()))
+            return self._bytes(response)
+        except Exception as error:  # noqa: BLE001 - logged there
+            self._cannot_be_said(error)
             return None
+
+    def _bytes(self, response: Message) -> Answer:
+        """The bytes of an answer; reads nothing that others change."""
+        route = self.route
+        if route.lowers:
+            response = shapes.lower_response(route.api.key, route.version, response)
+        body = route.encode(response)
+        if type(body) is bytes and len(body) < frames.JOIN_BELOW:
+            return route.put_head(len(body) + route.head_size, self.correlation) + body
+        return self._in_parts(body)
+
+    def _cannot_be_said(self, error: Exception | None) -> None:
+        # a response that cannot be said is a bug, and must not hurt the others that are answered in the same turn
+        facts = self.route.facts()
+        log.error("an answer could not be encoded", exc_info=error, **facts)
+        self._requests.sink.fail(Refused("its answer could not be encoded", **facts))
 
     def _in_parts(self, body: bytes | list[bytes | memoryview]) -> list[bytes | memoryview]:
         """A large answer, or one with records, which are not copied."""
@@ -121,6 +149,7 @@ class ConnectionRequests(_Often):
         "before_encode",
         "context",
         "gone",
+        "slices",
     )
 
     context: RequestContext
@@ -134,6 +163,7 @@ class ConnectionRequests(_Often):
         self.before_encode = intercept.response
         self.sink = sink
         self._before_handler = intercept.request
+        self.slices = node.slices
         self._node = node
         self._channel = channel
         self._routes = routes
@@ -175,11 +205,17 @@ class ConnectionRequests(_Often):
             body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
         if body > end:
             raise Refused("malformed request: RequestHeader: truncated", **route.facts())
+        if end - body > LARGE_BYTES and end - body > route.large_bytes:
+            self._read_apart(route, data, start, body, end)
+            return None
         exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
         try:
-            request = route.decode(data, body, end)
+            request = route.decode(data, body, end, FEW_ELEMENTS)
+        except TooMany:
+            self._read_apart(route, data, start, body, end)
+            return None
         except REFUSALS:
-            self._explain(route, data, body, end)
+            raise _malformed(route, data, body, end) from None
         if route.raises:
             request = shapes.raise_request(route.api.key, route.version, request)
         if self._before_handler is not None:
@@ -215,13 +251,35 @@ class ConnectionRequests(_Often):
         self.gone = True
         self.current = None
 
-    def _explain(self, route: Route, data: bytes, body: int, end: int) -> NoReturn:
-        """Read a malformed request again, to say what is wrong where."""
-        try:
-            route.api.decode_request(route.version, data, body, end)
-        except MalformedMessage as error:
-            raise Refused(f"malformed request: {error}", **route.facts()) from error
-        raise AssertionError("bytes that were malformed no longer are")
+    def _read_apart(self, route: Route, data: bytes, start: int, body: int, end: int) -> None:
+        """Read a large request in the thread; its handler runs here as ever. The next request waits, as for any."""
+        exchange = self.open(route, data[start + 4 : start + 8])
+
+        def read() -> Any:
+            try:
+                request = route.decode(data, body, end, MOST_ELEMENTS)
+            except REFUSALS:
+                return _malformed(route, data, body, end)
+            if route.raises:
+                request = shapes.raise_request(route.api.key, route.version, request)
+            return request
+
+        def handle(request: Any, error: Exception | None) -> None:
+            if self.current is not exchange:
+                return  # the connection has ended
+            if error is not None:
+                self._fault(route, error)
+            elif isinstance(request, Refused):
+                self.current = None
+                self.sink.fail(request)
+            elif self._before_handler is not None:
+                self._before_handler(self.context, request, lambda: self._run(route, request, exchange))
+            else:
+                self._run(route, request, exchange)
+
+        if end - body > route.most_bytes:
+            raise Refused(f"a request of {end - body} bytes, this API takes {route.most_bytes}", **route.facts())
+        self.slices.worker.run(read, handle)
 
     def _run(self, route: Route, request: Any, respond: Respond) -> None:
         try:
@@ -290,6 +348,15 @@ class ConnectionRequests(_Often):
     def _answer_unknown_version(self, correlation: bytes) -> None:
         body = api(API_VERSIONS).encode_response(0, unsupported_version())
         self.sink.answer((len(body) + 4).to_bytes(4, "big") + correlation + body)
+
+
+def _malformed(route: Route, data: bytes, body: int, end: int) -> Refused:
+    """Read a malformed request again, to say what is wrong where."""
+    try:
+        route.api.decode_request(route.version, data, body, end)
+    except MalformedMessage as error:
+        return Refused(f"malformed request: {error}", **route.facts())
+    raise AssertionError("bytes that were malformed no longer are")
 
 
 def _name(key: int) -> object:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from muster.coordinator.api.context import Endpoint, RequestContext
 from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.clock import Clock
+from muster.coordinator.slices import Job, Slices
 from muster.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Node:
         "rack",
         "routing",
         "settings",
+        "slices",
         "topics",
     )
 
@@ -61,12 +63,15 @@ class Node:
         node_id: int = 1,
         cluster_id: str = "",
         rack: str | None = None,
+        slices: Slices | None = None,
         draw_uuid: Callable[[], bytes] | None = None,
         draw_uuid_text: Callable[[], str] | None = None,
     ) -> None:
-        """`draw_uuid`: a fresh id of a topic or so, 16 bytes; `draw_uuid_text`: the text that member ids end in.
+        """`slices`: where large requests are worked on; None is one without a thread.
 
-        Both may be given by tests that want known ids.
+        `draw_uuid`: a fresh id of a topic or so, 16 bytes; `draw_uuid_text`: the text that member ids end in.
+
+        The latter two may be given by tests that want known ids.
         """
         self.clock = clock
         self.topics = topics
@@ -76,8 +81,13 @@ class Node:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.rack = rack
+        self.slices = slices or Slices(clock)
         self.draw_uuid = draw_uuid or draw_kafka_uuid
         self.draw_uuid_text = draw_uuid_text or draw_uuid_v4_text
+
+    def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
+        """Answer a request with the result of a job, which is done in slices (`coordinator.slices`)."""
+        self.slices.run(job, respond, context.channel)
 
     def endpoint(self, context: RequestContext) -> Endpoint:
         """The address under which this node is reached on the listener that was asked (Metadata, FindCoordinator …)."""

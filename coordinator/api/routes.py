@@ -20,6 +20,15 @@ from muster.protocol.message import Message
 _MOST_WAITED: Final = 1_024
 """See `Way`."""
 
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Of a request without records, besides the limit for all (socket.request.max.bytes): as many bytes again are taken by
+what is read of it, and by the answer that repeats its names.
+"""
+RECORDS_LARGE_BYTES: Final = 1024 * 1024
+"""Up to which size a request with records is read at once: nearly all of it is records, which are not looked into."""
+NO_LIMIT: Final = 1 << 31
+"""No request is as large."""
+
 _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
 """Size and response header."""
@@ -46,7 +55,9 @@ class Route:
         "head",
         "head_size",
         "header_size",
+        "large_bytes",
         "lowers",
+        "most_bytes",
         "put_head",
         "raises",
         "repeats",
@@ -69,6 +80,9 @@ class Route:
         self.head_size, self.put_head = (5, _HEAD_5) if served.response_header_version(version) else (4, _HEAD_4)
         self.decode = served.request_decoder(version)
         self.encode = served.response_encoder(version)
+        carries_records = served.request_has_parts
+        self.large_bytes = RECORDS_LARGE_BYTES if carries_records else 0
+        self.most_bytes = NO_LIMIT if carries_records else MOST_BYTES
         self._often: tuple[bytes, bytes] | None = None
         self.repeats = run in MAKERS
         self.raises, self.lowers = shapes.converted(served.key, version)

@@ -14,6 +14,8 @@ from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.refused import Refused
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.slices import MANY_STEPS, Job, Later, Slices, outcome
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
@@ -21,7 +23,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupResponse
-from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
 
 HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
@@ -317,3 +319,144 @@ class TestIntercept:
         held[0]()
         assert len(connection.answers) == 1
         assert connection.response(HEARTBEAT, 4)[1].error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+# ---- large requests and answers
+
+
+class Elsewhere:
+    """A worker whose work waits until the test does it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], object]]] = []
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        self.waiting.append((work, done))
+
+    def close(self) -> None:
+        self.waiting.clear()
+
+    def do(self) -> None:
+        work, done = self.waiting.pop(0)
+        done(*outcome(work))
+
+
+def with_thread(intercept: Intercept = NO_INTERCEPT) -> tuple[Connection, Elsewhere]:
+    elsewhere, clock = Elsewhere(), ManualClock()
+    node = make_node(topics=FakeTopics(), clock=clock, slices=Slices(clock, elsewhere))
+    return Connection(dispatcher=Dispatcher(node, intercept)), elsewhere
+
+
+def leaving(members: int) -> LeaveGroupRequest:
+    return LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=f"m-{i}") for i in range(members)])
+
+
+def test_a_request_of_many_elements_is_read_in_the_thread(seen: Seen) -> None:
+    connection, elsewhere = with_thread()
+    connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS))
+    assert (len(seen), elsewhere.waiting) == (1, [])
+    seen[0][2](LeaveGroupResponse())
+    connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS + 1), correlation_id=9)
+    assert len(seen) == 1
+    assert connection.requests.current is not None  # so that the next request waits
+    elsewhere.do()
+    assert seen[1][1] == leaving(dispatch.FEW_ELEMENTS + 1)
+    seen[1][2](LeaveGroupResponse(error_code=16))
+    assert connection.response(LEAVE, 5) == (9, LeaveGroupResponse(error_code=16))
+
+
+def test_a_request_of_many_bytes_is_read_in_the_thread_and_the_largest_not_at_all(seen: Seen) -> None:
+    connection, elsewhere = with_thread()
+    name = "n" * 30_000
+    large = LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * (dispatch.LARGE_BYTES // len(name) + 1))
+    connection.ask(LEAVE, 5, large)
+    elsewhere.do()
+    assert seen[0][1] == large
+    seen[0][2](None)
+    with pytest.raises(Refused, match="this API takes 33554432"):
+        connection.ask(LEAVE, 5, LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * 1_200))
+
+
+def test_a_large_malformed_request_says_what_is_wrong_where(seen: Seen) -> None:
+    connection, elsewhere = with_thread()
+    data = frames.request_frame(api(LEAVE), 5, 1, leaving(dispatch.FEW_ELEMENTS + 1), "me")
+    connection.receive((len(data) - 14).to_bytes(4, "big") + data[4:-10])
+    elsewhere.do()
+    assert [refused.reason[:45] for refused in connection.failed] == ["malformed request: LeaveGroupRequest.members["]
+    assert seen == []
+
+
+def test_the_intercept_is_asked_for_a_large_request_too(seen: Seen) -> None:
+    asked: list[Any] = []
+
+    def request(context: RequestContext, request: Any, go_on: Callable[[], None]) -> None:
+        asked.append(request)
+        go_on()
+
+    connection, elsewhere = with_thread(Intercept(request=request))
+    connection.ask(LEAVE, 3, leaving(dispatch.FEW_ELEMENTS + 1))
+    elsewhere.do()
+    assert [seen[0][1]] == asked == [leaving(dispatch.FEW_ELEMENTS + 1)]
+
+
+def test_the_connection_may_end_while_a_request_is_read_or_an_answer_encoded(seen: Seen) -> None:
+    for ends_first in (True, False):
+        connection, elsewhere = with_thread()
+        connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS + 1))
+        if ends_first:
+            connection.requests.closed()
+            elsewhere.do()
+            assert seen == []
+            continue
+        elsewhere.do()
+        answer_in_many_steps(connection, seen[-1][2], LeaveGroupResponse())
+        connection.requests.closed()
+        elsewhere.do()
+        assert (connection.answers, connection.failed) == ([], [])
+
+
+def answer_in_many_steps(connection: Connection, respond: Respond, response: Message) -> None:
+    def job() -> Job[Message]:
+        for _ in range(MANY_STEPS + 1):
+            yield None
+        return response
+
+    connection.requests.slices.run(job(), respond, connection.channel)
+
+
+def test_an_answer_that_took_many_steps_is_encoded_in_the_thread(seen: Seen) -> None:
+    connection, elsewhere = with_thread()
+    connection.ask(LEAVE, 5, LeaveGroupRequest(), correlation_id=7)
+    answer_in_many_steps(connection, seen[0][2], LeaveGroupResponse(error_code=25))
+    assert connection.answers == []
+    assert connection.requests.current is not None
+    elsewhere.do()
+    assert connection.response(LEAVE, 5) == (7, LeaveGroupResponse(error_code=25))
+    assert connection.requests.current is None
+
+
+def test_a_large_answer_that_cannot_be_said_costs_its_connection(seen: Seen) -> None:
+    connection, elsewhere = with_thread()
+    connection.ask(LEAVE, 5, LeaveGroupRequest())
+    answer_in_many_steps(connection, seen[0][2], LeaveGroupResponse(error_code=1 << 20))
+    with capture_logs() as logs:
+        elsewhere.do()
+    assert [refused.reason for refused in connection.failed] == ["its answer could not be encoded"]
+    assert [line["event"] for line in logs] == ["an answer could not be encoded"]
+
+
+def test_a_fault_in_a_later_slice_costs_its_connection(seen: Seen) -> None:
+    connection, _ = with_thread()
+    connection.channel.ended_by(connection.fail)
+    connection.ask(LEAVE, 5, LeaveGroupRequest())
+    later = Later()
+
+    def job() -> Job[None]:
+        yield later
+        raise KeyError("bug")
+
+    connection.requests.slices.run(job(), seen[0][2], connection.channel)
+    with capture_logs() as logs:
+        later(None)
+    assert [refused.reason for refused in connection.failed] == ["its request met a fault in the server"]
+    assert [line["event"] for line in logs] == ["a handler failed"]

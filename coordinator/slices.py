@@ -1,0 +1,289 @@
+"""Large work in slices: what one request asks for must not keep the others waiting.
+
+A job is a generator that does a little at a time. It yields None wherever it may be interrupted (a step: some
+microseconds up to a millisecond of work, nothing half done), an `Apart` for work that is done in a thread, whose result
+it gets, or a `Later` for a result that somebody else brings. `Slices` runs it at once, and goes on with it in the next
+turns of the event loop when it takes longer than a slice; all jobs together get one slice in each turn. A job whose
+owner has gone is closed at its next step. A small job costs no turn, no thread and no timer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from muster.coordinator.clock import Clock
+
+SLICE_MS: Final = 10
+"""What all jobs together may take of one turn of the event loop."""
+SHARE_MS: Final = 2
+"""What one of several jobs gets at a time, so that small ones do not wait for the large."""
+MANY_STEPS: Final = 2_000
+"""A job of more steps is large: so will be what is made of its result."""
+
+T = TypeVar("T")
+
+
+class Apart:
+    """Work for the thread: a pure function of what nobody changes meanwhile. Its result, or error, is the job's."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+
+
+class Later:
+    """A result that comes by a call: now, or at any time. A job that yields it gets what it was called with."""
+
+    __slots__ = ("_resume", "is_there", "value")
+
+    def __init__(self) -> None:
+        self.is_there = False
+        self.value: Any = None
+        self._resume: Callable[[], object] | None = None
+
+    def __call__(self, value: Any) -> None:
+        """Here it is; called once."""
+        self.is_there = True
+        self.value = value
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
+
+    def when_there(self, resume: Callable[[], object]) -> None:
+        """Call back when it comes."""
+        self._resume = resume
+
+
+Job = Generator[Apart | Later | None, Any, T]
+
+
+class Owner(Protocol):
+    """Whom a job is done for: a connection."""
+
+    @property
+    def closed(self) -> bool:
+        """Nobody waits for the result any more."""
+
+    def fault(self, error: Exception) -> None:
+        """A job failed by a fault of the program."""
+
+
+class Worker(Protocol):
+    """Where work is done that would take too long on the event loop."""
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        """Do `work`, then on the event loop `done(result, error)`: one of them is None, or both."""
+
+    def close(self) -> None:
+        """What is being done comes to its end, nothing else is begun."""
+
+
+class Thread:
+    """A `Worker` of one thread, started when the first work comes: large requests are done one after the other, so that
+    not the memory of several is taken at once.
+    """
+
+    def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
+        """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`)."""
+        self._post = post
+        self._executor: ThreadPoolExecutor | None = None
+        self._closed = False
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        """See `Worker`."""
+        if self._closed:
+            return
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="muster-large")
+        self._executor.submit(self._run, work, done)
+
+    def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        result, error = outcome(work)
+        if not self._closed:
+            self._post(lambda: done(result, error))
+
+    def close(self) -> None:
+        """See `Worker`."""
+        self._closed = True
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True, cancel_futures=True)
+
+
+class AtOnce:
+    """A `Worker` that does its work where it is: in memory, in tests, in virtual time."""
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        """See `Worker`."""
+        done(*outcome(work))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """Do it: (result, None) or (None, error)."""
+    try:
+        return work(), None
+    except Exception as error:  # noqa: BLE001 - who asked for the work is told
+        return None, error
+
+
+class _Running:
+    """A job on its way."""
+
+    __slots__ = ("done", "error", "job", "owner", "steps", "value")
+
+    def __init__(self, job: Job[Any], done: Callable[[Any], object], owner: Owner) -> None:
+        self.job = job
+        self.done = done
+        self.owner = owner
+        self.steps = 0
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class Slices:
+    """See the module."""
+
+    def __init__(self, clock: Clock, worker: Worker | None = None) -> None:
+        """`worker`: None does the work at once."""
+        self._clock = clock
+        self.worker: Worker = worker or AtOnce()
+        self.is_large = False
+        """While a job's result is handed over: it took many steps."""
+        self._fresh: deque[_Running] = deque()
+        """Those that have not had their first share."""
+        self._begun: deque[_Running] = deque()
+        self._used_ms = 0
+        self._is_asked = False
+        self._stopped = False
+
+    def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
+        """Do a job and hand its result to `done`: within this call, unless it takes longer than what is left of this
+        turn's slice or waits for something. A fault within this call is raised, a later one is the owner's.
+        """
+        self._enter(_Running(job, done, owner), self._go_on)
+
+    def _enter(self, running: _Running, go_on: Callable[[_Running, int], bool]) -> None:
+        """Do what fits into this turn's slice."""
+        if self._used_ms >= SLICE_MS:
+            self._fresh.append(running)
+            self._ask()
+            return
+        began_ms = self._clock.mono_ms()
+        goes_on = go_on(running, began_ms + SLICE_MS - self._used_ms)
+        used_ms = self._clock.mono_ms() - began_ms
+        if goes_on:
+            self._begun.append(running)
+        if goes_on or used_ms:
+            self._used_ms += used_ms
+            self._ask()
+
+    def stop(self) -> None:
+        """The server stops: jobs are given up where they are, and nothing is begun."""
+        self._stopped = True
+        for running in (*self._fresh, *self._begun):
+            running.job.close()
+        self._fresh.clear()
+        self._begun.clear()
+        self.worker.close()
+
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._is_asked = True
+            self._clock.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """One slice for all."""
+        self._is_asked = False
+        began_ms = now_ms = self._clock.mono_ms()
+        end_ms = began_ms + SLICE_MS
+        while (self._fresh or self._begun) and now_ms < end_ms:
+            running = self._fresh.popleft() if self._fresh else self._begun.popleft()
+            alone = not (self._fresh or self._begun)
+            if self._go_on_safely(running, end_ms if alone else min(now_ms + SHARE_MS, end_ms)):
+                self._begun.append(running)
+            now_ms = self._clock.mono_ms()
+        self._used_ms = now_ms - began_ms
+        if self._fresh or self._begun or self._used_ms:
+            self._ask()
+
+    def _go_on_safely(self, running: _Running, until_ms: int) -> bool:
+        try:
+            return self._go_on(running, until_ms)
+        except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+            running.owner.fault(error)
+            return False
+
+    def _go_on(self, running: _Running, until_ms: int) -> bool:
+        """Do the next steps. False: it has come to its end, or goes on by itself when what it waits for is there."""
+        job, clock = running.job, self._clock
+        while True:
+            if running.owner.closed or self._stopped:
+                job.close()
+                return False
+            try:
+                if running.error is not None:
+                    error, running.error = running.error, None
+                    asked = job.throw(error)
+                else:
+                    value, running.value = running.value, None
+                    asked = job.send(value)
+            except StopIteration as end:
+                self._finish(running, end.value)
+                return False
+            if asked is None:
+                running.steps += 1
+                if clock.mono_ms() >= until_ms:
+                    return True
+                continue
+            if type(asked) is Apart:
+                later = self._apart(asked.work)
+            else:
+                assert isinstance(asked, Later)
+                later = asked
+            if not later.is_there:
+                later.when_there(partial(self._resume, running, later))
+                return False
+            _take(running, later)
+
+    def _finish(self, running: _Running, result: Any) -> None:
+        was_large, self.is_large = self.is_large, running.steps > MANY_STEPS
+        try:
+            running.done(result)
+        finally:
+            self.is_large = was_large
+
+    def _apart(self, work: Callable[[], Any]) -> Later:
+        later = Later()
+        self.worker.run(work, lambda result, error: later(result if error is None else _Failed(error)))
+        return later
+
+    def _resume(self, running: _Running, later: Later) -> None:
+        if not self._stopped:
+            _take(running, later)
+            self._enter(running, self._go_on_safely)
+
+
+class _Failed:
+    """What came of work that failed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _take(running: _Running, later: Later) -> None:
+    """Keep a result for the job's next step."""
+    value = later.value
+    if type(value) is _Failed:
+        running.error = value.error
+    else:
+        running.value = value

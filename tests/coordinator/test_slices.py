@@ -1,0 +1,258 @@
+"""Large work in slices: what is done at once, what waits, who gets how much. Only steps move the clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.slices import MANY_STEPS, SHARE_MS, SLICE_MS, Apart, Job, Later, Slices, Thread
+
+
+class Owner:
+    """A connection."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.faults: list[Exception] = []
+
+    def fault(self, error: Exception) -> None:
+        self.faults.append(error)
+
+
+class World:
+    """Slices on a clock that moves by a millisecond with each step of a job."""
+
+    def __init__(self, worker: Any = None) -> None:
+        self.clock = ManualClock()
+        self.slices = Slices(self.clock, worker)
+        self.owner = Owner()
+        self.steps: list[str] = []
+        self.results: list[Any] = []
+
+    def job(self, steps: int, name: str = "job", result: Any = None) -> Job[Any]:
+        """Takes so many milliseconds."""
+        try:
+            for _ in range(steps):
+                self.steps.append(name)
+                self.clock._move_to(self.clock.mono_ms() + 1)
+                yield None
+        finally:
+            self.steps.append(f"end of {name}")
+        return result
+
+    def run(self, job: Job[Any], owner: Owner | None = None) -> None:
+        self.slices.run(job, self.results.append, owner or self.owner)
+
+    def turn(self) -> list[str]:
+        """What is done in the next turn of the loop."""
+        self.steps.clear()
+        timers, self.clock._timers = self.clock._timers, []
+        for _, _, timer in sorted(timers, key=lambda t: t[:2]):
+            assert timer.callback is not None
+            timer.callback()
+        return self.steps
+
+
+def test_a_small_job_is_done_within_the_call_and_asks_for_no_turn() -> None:
+    world = World()
+
+    def small() -> Job[str]:
+        yield None
+        return "done"
+
+    world.run(small())
+    assert world.results == ["done"]
+    assert world.clock._timers == []
+
+
+def test_a_large_job_goes_on_in_later_turns_a_slice_in_each() -> None:
+    world = World()
+    world.run(world.job(SLICE_MS * 3 - 1, result="done"))
+    assert world.steps == ["job"] * SLICE_MS
+    assert world.turn() == ["job"] * SLICE_MS
+    assert world.results == []
+    assert world.turn() == ["job"] * (SLICE_MS - 1) + ["end of job"]
+    assert world.results == ["done"]
+    world.turn()
+    assert world.turn() == []
+    assert world.clock._timers == []
+
+
+def test_all_that_come_in_one_turn_share_its_slice() -> None:
+    world = World()
+    for name in "abc":
+        world.run(world.job(100, name))
+    assert world.steps == ["a"] * SLICE_MS  # nothing was left for the others
+    turn = world.turn()
+    assert len(turn) == SLICE_MS
+    assert turn == [*"bbccaabbcc"]
+    assert SHARE_MS == 2
+
+
+def test_who_comes_later_is_not_behind_the_large_ones() -> None:
+    world = World()
+    world.run(world.job(1000, "a"))
+    world.run(world.job(1000, "b"))
+    world.turn()
+    world.run(world.job(1, "small", "done"))
+    assert world.turn()[:2] == ["small", "end of small"]
+    assert world.results == ["done"]
+
+
+def test_each_turn_has_a_slice_of_its_own_for_those_who_come() -> None:
+    world = World()
+    world.run(world.job(SLICE_MS, "a"))
+    world.turn()
+    world.turn()
+    world.steps.clear()
+    world.run(world.job(3, "b", "b"))
+    assert world.results == [None, "b"]
+
+
+def test_work_apart_is_done_elsewhere_and_its_result_comes_back() -> None:
+    class Elsewhere:
+        def __init__(self) -> None:
+            self.asked: list[tuple[Callable[[], Any], Callable[[Any, Exception | None], object]]] = []
+
+        def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+            self.asked.append((work, done))
+
+        def close(self) -> None:
+            self.asked.clear()
+
+    elsewhere = Elsewhere()
+    world = World(elsewhere)
+
+    def job() -> Job[list[Any]]:
+        got = yield Apart(lambda: 6 * 7)
+        try:
+            yield Apart(lambda: 1 // 0)
+        except ZeroDivisionError as error:
+            return [got, str(error)]
+        raise AssertionError
+
+    world.run(job())
+    work, done = elsewhere.asked.pop()
+    done(work(), None)
+    assert world.results == []
+    _, done = elsewhere.asked.pop()
+    done(None, ZeroDivisionError("no"))
+    assert world.results == [[42, "no"]]
+
+
+def test_without_a_thread_work_is_done_at_once() -> None:
+    world = World()
+
+    def job() -> Job[int]:
+        return (yield Apart(lambda: 42))
+
+    world.run(job())
+    assert world.results == [42]
+
+
+def test_a_result_may_be_there_already_or_come_later() -> None:
+    world = World()
+    first, second = Later(), Later()
+
+    def job() -> Job[list[Any]]:
+        return [(yield first), (yield second)]
+
+    first("one")
+    world.run(job())
+    assert world.results == []
+    second("two")
+    assert world.results == [["one", "two"]]
+
+
+def test_a_job_whose_owner_has_gone_is_closed_at_its_next_step() -> None:
+    world = World()
+    gone = Owner()
+    world.run(world.job(100, "a"), gone)
+    gone.closed = True
+    assert world.turn() == ["end of a"]
+    assert world.results == []
+
+
+def test_a_fault_in_a_later_step_is_the_owners_and_nobody_elses() -> None:
+    world = World()
+
+    def bad() -> Job[None]:
+        yield from world.job(SLICE_MS, "bad")
+        raise KeyError("bug")
+
+    world.run(bad())
+    other = Owner()
+    world.run(world.job(1, "good", "good"), other)
+    world.turn()
+    assert [str(fault) for fault in world.owner.faults] == ["'bug'"]
+    assert (world.results, other.faults) == (["good"], [])
+
+
+def test_a_fault_within_the_call_is_raised() -> None:
+    world = World()
+
+    def bad() -> Job[None]:
+        raise KeyError("bug")
+        yield None
+
+    with pytest.raises(KeyError):
+        world.run(bad())
+
+
+def test_a_job_of_many_steps_says_that_its_result_is_large() -> None:
+    world = World()
+    seen: list[bool] = []
+
+    def job(steps: int) -> Job[None]:
+        for _ in range(steps):
+            yield None
+
+    for steps in (MANY_STEPS, MANY_STEPS + 1):
+        world.slices.run(job(steps), lambda _: seen.append(world.slices.is_large), world.owner)
+    assert seen == [False, True]
+    assert not world.slices.is_large
+
+
+def test_stop_gives_up_what_is_not_done() -> None:
+    world = World()
+    later = Later()
+
+    def waiting() -> Job[None]:
+        yield later
+
+    world.run(waiting())
+    world.run(world.job(100, "begun"))
+    world.run(world.job(100, "fresh"))
+    world.steps.clear()
+    world.slices.stop()
+    assert world.steps == ["end of begun"]
+    later(1)
+    world.turn()
+    assert (world.results, world.owner.faults) == ([], [])
+
+
+def test_the_thread_does_one_after_the_other_and_posts_what_came_of_it() -> None:
+    posted: list[Callable[[], object]] = []
+    there = threading.Semaphore(0)
+
+    def post(callback: Callable[[], object]) -> None:
+        posted.append(callback)
+        there.release()
+
+    thread = Thread(post)
+    outcomes: list[tuple[Any, Any]] = []
+    thread.run(threading.get_ident, lambda result, error: outcomes.append((result, error)))
+    thread.run(lambda: 1 // 0, lambda result, error: outcomes.append((result, type(error))))
+    for _ in range(2):
+        assert there.acquire(timeout=30)
+    for callback in posted:
+        callback()
+    assert outcomes[0][0] != threading.get_ident()
+    assert outcomes[1] == (None, ZeroDivisionError)
+    thread.close()
+    thread.run(lambda: 1, lambda *_: outcomes.append((0, 0)))
+    assert len(outcomes) == 2
