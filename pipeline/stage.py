@@ -24,7 +24,7 @@ from muster.pipeline.facts.schema import EVENTS, TABLES
 from muster.pipeline.formats import DELTA, PARQUET
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
 from muster.pipeline.sources.cluster import bounds
-from muster.pipeline.sources.ends import ENDS, ends_of_cluster, ends_of_path
+from muster.pipeline.sources.ends import ENDS, Reach, ends_of_cluster, ends_of_path, reach_of_cluster
 from muster.pipeline.sources.format import open_reader
 from muster.pipeline.sources.frame import raw_rows, some_rows
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
@@ -81,6 +81,9 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     """
     check(source)
     name, source = source.name(), _as_rows(spark, source)
+    # before the log is read: groups may have committed, by then, for what came after
+    ends = None if source.path is None else ends_of_path(source.path, wanted.until_ms)
+    reach = None if source.kafka is None else reach_of_cluster(source.kafka)
     rows = write_decoded(_work(spark, source), f"{folder}/decoded", wanted)
     staged = _read(spark, f"{folder}/decoded", DECODED)
     raw = _raw_events(spark, source)
@@ -100,7 +103,8 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         malformed = _read(spark, f"{folder}/malformed_events", TABLES["malformed"])
     if wanted != ALL and staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
         raise NoSource(f"{name}: nothing of what was asked for is there: {wanted.told()}")
-    ends = _ends(source, staged, wanted.until_ms)
+    if source.kafka is not None and reach is not None:
+        ends = _ends(source.kafka, reach, staged, wanted.until_ms)
     if ends is not None:
         spark.createDataFrame(ends).write.mode("overwrite").parquet(f"{folder}/ends")
     staged_ends = None if ends is None else _read(spark, f"{folder}/ends", ENDS)
@@ -168,15 +172,11 @@ def _raw_events(spark: SparkSession, source: Source) -> DataFrame | None:
     return _load(spark, source, {"topic": EVENTS_TOPIC})
 
 
-def _ends(source: Source, staged: DataFrame, until_ms: int | None) -> pa.Table | None:
-    """How far the topics' own logs reached at that time, where the source knows it."""
-    if source.path is not None:
-        return ends_of_path(source.path, until_ms)
-    if source.kafka is None:
-        return None
+def _ends(kafka: Mapping[str, str], reach: Reach, staged: DataFrame, until_ms: int | None) -> pa.Table | None:
+    """How far the logs of the topics that are committed for reached at that time."""
     commits = staged.where((F.col("kind") == OFFSET_COMMIT) & ~F.col("is_tombstone"))
     places = commits.select("topic", "partition").distinct().collect()
-    return ends_of_cluster(source.kafka, sorted((row.topic, row.partition) for row in places), until_ms=until_ms)
+    return ends_of_cluster(kafka, reach, {(row.topic, row.partition) for row in places}, until_ms=until_ms)
 
 
 def _topic_names(source: Source) -> dict[str, str]:

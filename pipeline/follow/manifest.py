@@ -55,6 +55,9 @@ class Manifest(NamedTuple):
     """The version of which everybody was told."""
     built: int = -1
     """The batch that the tables know."""
+    judged: int = -1
+    """The batch of which the tables of lag know every commit: an older one as long as groups commit while it is asked
+    how far the topics reach."""
     dirty: Mapping[int, int] = {}
     """Buckets whose tables are older than their log, each with the last batch that touched it."""
     tables: Mapping[str, Mapping[str, str]] = {}
@@ -106,7 +109,13 @@ def appended(
 
 
 def rebuilt(
-    before: Manifest, batch: int, buckets: Iterable[int], tables: Mapping[str, Mapping[str, str]], *, has_ends: bool
+    before: Manifest,
+    batch: int,
+    buckets: Iterable[int],
+    tables: Mapping[str, Mapping[str, str]],
+    *,
+    has_ends: bool = False,
+    judged: int = -1,
 ) -> Manifest:
     """The tables of some buckets were made anew from what was staged up to `batch`, in these folders."""
     fresh = set(buckets)
@@ -122,6 +131,7 @@ def rebuilt(
         dirty={bucket: touched for bucket, touched in before.dirty.items() if bucket not in fresh or touched > batch},
         tables=dict(sorted(found.items())),
         has_ends=has_ends,
+        judged=judged,
     )
 
 

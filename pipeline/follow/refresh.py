@@ -16,46 +16,59 @@ from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.lag import lag
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.stalls import stalls
+from muster.pipeline.follow.ends import Seen, Watch, committed_by_then
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
-from muster.pipeline.follow.staging import bucket_of, staged
+from muster.pipeline.follow.staging import bucket_of, reached, staged
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.sources.ends import ends_of_cluster
 from muster.pipeline.sources.topics import names_of_cluster
 from muster.pipeline.tables import table
 
-OF_NOW: Final = ("stalls", "lag", "flapping")
-"""Tables of which every row may change when time goes on or a topic grows, though nothing of its group was logged."""
+OF_LAG: Final = ("stalls", "lag")
+"""Tables of which every row may change when a topic grows, though nothing of its group was logged."""
+OF_NOW: Final = (*OF_LAG, "flapping")
+"""Tables of which every row may change when time goes on."""
 
 Folders = dict[str, dict[str, str]]
 
 
-def refresh(store: Store, kafka: Mapping[str, str]) -> Manifest:
-    """Make anew what is old; the manifest with the new tables, which are in force together.
+def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
+    """Make anew what is old; the manifest with the new tables, which are in force together. Those OF_LAG tell how
+    things stood when somebody last looked how far the topics reach of whom all that was committed by then is staged.
 
     Raises ClusterError when nobody tells how far the topics reach.
     """
     manifest = store.manifest
+    logged = reached(store, manifest.batch)
+    seen = watch.newest(logged)
     # an empty cluster has tables too
     dirty = set(manifest.dirty) if manifest.version else set(range(BUCKETS))
-    inputs, malformed = staged(store, manifest, dirty, lambda: names_of_cluster(kafka))
     try:
-        folders = _by_bucket(store, inputs, malformed)
-        draft = rebuilt(manifest, manifest.batch, dirty, folders, has_ends=False)
+        folders: Folders = {}
+        if dirty:
+            folders = _by_bucket(store, *staged(store, manifest, dirty, lambda: names_of_cluster(kafka)))
+        draft = rebuilt(manifest, manifest.batch, dirty, folders)
         tables = store.tables(draft)
-        ends = _ends(store, kafka, tables["commits"])
-        now = {
-            "stalls": stalls(tables["commits"], ends),
-            "lag": lag(tables["commits"], ends),
-            "flapping": flapping(tables["rebalances"], tables["generations"], tables["commits"]),
-        }
-        for name in OF_NOW:
+        made = {"flapping": flapping(tables["rebalances"], tables["generations"], tables["commits"])}
+        has_ends = manifest.has_ends
+        if seen is not None or not manifest.version:
+            commits = tables["commits"]
+            if seen is not None and not seen.is_all_of(logged):
+                commits = committed_by_then(commits, seen)
+            ends = None if seen is None else _ends(store, kafka, seen, commits)
+            made |= {"stalls": stalls(commits, ends), "lag": lag(commits, ends)}
+            has_ends = ends is not None
+        for name, rows in made.items():
             folder = store.name("version")
-            now[name].coalesce(1).write.parquet(store.folder(name, folder))
+            rows.coalesce(1).write.parquet(store.folder(name, folder))
             folders[name] = {WHOLE: folder}
     finally:
         store.spark.catalog.clearCache()
-    done = store.change(lambda latest: rebuilt(latest, manifest.batch, dirty, folders, has_ends=ends is not None))
+    judged = manifest.batch if seen is not None and seen.is_all_of(logged) else manifest.judged
+    done = store.change(
+        lambda latest: rebuilt(latest, manifest.batch, dirty, folders, has_ends=has_ends, judged=judged)
+    )
     store.sweep()
     return done
 
@@ -75,8 +88,8 @@ def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Fol
     return folders
 
 
-def _ends(store: Store, kafka: Mapping[str, str], commits: DataFrame) -> DataFrame | None:
-    """How far the topics that are committed for reach now."""
+def _ends(store: Store, kafka: Mapping[str, str], seen: Seen, commits: DataFrame) -> DataFrame | None:
+    """How far the topics that are committed for reached then."""
     places = commits.where(~F.col("is_deleted")).select("topic", "partition").distinct().collect()
-    found = ends_of_cluster(kafka, sorted((row["topic"], row["partition"]) for row in places)) if places else None
+    found = ends_of_cluster(kafka, seen.reach, {(row["topic"], row["partition"]) for row in places}) if places else None
     return None if found is None else store.spark.createDataFrame(found)

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.pipeline.about import About
 from muster.pipeline.delta import write as write_delta
+from muster.pipeline.follow.ends import Watch, look
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, appender, logged, merge
@@ -78,6 +79,7 @@ class Follower:
         wanted = following.wanted
         asked = {"groups": wanted.groups, "since_ms": wanted.since_ms, "delta": following.delta}
         self._store.open(asked, wanted.since_ms, linked=not following.delta)
+        self._watch = Watch(lambda: look(following.kafka))
         self._took_s = 0.0
         self._rested_until = 0.0
         self._shown = -1
@@ -133,6 +135,7 @@ class Follower:
         return _BORNE_ONCE if self._what.once else math.inf
 
     def _follow(self) -> None:
+        self._watch.begin()
         query = self._start()
         try:
             while not self._stopped.is_set() and query.isActive:
@@ -167,14 +170,14 @@ class Follower:
     def _tend(self, *, last: bool = False) -> bool:
         """Make anew what is old, if it is time to; whether anything was done. Rests for as long as it worked."""
         manifest = self.manifest
-        is_old = bool(manifest.dirty) or manifest.version == 0
+        is_old = last or bool(manifest.dirty) or manifest.version == 0 or manifest.judged < manifest.batch
         if not last and (self._what.once or not is_old or manifest.batch < 0 or time.monotonic() < self._rested_until):
             self._tell(self.told())
             return False
         began = time.monotonic()
         self._shrink()
         if is_old:
-            manifest = refresh(self._store, self._what.kafka)
+            manifest = refresh(self._store, self._what.kafka, self._watch)
             self._show(manifest)
         every = self._what.page_every
         if every and self._shown != manifest.version and (last or self._shown < 0 or manifest.version % every == 0):

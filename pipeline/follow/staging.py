@@ -4,6 +4,7 @@ the rows of each bucket and kind have files of their own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -18,6 +19,7 @@ from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC
+from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
@@ -82,6 +84,17 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
         store.change(lambda manifest: appended(manifest, batch, chunk, by_kind, last_ms, buckets))
 
     return append
+
+
+def reached(store: Store, batch: int) -> Offsets:
+    """How far the offsets log is staged with a batch: what Spark wrote down before it began with it. Batch -1: not at
+    all.
+    """
+    text = store.read_text(f"{store.checkpoint}/offsets/{batch}") if batch >= 0 else None
+    if text is None:
+        return {}
+    # a version, Spark's own settings, and a line of each stream: the offsets log is the first one
+    return {int(partition): end for partition, end in json.loads(text.splitlines()[2]).items()}
 
 
 def _write(rows: DataFrame, folder: str) -> None:

@@ -58,7 +58,7 @@ class Store:
             raise
 
     def _open(self, asked: dict[str, Any], since_ms: int | None, *, linked: bool) -> None:
-        text = self._read(f"{self.root}/manifest.json")
+        text = self.read_text(f"{self.root}/manifest.json")
         begun = self._exists(f"{self.checkpoint}/metadata")
         try:
             self.manifest = Manifest(asked, since_ms=since_ms) if text is None else of_text(text)
@@ -179,7 +179,7 @@ class Store:
 
     # ---- files, wherever they lie
 
-    def _read(self, path: str) -> str | None:
+    def read_text(self, path: str) -> str | None:
         """A small file; None when there is none."""
         if self.local is not None:
             file = Path(plain(path))
@@ -237,7 +237,7 @@ class Store:
 def saved(spark: SparkSession, out: str) -> dict[str, DataFrame]:
     """The tables that a follower, which may be at work, left in `out`. Raises NotOurs."""
     store = Store(spark, out)
-    text = store._read(f"{store.root}/manifest.json")
+    text = store.read_text(f"{store.root}/manifest.json")
     if text is None:
         raise NotOurs(f"{out} holds nothing that was followed")
     return store.tables(of_text(text))

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -66,39 +67,66 @@ def ends_of_path(path: str, until_ms: int | None = None) -> pa.Table | None:
         return _table(row for rows in found for row in rows if until_ms is None or row[3] < until_ms)
 
 
+class Reach(NamedTuple):
+    """How far partitions of a live cluster reached when that was asked."""
+
+    at_ms: int
+    """Just before it was asked, by the clock of this machine."""
+    ends: Mapping[tuple[str, int], int]
+    """By topic and partition; what is not there, or may not be seen, is left out."""
+
+
+def reach_of_cluster(client: Mapping[str, str]) -> Reach:
+    """How far all topics but internal ones reach now; `client`: options under librdkafka's names. To be asked before
+    the log of the groups is read: a group may have committed, by then, for what came after. Raises ClusterError,
+    BadOption.
+    """
+    with _asking(client) as admin:
+        places = [TopicPartition(*place) for place in _all_places(admin)]
+        at_ms = _now_ms()
+        return Reach(at_ms, _offsets(admin, places, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
+
+
 def ends_of_cluster(
     client: Mapping[str, str],
-    places: Sequence[tuple[str, int]] | None = None,
+    reach: Reach,
+    places: Collection[tuple[str, int]] | None = None,
     *,
-    now_ms: int | None = None,
     until_ms: int | None = None,
 ) -> pa.Table | None:
-    """The rows (ENDS) of partitions of a live cluster (None: of all topics but internal ones), at present, or at
-    `until_ms` where that is past, and at the times of HISTORY_MS before; `client`: options under librdkafka's names.
-    Partitions that are not there, or that may not be seen, are left out; None when nothing is left. Raises
-    ClusterError, BadOption.
+    """The rows (ENDS) of partitions of a live cluster (None: of all there were) at the time of `reach`, or at
+    `until_ms` where that was past by then, and at the times of HISTORY_MS before; `client`: as for `reach_of_cluster`.
+    None when nothing is known of any of them. Raises ClusterError, BadOption.
     """
+    latest = {place: end for place, end in reach.ends.items() if places is None or place in places}
+    rows: list[Row] = []
+    if until_ms is None or until_ms > reach.at_ms:
+        rows = [(*place, end, reach.at_ms) for place, end in latest.items()]
+        times = [reach.at_ms - ago_ms for ago_ms in HISTORY_MS]
+    else:
+        times = [until_ms - ago_ms for ago_ms in (0, *HISTORY_MS)]
+    with _asking(client) as admin:
+        for then_ms in times:
+            then = OffsetSpec.for_timestamp(then_ms)
+            found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
+            # -1: there is no record of that time or later; beyond the end: it came after that was asked
+            rows += [
+                (*place, latest[place] if offset < 0 else min(offset, latest[place]), then_ms)
+                for place, offset in found.items()
+            ]
+    return _table(rows)
+
+
+@contextmanager
+def _asking(client: Mapping[str, str]) -> Iterator[AdminClient]:
+    """What asks a cluster. Raises ClusterError, BadOption for what its library raises meanwhile."""
     cluster = Cluster(client)
     try:
         admin = AdminClient(cluster.config)
     except KafkaException as error:
         raise cluster.error(error) from error
     try:
-        asked = [TopicPartition(*place) for place in (_all_places(admin) if places is None else places)]
-        at_ms = _now_ms() if now_ms is None else now_ms
-        latest = _offsets(admin, asked, OffsetSpec.latest())  # type: ignore[no-untyped-call]  # lacks annotations
-        rows = []
-        if until_ms is None or until_ms > at_ms:
-            rows = [(*place, end, at_ms) for place, end in latest.items()]
-            times = [at_ms - ago_ms for ago_ms in HISTORY_MS]
-        else:
-            times = [until_ms - ago_ms for ago_ms in (0, *HISTORY_MS)]
-        for then_ms in times:
-            then = OffsetSpec.for_timestamp(then_ms)
-            found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
-            # -1: there is no record of that time or later
-            rows += [(*place, latest[place] if offset < 0 else offset, then_ms) for place, offset in found.items()]
-        return _table(rows)
+        yield admin
     except KafkaException as error:
         admin.poll(0)  # that is when complaints are handed over
         raise cluster.error(error) from error

@@ -116,4 +116,6 @@ def _stretches(system: fs.FileSystem, segment: SegmentFile, *, check_crc: bool =
         yield Stretch(b"", [], [Damage(segment.base_offset, text)])
         return
     with stream:
-        yield from Walk(segment.path, stream, stream.size(), segment.base_offset, check_crc=check_crc)
+        # what was written after the files were listed is of another time than the ends of the topics
+        size, goes_on = min(stream.size(), segment.size), stream.size() > segment.size
+        yield from Walk(segment.path, stream, size, segment.base_offset, check_crc=check_crc, goes_on=goes_on)

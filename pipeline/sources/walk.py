@@ -40,21 +40,31 @@ class Stretch(NamedTuple):
 class Walk:
     """The batches of one segment file in order. A torn tail ends it, a batch that is damaged within itself is passed
     over, after bytes that are no batch nothing of the file can be found again; each is told as `Damage`. Zeros at the
-    end are room reserved in advance and nothing is said of them.
+    end are room reserved in advance and nothing is said of them, nor of the end of a file that `goes_on` behind `size`.
     """
 
-    def __init__(self, name: str, stream: BinaryIO, size: int, first_offset: int, *, check_crc: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        stream: BinaryIO,
+        size: int,
+        first_offset: int,
+        *,
+        check_crc: bool = True,
+        goes_on: bool = False,
+    ) -> None:
         self._name = name
         self._stream = stream
         self._size = size
         self._next_offset = first_offset
         self._check_crc = check_crc
+        self._goes_on = goes_on
         self._done = False
 
     def __iter__(self) -> Iterator[Stretch]:
         data, before, wanted = b"", 0, CHUNK_BYTES
         while not self._done:
-            more = self._stream.read(wanted)
+            more = self._stream.read(max(0, min(wanted, self._size - before - len(data))))
             data += more
             if not more:
                 self._size = before + len(data)
@@ -89,7 +99,7 @@ class Walk:
             at = end
         if before + len(data) >= self._size:
             self._done = True
-            if any(data[at:]):
+            if any(data[at:]) and not self._goes_on:
                 text = f"{self._name}: the file ends in the middle of the batch at {before + at} (torn tail)"
                 found.damages.append(Damage(self._next_offset, text))
         return found, at, lacking

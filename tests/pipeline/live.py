@@ -57,11 +57,15 @@ class Live:
         self._topics += 1
         topic = f"topic-{self._topics}"
         self.create(topic)
+        self.produce(topic, records)
+        return topic
+
+    def produce(self, topic: str, records: int) -> None:
+        """Some records more in its partition 0."""
         producer = Producer({**self._quiet, "linger.ms": "5"})
         for number in range(records):
             producer.produce(topic, str(number).encode(), partition=0)
         assert producer.flush(ANSWER_TIMEOUT_S) == 0
-        return topic
 
     def delete_records(self, topic: str, before: int) -> None:
         """Everything before an offset of its partition 0."""
@@ -73,10 +77,15 @@ class Live:
 
     def commit(self, group: str, times: int, metadata: str = "") -> None:
         """Commits of every partition of TOPIC."""
-        consumer = self._consumer(group)
         for offset in range(times):
-            places = [TopicPartition(TOPIC, partition, offset, metadata) for partition in range(PARTITIONS)]
-            consumer.commit(offsets=places, asynchronous=False)
+            self.commit_to(
+                group, *(TopicPartition(TOPIC, partition, offset, metadata) for partition in range(PARTITIONS))
+            )
+
+    def commit_to(self, group: str, *places: TopicPartition) -> None:
+        """One commit of a group without members."""
+        consumer = self._consumer(group)
+        consumer.commit(offsets=list(places), asynchronous=False)
         consumer.close()
 
     def commit_in_transactions(self, consumer: Consumer) -> None:

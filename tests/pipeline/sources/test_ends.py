@@ -7,7 +7,7 @@ import pytest
 
 from muster.coordinator.log import batches
 from muster.pipeline.sources.cluster import ClusterError
-from muster.pipeline.sources.ends import HISTORY_MS, HISTORY_ROWS, ends_of_cluster, ends_of_path
+from muster.pipeline.sources.ends import HISTORY_MS, HISTORY_ROWS, ends_of_cluster, ends_of_path, reach_of_cluster
 from muster.pipeline.sources.places import NoSource
 from tests.pipeline.live import Live
 
@@ -132,33 +132,37 @@ def test_a_path_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_live_cluster_says_how_far_its_logs_reach_and_reached(live: Live) -> None:
     topic = live.new_topic(records=20)
-    places = [(topic, 0), ("no-such-topic", 0), (topic, 7)]
-    now = ends_of_cluster(live.client, places)
+    places = {(topic, 0), ("no-such-topic", 0), (topic, 7)}
+    reach = reach_of_cluster(live.client)
+    # what comes after that counts for nothing
+    live.produce(topic, 5)
+    now = ends_of_cluster(live.client, reach, places)
     assert now is not None
     found = now.to_pylist()
     assert {(row["topic"], row["partition"]) for row in found} == {(topic, 0)}
     # a minute ago and before there was nothing
     assert [row["end_offset"] for row in found] == [0] * len(HISTORY_MS) + [20]
-    assert max(row["time_ms"] for row in found) == found[-1]["time_ms"]
-    later = ends_of_cluster(live.client, places, now_ms=found[-1]["time_ms"] + 2 * max(HISTORY_MS))
+    assert max(row["time_ms"] for row in found) == found[-1]["time_ms"] == reach.at_ms
+    later = ends_of_cluster(live.client, reach._replace(at_ms=reach.at_ms + 2 * max(HISTORY_MS)), places)
     assert later is not None
     assert {row["end_offset"] for row in later.to_pylist()} == {20}
     assert "no-such-topic" not in live.topics()
     # how it was at some time, and before
-    until_ms = found[-1]["time_ms"] - 60_000
-    then = ends_of_cluster(live.client, places, until_ms=until_ms)
+    until_ms = reach.at_ms - 60_000
+    then = ends_of_cluster(live.client, reach, places, until_ms=until_ms)
     assert then is not None
     assert {row["end_offset"] for row in then.to_pylist()} == {0}
     assert max(row["time_ms"] for row in then.to_pylist()) == until_ms
     assert len(then) == len(HISTORY_MS) + 1
-    future = ends_of_cluster(live.client, places, until_ms=found[-1]["time_ms"] + 3_600_000)
+    future = ends_of_cluster(live.client, reach, places, until_ms=reach.at_ms + 3_600_000)
     assert future is not None
     assert max(row["end_offset"] for row in future.to_pylist()) == 20
+    assert ends_of_cluster(live.client, reach, {("no-such-topic", 0)}) is None
 
 
 def test_all_topics_of_a_live_cluster_but_internal_ones(live: Live) -> None:
     topic = live.new_topic(records=3)
-    found = ends_of_cluster(live.client)
+    found = ends_of_cluster(live.client, reach_of_cluster(live.client))
     assert found is not None
     topics = set(found.column("topic").to_pylist())
     assert {topic, "orders"} <= topics
@@ -168,4 +172,4 @@ def test_all_topics_of_a_live_cluster_but_internal_ones(live: Live) -> None:
 def test_a_cluster_that_is_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.pipeline.sources.ends.ANSWER_TIMEOUT_S", 0.5)
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1: "):
-        ends_of_cluster({"bootstrap.servers": "127.0.0.1:1"}, [("t", 0)])
+        reach_of_cluster({"bootstrap.servers": "127.0.0.1:1"})

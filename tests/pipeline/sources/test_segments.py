@@ -193,3 +193,12 @@ def test_rows_have_the_columns_of_the_schema(tmp_path: Path) -> None:
     (found,) = list(read_segments(str(tmp_path)))
     assert isinstance(found, pa.RecordBatch)
     assert found.to_pylist()[0]["key"] is None
+
+
+def test_a_log_that_grows_is_read_as_it_was_when_its_files_were_listed(tmp_path: Path) -> None:
+    first, second, third = (batch([(b"k", b"%d" % one)], one) for one in range(3))
+    path = write_segment(tmp_path, first + second[:20])
+    [share] = share_out(str(tmp_path), 1)
+    path.write_bytes(first + second + third)
+    rows = [row for found in read_share(share, Reading()) for row in found.to_pylist()]
+    assert [(row["value"], row["damage"]) for row in rows] == [(b"0", None)]

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.sql import DataFrame, SparkSession
+
+from muster.pipeline.follow import refresh, run
+from muster.pipeline.follow.ends import Seen, Watch, look
+from muster.pipeline.follow.run import Follower, Following
+from muster.pipeline.follow.staging import reached
+from muster.pipeline.sources.cluster import Offsets
+from muster.pipeline.sources.ends import Reach
+from muster.pipeline.stage import Source, stage
+from muster.pipeline.wanted import Wanted
+from tests.pipeline.live import Live
+
+
+def seen(at_ms: int, **logged: int) -> Seen:
+    return Seen(Reach(at_ms, {}), {int(partition[1:]): end for partition, end in logged.items()})
+
+
+def test_a_look_counts_when_all_that_was_committed_by_then_is_staged() -> None:
+    one = seen(1, p0=10, p1=5, p2=0)
+    assert one.is_in({0: 10, 1: 5})
+    assert not one.is_in({0: 10, 1: 4})
+    assert not one.is_in({})
+    assert one.is_all_of({0: 10, 1: 5})
+    assert not one.is_all_of({0: 11, 1: 5})
+    assert not one.is_all_of({7: 1})
+
+
+def test_the_newest_look_that_counts() -> None:
+    looks = iter(range(1, 100))
+    reach = 10
+    watch = Watch(lambda: seen(next(looks), p0=reach))
+
+    def newest(staged: int) -> int | None:
+        found = watch.newest({0: staged})
+        return None if found is None else found.reach.at_ms
+
+    watch.begin()
+    # a log that is far ahead is caught up with: until then the first look is waited for
+    reach = 90
+    assert [newest(0), newest(5), newest(9)] == [None, None, None]
+    assert newest(10) == 1
+    # groups go on committing: the look before this one counts
+    assert newest(89) == 1
+    reach = 200
+    assert newest(90) == 5
+    # nothing came meanwhile
+    assert newest(200) == 8
+    reach = 300
+    assert newest(200) == 8
+
+
+class Healthy:
+    """A group that has always read and committed everything, while more and more is produced."""
+
+    def __init__(self, live: Live) -> None:
+        self.live = live
+        self.topic = live.new_topic(records=20)
+        self.end = 20
+        self.commit()
+
+    def commit(self) -> None:
+        self.live.commit_to("healthy", TopicPartition(self.topic, 0, self.end))
+
+    def goes_on(self) -> None:
+        """Twelve commits, each of everything that was produced."""
+        for _ in range(12):
+            self.live.produce(self.topic, 5)
+            self.end += 5
+            self.commit()
+
+
+def lags(tables: dict[str, DataFrame]) -> list[int]:
+    return [row["lag"] for row in tables["lag"].where("group = 'healthy'").collect()]
+
+
+def test_a_group_that_commits_to_the_end_is_never_late(
+    spark: SparkSession, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on while a batch is staged, before tables are made, and while they are."""
+    group = Healthy(live)
+
+    def after(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def and_goes_on(*args: Any) -> Any:
+            found = original(*args)
+            group.goes_on()
+            return found
+
+        monkeypatch.setattr(module, name, and_goes_on)
+
+    # the tables that this is about, and what they are made of
+    monkeypatch.setattr(refresh, "MADE", ("commits", "generations", "rebalances", *refresh.OF_NOW))
+    after(run, "look")
+    after(refresh, "staged")
+    follower = Follower(
+        spark, Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)
+    )
+    positions: list[Offsets] = []
+    tend = follower._tend
+
+    def tend_late(*, last: bool = False) -> bool:
+        group.goes_on()
+        positions.append(reached(follower._store, follower.manifest.batch))
+        return tend(last=last)
+
+    monkeypatch.setattr(follower, "_tend", tend_late)
+    follower.run()
+    assert follower.manifest.has_ends
+    assert follower.manifest.judged < follower.manifest.batch
+    assert lags(follower.tables()) == [0]
+    assert follower.tables()["stalls"].where("status <> 'OK'").count() == 0
+    monkeypatch.undo()
+    assert positions[-1].keys() == look(live.client).logged.keys()
+
+
+def test_nor_for_an_analysis_that_takes_long(
+    spark: SparkSession, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Healthy(live)
+    write_decoded = stage.__globals__["write_decoded"]
+
+    def slowly(*args: Any) -> Any:
+        found = write_decoded(*args)
+        group.goes_on()
+        return found
+
+    monkeypatch.setattr("muster.pipeline.stage.write_decoded", slowly)
+    ends = stage(spark, Source(kafka=live.client), str(tmp_path / "cluster")).inputs.ends
+    assert ends is not None
+    committed = group.end - 60
+    assert ends.where(f"topic = '{group.topic}'").agg({"end_offset": "max"}).collect()[0][0] == committed
+    ends = stage(spark, Source(path=live.data_dir), str(tmp_path / "folder")).inputs.ends
+    assert ends is not None
+    assert ends.where(f"topic = '{group.topic}'").agg({"end_offset": "max"}).collect()[0][0] == committed + 60
