@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
 from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.log import FileStorage, FilesystemSync, MemoryStorage, SharedSync, Storage
+from muster.coordinator.log.cleaner import CPU_SHARE
 from muster.coordinator.net.connection import Requests
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import Listener, ListenerAddress
@@ -25,9 +27,20 @@ Post = Callable[[Callable[[], object]], object]
 class Machine:
     """The machine that this process runs on."""
 
+    cleaner_cpu_share = CPU_SHARE
+    """How much of one core the log cleaner may take."""
+
     def clock(self) -> Clock:
         """The time, with timers of the running event loop."""
         return LoopClock(asyncio.get_running_loop())
+
+    def draw_uuid(self) -> bytes:
+        """A fresh id of a topic, a cluster or a directory: 16 bytes."""
+        return draw_kafka_uuid()
+
+    def draw_uuid_text(self) -> str:
+        """A fresh text that a member id ends in."""
+        return draw_uuid_v4_text()
 
     def storage(self, directory: Path | None) -> Storage:
         """The data directory; None: one in memory, gone with the process."""

@@ -18,7 +18,7 @@ import structlog
 from muster.coordinator import placement
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
-from muster.coordinator.api.node import Node, draw_kafka_uuid
+from muster.coordinator.api.node import Node
 from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
@@ -142,7 +142,7 @@ class Server:
         config, machine = self.config, self._machine
         sync = None if config.data_dir is None else machine.workers(self._post, SYNC_THREADS)
         self.logs = LogManager(machine.storage(config.data_dir), config.settings(LogSettings), sync=sync)
-        identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=draw_kafka_uuid)
+        identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=machine.draw_uuid)
         if self.logs.needs_recovery:
             log.warning("the last stop was not clean: logs are checked from their recovery points on",
                         directory=str(config.data_dir))  # fmt: skip
@@ -160,7 +160,7 @@ class Server:
             self.logs,
             self._identity,
             TopicConfigs(config.value),
-            draw_kafka_uuid,
+            self._machine.draw_uuid,
             offsets_partitions_are_given=config.source("offsets.topic.num.partitions") != "default",
         )
         self.topics.load()
@@ -189,12 +189,14 @@ class Server:
             cluster_id=self._identity.cluster_id,
             rack=config.rack,
             slices=self.slices,
+            draw_uuid=self._machine.draw_uuid,
+            draw_uuid_text=self._machine.draw_uuid_text,
         )
         self._loading.run_for(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
         self._maintenance.start()
         cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
-        self._cleaner = Cleaner(self.logs, clock, cleaners)
+        self._cleaner = Cleaner(self.logs, clock, cleaners, cpu_share=self._machine.cleaner_cpu_share)
         self._cleaner.start()
 
     def _groups_loaded(self) -> None:

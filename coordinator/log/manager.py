@@ -75,8 +75,10 @@ class LogManager:
             self.needs_recovery = not self._was_clean and bool(self.on_disk())
             self._recovery_points = self._load_offsets(checkpoints.RECOVERY_POINTS)
             self._start_offsets = self._load_offsets(checkpoints.START_OFFSETS)
-            # from here on a kill must be seen as one
+            # from here on a kill must be seen as one, and a power cut too: it may bring back a name that was removed
             self.storage.remove(checkpoints.CLEAN_SHUTDOWN)
+            if self._was_clean:
+                self.storage.sync_directory("")
             for entry in self.storage.entries(""):
                 if entry.is_directory and entry.name.endswith(DELETE_SUFFIX):
                     self.storage.remove_tree(entry.name)

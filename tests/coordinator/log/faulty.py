@@ -285,6 +285,20 @@ class FaultyStorage(MemoryStorage):
             raise FileNotFoundError(errno.ENOENT, "No such directory", path)
         found.sync()
 
+    def sync_all(self) -> None:
+        """As syncfs."""
+        fault = self.step()
+        known = list(self._contents.values())
+        if isinstance(fault, OSError):
+            self.syncs_failed += 1
+            for contents in known:
+                contents.unsynced = []
+        self.raise_if(fault)
+        for contents in known:
+            contents.sync()
+        for directory in self._nodes.values():
+            directory.sync()
+
     # -- afterwards
 
     def left_behind(self, *, power_cut: bool) -> MemoryStorage:

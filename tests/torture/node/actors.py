@@ -1,0 +1,146 @@
+"""Who uses the node beside the consumers of `tests.simulation`: those whose every success is written down, so that a
+later server can be asked for it; and one that sends anything but requests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.coordinator.log import batches
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from muster.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.simulation.world import Actor, Script
+from tests.torture.ledger import Place
+
+if TYPE_CHECKING:
+    from tests.torture.node.world import World
+
+TOPIC: Final = "t"
+TOPIC_KIND: Final = 2
+SETTING: Final = "retention.ms"
+MOST_TOPICS: Final = 4
+"""An administrator has so many topics at a time."""
+
+
+class Committer(Actor):
+    """Commits one offset again and again, without a group."""
+
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world, f"committer-{number}")
+        self.place = Place(f"alone-{number}", TOPIC, 0)
+
+    def live(self) -> Script:
+        world: Any = self.world
+        while True:
+            yield 1 + int(world.random() * 300)
+            number = world.offsets.attempt(self.place)
+            row = OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(0, number)])
+            response = yield OffsetCommitRequest(self.place.group, topics=[row])
+            if response is not None and response.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                world.offsets.acknowledge(self.place, number)
+
+
+class Producer(Actor):
+    """Writes numbers that grow, each once, to one partition."""
+
+    def __init__(self, world: World, partition: int) -> None:
+        super().__init__(world, f"producer-{partition}")
+        self.partition = partition
+
+    def live(self) -> Script:
+        world: Any = self.world
+        while True:
+            yield 1 + int(world.random() * 400)
+            number = world.records.attempt(self.partition)
+            data = batches.build([(None, b"%d" % number)], timestamp_ms=world.wall_ms)
+            rows = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(self.partition, bytes(data))])]
+            response = yield ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=rows)
+            if response is not None:
+                row = response.responses[0].partition_responses[0]
+                if row.error_code == ErrorCode.NONE:
+                    world.records.acknowledge(self.partition, number)
+
+
+class Administrator(Actor):
+    """Makes topics, changes a setting of them, and deletes them."""
+
+    def live(self) -> Script:
+        world: Any = self.world
+        made = 0
+        while True:
+            yield 1 + int(world.random() * 1_500)
+            if world.judging:
+                continue  # what the judge has seen is to be true when it has seen the rest
+            chance = world.random()
+            names = world.topics.present()
+            if chance < 0.4 and len(names) < MOST_TOPICS:
+                made += 1
+                name, partitions = f"{self.name}-{made}", 1 + int(world.random() * 3)
+                world.topics.creating(name, partitions)
+                response = yield CreateTopicsRequest([CreatableTopic(name, partitions, -1)])
+                if response is not None:
+                    world.topics.created(name, response.topics[0].error_code)
+            elif chance < 0.7 and names:
+                name, value = names[int(world.random() * len(names))], str(1_000_000 + int(world.random() * 1_000_000))
+                world.topics.setting(name, value)
+                change = AlterableConfig(SETTING, 0, value)
+                response = yield IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_KIND, name, [change])])
+                if response is not None:
+                    world.topics.was_set(name, value, response.responses[0].error_code)
+            elif names:
+                name = names[int(world.random() * len(names))]
+                world.topics.deleting(name)
+                response = yield DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=1_000)
+                if response is not None:
+                    world.topics.deleted(name, response.responses[0].error_code)
+
+
+class Rogue:
+    """Connects and sends what is no request, or half of one; never listens."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._wires: list[Any] = []
+
+    def tick(self) -> None:
+        """Something of that."""
+        world = self.world
+        self._wires = [wire for wire in self._wires if wire.open]
+        if len(self._wires) > 3 or (self._wires and world.random() < 0.3):
+            self._wires.pop(0).cut()
+            return
+        wire = None if world.life is None else world.life.connect(self, 50)
+        if wire is not None:
+            self._wires.append(wire)
+            wire.send(self._bytes())
+
+    def _bytes(self) -> bytes:
+        world, chance = self.world, self.world.random()
+        noise = world.rng.randbytes(1 + int(world.random() * 60))
+        if chance < 0.2:
+            return noise
+        if chance < 0.4:
+            return len(noise).to_bytes(4, "big") + noise
+        if chance < 0.6:  # the beginning of a large one
+            return (50_000_000).to_bytes(4, "big") + noise
+        key = world.rng.randrange(70)
+        head = key.to_bytes(2, "big") + world.rng.randrange(12).to_bytes(2, "big") + b"\0\0\0\1\0\3bad"
+        return (len(head) + len(noise)).to_bytes(4, "big") + head + noise
+
+    def received(self, wire: Any, data: bytes) -> None:
+        """It does not care."""
+
+    def hung_up(self, wire: Any) -> None:
+        """It does not care."""

@@ -1,0 +1,133 @@
+"""The client's end of a connection: a request out, its answer in, and what a client does when none comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from muster.protocol import frames
+from muster.protocol.api import api, api_named
+from muster.protocol.message import Message
+from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.protocol.messages.sync_group import SyncGroupRequest
+from tests.simulation.scenario import NO_ANSWER_FOR_MS
+from tests.torture.node.wires import Wire
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Actor
+    from tests.torture.node.world import World
+
+OLDER: Final = {"OffsetCommit": 9, "OffsetFetch": 9, "Produce": 9, "Fetch": 12}
+"""Versions that name topics by name."""
+PATIENCE_MS: Final = 30_000
+"""For what need not wait for other members."""
+AGAIN_MS: Final = 200
+
+
+class Asked(NamedTuple):
+    """A request that waits for its answer; `turn` is its actor's then."""
+
+    request: Message
+    turn: int
+    key: int
+    version: int
+    correlation: int
+    wire: Wire
+
+
+class Caller:
+    """One actor's connection, made anew when it is gone."""
+
+    def __init__(self, world: World, actor: Actor) -> None:
+        self.world = world
+        self.actor = actor
+        self.wire: Wire | None = None
+        self.asked: Asked | None = None
+        self._buffer = b""
+        self._correlation = 0
+
+    def ask(self, request: Message) -> None:
+        """Send it. The actor goes on with the answer, or with None when it will not come."""
+        world, actor = self.world, self.actor
+        if self.asked is not None:
+            self.hang_up()  # it does not wait for the answer any more: a client of another life
+        if self.wire is None:
+            life = world.life
+            self.wire = None if life is None else life.connect(self, max(actor.latency_ms, 1))
+            self._buffer = b""
+        if self.wire is None:
+            world.later(1 + int(world.random() * AGAIN_MS), self._give_up, (None, actor.turn))
+            return
+        served = api_named(type(request).__name__.removesuffix("Request"))
+        version = OLDER.get(served.name, served.max_version)
+        self._correlation += 1
+        asked = self.asked = Asked(request, actor.turn, served.key, version, self._correlation, self.wire)
+        self.wire.send(frames.request_frame(served, version, self._correlation, request, actor.name))
+        waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
+        patience_ms = (NO_ANSWER_FOR_MS if waits else PATIENCE_MS) + 10 * actor.latency_ms
+        world.later(patience_ms, self._give_up, (asked, actor.turn))
+
+    def hang_up(self) -> None:
+        """The client closes its connection."""
+        wire, self.wire, self.asked = self.wire, None, None
+        if wire is not None:
+            wire.cut()
+
+    def lose(self) -> None:
+        """The network drops the connection: the actor learns it, if it waits for something."""
+        asked = self.asked
+        self.hang_up()
+        if asked is not None:
+            self._resume(asked.turn, None)
+
+    def _give_up(self, waited: tuple[Asked | None, int]) -> None:
+        asked, turn = waited
+        if asked is not None:
+            if self.asked is not asked:
+                return
+            wire = asked.wire
+            if wire.open and wire.life.alive and self.actor.script is not None:
+                self.world.unanswered(asked)
+            self.hang_up()
+        self._resume(turn, None)
+
+    # ---- the wire's calls
+
+    def received(self, wire: Wire, data: bytes) -> None:
+        """Bytes of the server."""
+        if wire is not self.wire:
+            return
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < end:
+                break
+            frame, self._buffer = self._buffer[4:end], self._buffer[end:]
+            self._answered(frame)
+
+    def _answered(self, frame: bytes) -> None:
+        asked, self.asked = self.asked, None
+        if asked is None:
+            self.world.fault(f"{self.actor.name} got an answer to nothing: {frame[:20]!r}")
+            return
+        correlation, body = frames.decode_response_header(api(asked.key), asked.version, frame, 0, len(frame))
+        if correlation != asked.correlation:
+            self.world.fault(f"{self.actor.name} asked {asked.correlation} and got the answer to {correlation}")
+        response = api(asked.key).decode_response(asked.version, frame, body)
+        self.world.answered(self.actor, asked.request, response)
+        self._resume(asked.turn, response)
+
+    def hung_up(self, wire: Wire) -> None:
+        """The server has closed the connection, or is no more."""
+        if wire is self.wire:
+            asked, self.asked, self.wire = self.asked, None, None
+            if asked is not None:
+                self.world.later(int(self.world.random() * AGAIN_MS), self._give_up, (None, asked.turn))
+
+    def _resume(self, turn: int, response: Any) -> None:
+        actor, world = self.actor, self.world
+        if turn != actor.turn:
+            return
+        if actor.paused_until_ms > world.ms:
+            world.later(actor.paused_until_ms - world.ms, lambda _: self._resume(turn, response), None)
+        else:
+            actor.resume(response)

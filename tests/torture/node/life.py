@@ -1,0 +1,129 @@
+"""One server process: from its start on a disk as the last one left it, to its end, by whatever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from muster.coordinator.config import load
+from muster.coordinator.server import Server
+from tests.coordinator.log.faulty import Died, FaultyStorage
+from tests.torture.node.machine import VirtualLoop, VirtualMachine
+from tests.torture.node.wires import Wire
+
+if TYPE_CHECKING:
+    from tests.torture.node.world import World
+
+MOST_TURNS = 5_000
+"""An event loop that still has work after so many turns goes round in circles."""
+
+
+class Life:
+    """See the module. `up`: it listens; `alive`: the process is there."""
+
+    def __init__(self, world: World, storage: FaultyStorage, properties: dict[str, str]) -> None:
+        self.world = world
+        self.storage = storage
+        self.alive = True
+        self.up = False
+        self.stopping = False
+        self.wires: list[Wire] = []
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._met)
+        self.machine = VirtualMachine(self, storage)
+        config = load(
+            file=None, environment={}, overrides=[f"{name}={value}" for name, value in properties.items()],
+            listen="127.0.0.1:9092", advertise=None, data_dir=Path("/virtual"), in_memory=False, topics=["t:6"],
+        )  # fmt: skip
+        self.server = Server(config, machine=self.machine)
+
+    def begin(self) -> None:
+        """The process starts."""
+        self._task = self.loop.create_task(self.server.start())
+        self._ends = self._started
+        self.turns()
+
+    # ---- doing things
+
+    def does(self, what: Callable[..., object], *arguments: Any) -> None:
+        """Something happens to the process, and all that follows at once."""
+        if self.alive:
+            self.loop.call_soon(what, *arguments)
+            if not self.loop.is_running():
+                self.turns()
+
+    def turns(self) -> None:
+        """Until nothing is left to do now."""
+        if self.loop.is_running():
+            return  # from inside: the turns go on anyway
+        for _ in range(MOST_TURNS):
+            if not self.alive or not self.loop.turn():
+                break
+        else:
+            self.world.fault("the event loop never comes to rest")
+        if self.storage.dead:
+            self.died()
+        task = self._task
+        if self.alive and task.done():
+            error = task.exception()
+            if isinstance(error, Died):
+                self.died()
+            else:
+                self._ends(error)
+
+    def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Died) or not self.alive:
+            return
+        self.world.fault(f"a fault in the event loop: {context.get('message')}: {error!r}", error)
+
+    # ---- coming and going
+
+    def _started(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._end()
+            self.world.start_failed(error)
+        elif not self.up:
+            self.up = True
+            self.world.started()
+
+    def connect(self, client: Any, slow_ms: int) -> Wire | None:
+        """A client's new connection; None while there is nobody to take it."""
+        if not (self.up and self.alive) or self.stopping:
+            return None
+        wire = Wire(self, client, slow_ms)
+        self.wires.append(wire)
+        return wire
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self.up and not self.stopping:
+            self.stopping = True
+            self._task = self.loop.create_task(self.server.stop())
+            self._ends = self._stopped
+            self.turns()
+
+    def _stopped(self, error: BaseException | None) -> None:
+        if error is not None:
+            self.world.fault(f"the stop failed: {error!r}", error)
+        self._end()
+        self.world.ended(was_clean=True)
+
+    def kill(self) -> None:
+        """SIGKILL, or the power is cut."""
+        self.storage.dead = True
+        self.died()
+
+    def died(self) -> None:
+        """The process is gone, in the midst of whatever it did."""
+        if self.alive:
+            self._end()
+            self.world.ended(was_clean=False)
+
+    def _end(self) -> None:
+        self.alive = self.up = False
+        for wire in self.wires:
+            wire.process_gone()
+        self.wires = []

@@ -1,0 +1,161 @@
+"""Connections without sockets: bytes on their way, in pieces, in order, each direction by itself; cut at any point."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from tests.coordinator.log.faulty import Died
+
+if TYPE_CHECKING:
+    from tests.torture.node.life import Life
+
+
+class Wire:
+    """One connection. For the server it is the transport; for the client `send`, `cut`, and what `to_client` gets.
+
+    `slow_ms`: how long a piece may be on its way.
+    """
+
+    def __init__(self, life: Life, client: Any, slow_ms: int) -> None:
+        """`client`: its `received(data)` and `hung_up()` are called."""
+        self.life = life
+        self.world = life.world
+        self.client = client
+        self.slow_ms = slow_ms
+        self.open = True
+        self._high = 64 * 1024
+        self._to_server: deque[bytes] = deque()
+        self._arrives_ms = 0
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._leaves_ms = 0
+        self._paused = False
+        self._reading = True
+        self._closing = False
+        self._protocol: Any = None
+        life.does(self._connect)
+
+    # ---- the client's side
+
+    def send(self, data: bytes) -> None:
+        """In pieces, now and then; they arrive in order."""
+        world = self.world
+        at = 0
+        while at < len(data):
+            size = len(data) if world.random() < 0.8 else 1 + int(world.random() * len(data))
+            self._later_to_server(data[at : at + size])
+            at += size
+
+    def _later_to_server(self, piece: bytes) -> None:
+        world = self.world
+        self._arrives_ms = max(self._arrives_ms, world.ms + int(world.random() * self.slow_ms))
+        world.later(self._arrives_ms - world.ms, self._arrive, piece)
+
+    def _arrive(self, piece: bytes) -> None:
+        self._to_server.append(piece)
+        self.life.does(self._read)
+
+    def cut(self) -> None:
+        """The connection is gone, whatever was on its way."""
+        if self.open:
+            self.open = False
+            self.life.does(self._lost, ConnectionResetError())
+
+    # ---- the server's side: what asyncio would do
+
+    def _connect(self) -> None:
+        listener = self.life.machine.listeners[0]
+        if not listener.port:
+            self._hang_up()
+            return
+        self._protocol = listener.connect(self)
+
+    def _read(self) -> None:
+        while self._to_server and self._reading and self.open and not self._closing and self._protocol is not None:
+            self._protocol.data_received(self._to_server.popleft())
+
+    def _lost(self, error: Exception | None = None) -> None:
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            protocol.connection_lost(error)
+
+    def _hang_up(self) -> None:
+        """The client sees the end."""
+        if self.open:
+            self.open = False
+            self.world.later(0, lambda _: self.client.hung_up(self), None)
+
+    def get_extra_info(self, name: str) -> Any:
+        return ("127.0.0.1", 40_000) if name == "peername" else ("127.0.0.1", 9092)
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        self._high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes
+
+    def is_closing(self) -> bool:
+        return self._closing or not self.open
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._closing or not self.open or not self.life.alive:
+            return
+        if self.life.storage.dead:
+            raise Died
+        self._unsent.append(bytes(data))
+        self._unsent_bytes += len(data)
+        world = self.world
+        self._leaves_ms = max(self._leaves_ms, world.ms + int(world.random() * self.slow_ms))
+        world.later(self._leaves_ms - world.ms, self._deliver, None)
+        if self._unsent_bytes > self._high and not self._paused:
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, parts: Iterable[bytes | memoryview]) -> None:
+        self.write(b"".join(parts))
+
+    def _deliver(self, _: None) -> None:
+        data, self._unsent, self._unsent_bytes = b"".join(self._unsent), [], 0
+        if not self.open or not (self.life.alive or data):
+            return
+        if data:
+            self.client.received(self, data)
+        if self._paused:
+            self._paused = False
+            self.life.does(self._writable)
+        if self._closing:
+            self._end()
+
+    def _writable(self) -> None:
+        if self._protocol is not None:
+            self._protocol.resume_writing()
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self.life.loop.call_soon(self._read)
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            if not self._unsent:
+                self._end()
+
+    def abort(self) -> None:
+        self._closing = True
+        self._unsent, self._unsent_bytes = [], 0
+        self._end()
+
+    def _end(self) -> None:
+        self._hang_up()
+        self.life.does(self._lost)
+
+    def process_gone(self) -> None:
+        """The server's process has ended: the system closes what it had open."""
+        self._protocol = None
+        self._unsent, self._unsent_bytes = [], 0
+        self._hang_up()
