@@ -17,7 +17,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import DirectoryLocked, FileStorage, LogConfig, LogManager, LogSettings, batches
 from muster.coordinator.log.lock import DirectoryLock
-from tests.coordinator.topics.support import add_topic, batch, make_topics
+from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
 GOLDEN = Path(__file__).parent / "golden" / "offsets-log"
 NOW = 1_700_000_000_000
@@ -143,7 +143,7 @@ class TestCheckAndRepair:
         clock = ManualClock()
         topics = make_topics(FileStorage(tmp_path), clock)
         for name in ("t", "u"):
-            add_topic(topics, name).append(batch(), Now(0, NOW))
+            produce(add_topic(topics, name), batch(), Now(0, NOW))
         topics.logs.close()
         path = tmp_path / "t-0" / "partition.metadata"
         as_written = path.read_text()

@@ -1,5 +1,6 @@
 """Produce: batches of clients appended to partitions, answered when they are as safe as `acks` asks (KIP-98, KIP-467).
 
+As on Kafka, the first batches of all rows are looked at before anything else, then each row, and only then is appended.
 A batch is refused or appended by the partition; here rows are found, refusals told, and the answer held until the logs
 are durable. Without an answer (acks=0) a refusal can only end the connection, which makes the client ask for metadata
 anew.
@@ -7,18 +8,21 @@ anew.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
 from muster.coordinator.api.capabilities import produce_allows_zstd, produce_by_topic_id
 from muster.coordinator.api.context import TOPIC, TRANSACTIONAL_ID, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.refused import Refused as ConnectionRefused
-from muster.coordinator.log import LogError, LogOffline
+from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.refusal import RecordsRefused, Refused
 from muster.coordinator.topics.topic import Topic
+from muster.coordinator.topics.validation import Batch
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -26,6 +30,19 @@ from muster.protocol.messages.produce import (
     TopicProduceResponse,
 )
 
+NO_OFFSET = -1
+_WITHOUT_START = frozenset(
+    (
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+"""Refusals of an append beside which Kafka does not say where the log starts (ReplicaManager.appendRecordsToLeader)."""
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
@@ -33,74 +50,133 @@ ACKS_ALL = -1
 
 def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
     """Append each partition's batch; the answer leaves when every append is as durable as the topic asks for."""
-    produce = _Produce(node, context, request.acks, request.transactional_id is not None, respond)
-    refusal: Refused | None = None
-    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
-        refusal = Refused(ErrorCode.INVALID_REQUIRED_ACKS)
-    elif request.transactional_id is not None and not authorize(
-        context, Operation.WRITE, Resource(TRANSACTIONAL_ID, request.transactional_id)
-    ):
-        refusal = Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    for topic in request.topic_data:
-        produce.add(topic, refusal)
+    produce = _Produce(node, context, request.acks, respond)
+    try:
+        firsts = _first_batches(context, request)
+    except (Refused, CorruptBatch) as refusal:
+        produce.refuse_all(request, refusal)
+    else:
+        accepted = produce.look_at(request, firsts)
+        produce.append(accepted)
     produce.one_done()
+
+
+def _first_batches(context: RequestContext, request: ProduceRequest) -> list[BatchHeader | None]:
+    """The header of the first batch of each row, in order.
+
+    Raises what refuses the whole request: CorruptBatch, and `Refused` (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
+    batch of a transaction from a client that named no transactional id.
+    """
+    firsts = [first_batch(row.records or b"") for topic in request.topic_data for row in topic.partition_data]
+    for header in firsts:
+        if header is not None and header.is_transactional:
+            transactional_id = request.transactional_id
+            if transactional_id is None or not authorize(
+                context, Operation.WRITE, Resource(TRANSACTIONAL_ID, transactional_id)
+            ):
+                raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return firsts
+
+
+class _Accepted(NamedTuple):
+    """A row whose batch is to be appended, and its answer."""
+
+    topic: Topic
+    records: Batch
+    header: BatchHeader
+    answer: PartitionProduceResponse
+
+
+_Key = tuple[str, bytes]
+"""How a request names a topic: name and id, of which one is empty."""
 
 
 class _Produce:
     """One request on its way: its rows, and what must happen before it is answered."""
 
-    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_respond", "_topics", "_transactional")
+    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_respond", "_rows")
 
-    def __init__(self, node: Node, context: RequestContext, acks: int, transactional: bool, respond: Respond) -> None:
+    def __init__(self, node: Node, context: RequestContext, acks: int, respond: Respond) -> None:
         self._node = node
         self._context = context
         self._acks = acks
-        self._transactional = transactional
         self._respond = respond
         self._now = node.clock.now()
-        self._topics: list[TopicProduceResponse] = []
+        self._rows: dict[_Key, dict[int, PartitionProduceResponse]] = {}
+        """One answer for each partition, however often the request names it."""
         self._pending = 1
         """Appends that are not durable yet, and one for the request itself while it is being read."""
 
-    def add(self, data: TopicProduceData, refusal: Refused | None) -> None:
-        """Append the batches of one topic, or refuse them all."""
+    def refuse_all(self, request: ProduceRequest, refusal: Refused | LogError) -> None:
+        """Nothing is appended; every partition hears the same."""
+        for topic in request.topic_data:
+            for row in topic.partition_data:
+                self._answers(topic)[row.index] = _refused(row.index, refusal)
+
+    def look_at(self, request: ProduceRequest, firsts: Sequence[BatchHeader | None]) -> Iterable[_Accepted]:
+        """What is to be appended, once every row was looked at. Of a partition that is named twice the last row counts,
+        but a refusal of any of them is what its client hears, as on Kafka.
+        """
+        allow_zstd = produce_allows_zstd(self._context.api_version)
         by_id = produce_by_topic_id(self._context.api_version)
         topics = self._node.topics
-        topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
-        if refusal is None:
-            refusal = self._refusal(topic, by_id)
-        rows = []
-        for row in data.partition_data:
-            try:
-                if refusal is not None or topic is None:
-                    raise refusal or Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                rows.append(self._append(topic.existing(row.index), row))
-            except (Refused, LogError) as error:
-                rows.append(_refused(row.index, error))
-        self._topics.append(TopicProduceResponse(data.name, data.topic_id, rows))
+        accepted: dict[tuple[_Key, int], _Accepted] = {}
+        headers = iter(firsts)
+        for data in request.topic_data:
+            key = (data.name, data.topic_id)
+            topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
+            for row, first in zip(data.partition_data, headers, strict=False):
+                answers = self._answers(data)
+                try:
+                    found = self._writable(topic, row.index, by_id)
+                    header = only_batch(row.records or b"", first, allow_zstd=allow_zstd)
+                except (Refused, LogError) as error:
+                    answers[row.index] = _refused(row.index, error)
+                    continue
+                answer = PartitionProduceResponse(row.index)
+                if row.index not in answers or not answers[row.index].error_code:
+                    answers[row.index] = answer
+                accepted[key, row.index] = _Accepted(found, row.records or b"", header, answer)
+        return accepted.values()
 
-    def _refusal(self, topic: Topic | None, by_id: bool) -> Refused | None:
-        """Why nothing may be appended to a topic, if so."""
+    def _answers(self, data: TopicProduceData) -> dict[int, PartitionProduceResponse]:
+        return self._rows.setdefault((data.name, data.topic_id), {})
+
+    def _writable(self, topic: Topic | None, index: int, by_id: bool) -> Topic:
+        """The topic, if it and the partition are there. Raises `Refused`."""
         if topic is None:
-            return Refused(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not authorize(self._context, Operation.WRITE, Resource(TOPIC, topic.name)):
-            return Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if topic.internal:
-            return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
-        return None
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not 0 <= index < len(topic.partitions):
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
 
-    def _append(self, partition: Partition, row: PartitionProduceData) -> PartitionProduceResponse:
+    def append(self, accepted: Iterable[_Accepted]) -> None:
+        """Append the batches, or say of each why not."""
+        for topic, records, header, answer in accepted:
+            log_start_offset = NO_OFFSET
+            try:
+                if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+                    raise Refused(ErrorCode.INVALID_REQUIRED_ACKS)
+                if topic.internal:
+                    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+                partition = topic.existing(answer.index)
+                log_start_offset = partition.log.start_offset
+                self._append(partition, records, header, answer)
+            except (Refused, LogError) as error:
+                _fail(answer, error)
+                if error.error_code not in _WITHOUT_START:
+                    answer.log_start_offset = log_start_offset
+
+    def _append(
+        self, partition: Partition, records: Batch, header: BatchHeader, answer: PartitionProduceResponse
+    ) -> None:
         """Raises `Refused` or an error of the log."""
-        allow_zstd = produce_allows_zstd(self._context.api_version)
-        appended = partition.append(
-            row.records or b"", self._now, allow_zstd=allow_zstd, transactional=self._transactional
-        )
-        answer = PartitionProduceResponse(
-            row.index,
-            base_offset=appended.base_offset,
-            log_append_time_ms=appended.log_append_time_ms,
-            log_start_offset=partition.log.start_offset,
-        )
+        appended = partition.append(records, header, self._now)
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.log_append_time_ms
+        answer.log_start_offset = partition.log.start_offset
         if self._acks != ACKS_NONE:
             self._pending += 1
 
@@ -110,7 +186,6 @@ class _Produce:
                 self.one_done()
 
             partition.log.when_flushed(appended.end_offset, durable)
-        return answer
 
     def one_done(self) -> None:
         """One thing less to wait for; the answer leaves after the last."""
@@ -121,16 +196,21 @@ class _Produce:
             self._end_connection_on_error()
             self._respond(None)
         else:
-            self._respond(ProduceResponse(self._topics))
+            self._respond(ProduceResponse(self._topics()))
+
+    def _topics(self) -> list[TopicProduceResponse]:
+        return [
+            TopicProduceResponse(name, topic_id, list(rows.values())) for (name, topic_id), rows in self._rows.items()
+        ]
 
     def _end_connection_on_error(self) -> None:
         """As KafkaApis.sendResponseCallback of Produce: nobody listens to an answer, so one refused row costs all."""
-        failed = [(topic, row) for topic in self._topics for row in topic.partition_responses if row.error_code]
+        failed = [(key, row) for key, rows in self._rows.items() for row in rows.values() if row.error_code]
         if failed:
-            topic, row = failed[0]
+            (name, topic_id), row = failed[0]
             refused = ConnectionRefused(
                 "a Produce request with acks=0 was refused",
-                topic=topic.name or self._name(topic.topic_id),
+                topic=name or self._name(topic_id),
                 partition=row.index,
                 error=error_name(row.error_code),
                 refused_partitions=len(failed),
@@ -146,12 +226,12 @@ class _Produce:
 def _refused(index: int, error: Refused | LogError) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index)
     _fail(answer, error)
-    records = getattr(error, "record_errors", ())
-    answer.record_errors = [BatchIndexAndErrorMessage(at, message) for at, message in records]
     return answer
 
 
 def _fail(answer: PartitionProduceResponse, error: Refused | LogError) -> None:
     answer.error_code = error.error_code
     answer.error_message = error.message if isinstance(error, Refused) else str(error)
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = NO_OFFSET
+    if isinstance(error, RecordsRefused):
+        answer.record_errors = [BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors]

@@ -15,7 +15,6 @@ from muster.coordinator.log.errors import (
     DirectoryLocked,
     FencedLeaderEpoch,
     InvalidRecords,
-    InvalidTimestamp,
     LogError,
     LogOffline,
     MalformedCheckpoint,
@@ -34,7 +33,7 @@ from muster.coordinator.log.memory import MemoryStorage
 from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage import File, Storage
-from muster.coordinator.log.validation import validate_produce
+from muster.coordinator.log.validation import check_form, first_batch, only_batch
 
 __all__ = [
     "AppendResult",
@@ -50,7 +49,6 @@ __all__ = [
     "FilesystemSync",
     "Identity",
     "InvalidRecords",
-    "InvalidTimestamp",
     "Log",
     "LogConfig",
     "LogError",
@@ -68,5 +66,7 @@ __all__ = [
     "TruncatedBatch",
     "UnsupportedCompression",
     "WrongDirectory",
-    "validate_produce",
+    "check_form",
+    "first_batch",
+    "only_batch",
 ]

@@ -20,22 +20,24 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 
 from muster.coordinator.log.errors import BatchError, CorruptBatch, InvalidRecords, UnsupportedCompression
 from muster.coordinator.log.headers import (
+    COMPRESSION_MASK,
     CONTROL,
     CRC_START,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     Buffer,
     check_crc,
     iterate,
-    read_header,
     set_crc,
     set_log_append_time,
     stamp,
 )
+from muster.coordinator.log.rows import assemble
 from muster.coordinator.log.unpack import unpack
 
 Headers = list[tuple[str, bytes | None]]
@@ -188,53 +190,77 @@ def _records(batch: Buffer, header: BatchHeader) -> list[Record]:
         ) from error
 
 
-def checked_records(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> Iterator[Record]:
-    """The records of the one batch in `data`, from a client, one by one as they pass what Kafka's LogValidator checks:
-    they are as many as the header promises, numbered one by one.
+def greatest_timestamp(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> int:
+    """The greatest timestamp of the records (ms; -1: none has one) of the one batch in `data`, from a client, all of
+    which pass what Kafka's LogValidator checks of every record: they can be read, are as many as the header promises,
+    and numbered one by one. A producer's own word on that timestamp is not taken, as by Kafka.
 
-    Raises BatchTooLarge when compressed records take more than `max_unpacked_bytes` (`unpack.unpacked_limit`),
-    CorruptBatch or InvalidRecords.
+    Raises BatchTooLarge when compressed records take more than `max_unpacked_bytes` (`unpack.unpacked_limit`), or
+    InvalidRecords.
     """
+    greatest, expected = NO_TIMESTAMP, header.base_offset
+    try:
+        for record in _from_client(data, header, max_unpacked_bytes):
+            if record.offset != expected:
+                raise _misnumbered(record.offset, expected)
+            expected += 1
+            if record.timestamp > greatest:
+                greatest = record.timestamp
+    except BatchError:
+        raise
+    except _UNREADABLE as error:
+        raise _cannot_be_read(header, error) from error
+    _check_count(header, expected)
+    return greatest
+
+
+def checked_records(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> Iterator[Record]:
+    """The same records one by one as they pass, for topics that demand something of each. Raises the same."""
     expected = header.base_offset
     try:
-        # the reader takes any buffer, its annotation says bytes only
-        for record in DefaultRecordBatch(cast(bytes, unpack(data, header, max_unpacked_bytes))):
+        for record in _from_client(data, header, max_unpacked_bytes):
             if record.offset != expected:
-                raise InvalidRecords(f"a record has offset {record.offset} in its batch where {expected} was expected")
+                raise _misnumbered(record.offset, expected)
             expected += 1
             yield cast(Record, record)
     except BatchError:
         raise
     except _UNREADABLE as error:
-        raise CorruptBatch(
-            f"the records of the batch at offset {header.base_offset} cannot be read: {error!r}"
-        ) from error
+        raise _cannot_be_read(header, error) from error
+    _check_count(header, expected)
+
+
+def _from_client(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> DefaultRecordBatch:
+    """Raises InvalidRecords where the log would say CorruptBatch: a client asks again for ever when it hears that what
+    it sent arrived damaged, and with a CRC that is right it did not.
+    """
+    try:
+        # the reader takes any buffer, its annotation says bytes only
+        return DefaultRecordBatch(cast(bytes, unpack(data, header, max_unpacked_bytes)))
+    except CorruptBatch as error:
+        raise InvalidRecords(str(error)) from error
+
+
+def _misnumbered(offset: int, expected: int) -> InvalidRecords:
+    return InvalidRecords(f"a record has offset {offset} in its batch where {expected} was expected")
+
+
+def _cannot_be_read(header: BatchHeader, error: Exception) -> InvalidRecords:
+    return InvalidRecords(f"the records of the batch at offset {header.base_offset} cannot be read: {error!r}")
+
+
+def _check_count(header: BatchHeader, expected: int) -> None:
     if expected != header.base_offset + header.record_count:
         raise InvalidRecords(f"the batch holds {expected - header.base_offset} records and says {header.record_count}")
 
 
-def recompress(data: Buffer, compression: int) -> bytearray:
-    """The one batch in `data`, which was checked before, with its records under another codec and all else as it was
-    (topics whose `compression.type` is not "producer").
+def recompress(data: Buffer, header: BatchHeader, codec: int, max_unpacked_bytes: int) -> bytes:
+    """The one batch in `data`, which was checked before, with its records under another codec (Kafka's number) and all
+    else as it was (topics whose `compression.type` is not "producer").
     """
-    header = read_header(data)
-    builder = DefaultRecordBatchBuilder(
-        _MAGIC,
-        compression,
-        int(header.is_transactional),
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        _UNLIMITED,
-    )
-    for record in checked_records(data, header, _UNLIMITED):
-        builder.append(record.offset - header.base_offset, record.timestamp, record.key, record.value, record.headers)
-    return _finish(
-        builder.build(),
-        header.base_offset,
-        header.leader_epoch,
-        header.max_timestamp if header.is_log_append_time else None,
-    )
+    records = bytes(memoryview(unpack(data, header, max_unpacked_bytes))[HEADER_SIZE:])
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    return assemble(header._replace(attributes=attributes), compress(records, codec), header.record_count)
 
 
 _COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip_encode, snappy_encode, lz4_encode, zstd_encode)

@@ -39,12 +39,6 @@ class RecordListTooLarge(BatchError):
     error_code = 18
 
 
-class InvalidTimestamp(BatchError):
-    """A timestamp, or a kind of timestamp, that the topic does not take (INVALID_TIMESTAMP)."""
-
-    error_code = 32
-
-
 class UnsupportedCompression(BatchError):
     """A codec that is unknown, or not allowed in this version of Produce (UNSUPPORTED_COMPRESSION_TYPE)."""
 

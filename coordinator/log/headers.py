@@ -184,6 +184,16 @@ def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Bu
     set_crc(buffer, position, header.length + LENGTH_OVERHEAD, rest)
 
 
+def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
+    """Say that the records of the batch in `buffer` carry the times of their creation, of which `max_timestamp` is the
+    greatest, and make its CRC right again.
+    """
+    attributes = _ATTRIBUTES.unpack_from(buffer, _ATTRIBUTES_POSITION)[0] & ~LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(buffer, _ATTRIBUTES_POSITION, attributes)
+    _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)
+    set_crc(buffer, 0, len(buffer))
+
+
 def set_crc(buffer: bytearray, position: int, size: int, rest: Buffer = b"") -> None:
     """Compute the CRC of the batch of `size` bytes at `position` anew (the last bytes of it may stand in `rest`)."""
     crc = crc32c(bytes(buffer[position + CRC_START : position + size]))

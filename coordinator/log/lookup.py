@@ -49,16 +49,21 @@ def _in_batch(
 
 
 def offset_of_max_timestamp(log: Log) -> TimestampOffset | None:
-    """The first record that carries the greatest timestamp (KIP-734); None when no record has one."""
+    """The first record that carries the greatest timestamp (KIP-734), -1 where none has a time; None when the log is
+    empty. As on Kafka it may be one that DeleteRecords took away: its segment is still there.
+    """
     greatest: Segment | None = None
     for segment in log.segments:
         segment.largest_timestamp()  # sees to it that max_timestamp is known
-        if (
-            segment.size
-            and segment.max_timestamp >= 0
-            and (greatest is None or segment.max_timestamp > greatest.max_timestamp)
-        ):
+        if segment.size and (greatest is None or segment.max_timestamp > greatest.max_timestamp):
             greatest = segment
     if greatest is None:
         return None
-    return offset_for_timestamp(log, greatest.max_timestamp)
+    wanted = greatest.max_timestamp
+    where = greatest.locate(greatest.base_offset + greatest.time_index().lookup(wanted))
+    for position, header in greatest.batches(0 if where is None else where[0], greatest.size):
+        if header.max_timestamp == wanted:
+            found = _in_batch(greatest, position, header, wanted, greatest.base_offset)
+            if found is not None:
+                return found
+    return None

@@ -1,5 +1,5 @@
-"""What a broker checks of the batch that a client sends, from its header alone (Kafka: ProduceRequest.validateRecords,
-UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch). Records themselves: `batches.checked_records`.
+"""What a broker checks of the batch that a client sends, from its header alone, in Kafka's order: what refuses the
+whole request, what refuses the row before anything is appended, what refuses the batch. Records: `topics.validation`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from muster.coordinator.log.errors import (
     BatchTooLarge,
     CorruptBatch,
     InvalidRecords,
-    InvalidTimestamp,
     UnsupportedCompression,
 )
 from muster.coordinator.log.headers import (
@@ -27,20 +26,51 @@ _LEGACY_OVERHEAD = 14
 """The least size of a message of magic 0."""
 
 
-def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool = True) -> BatchHeader:
-    """The header of the one batch of a partition in Produce v3+, once it has passed every check that needs no records.
+def first_batch(data: Buffer) -> BatchHeader | None:
+    """The header of the first batch that a row of Produce carries, which Kafka looks at before anything else of the
+    request (RequestUtils.flag): is it part of a transaction? None: there is no whole batch, or one of an older magic.
 
-    Fewer bytes than a batch after it are none of it, as to Kafka: `header.size` says what to append.
-    `max_message_bytes`: the topic's `max.message.bytes`. `allow_zstd`: Produce v7+. Raises a BatchError, whose
-    `error_code` is what Kafka answers.
+    Raises CorruptBatch for bytes that no batch could be, in Kafka's words: the whole request is refused then.
     """
-    if len(data) == 0:
-        raise InvalidRecords("a partition of a Produce request must have one record batch, it has none")
-    header = _one_batch(data)
-    if header.compression > ZSTD:
-        raise UnsupportedCompression(f"unknown compression type {header.compression}")
+    if _size_of_batch(data, 0) is None or data[_MAGIC_POSITION] != MAGIC:
+        return None
+    if int.from_bytes(data[8:12], "big") < MIN_LENGTH:
+        raise CorruptBatch(f"the batch has a length below the minimum {MIN_LENGTH}")
+    return read_header(data)
+
+
+def only_batch(data: Buffer, header: BatchHeader | None, *, allow_zstd: bool = True) -> BatchHeader:
+    """The header of the one batch v2 of a row in Produce v3+ (ProduceRequest.validateRecords); `header` is that of
+    `first_batch`.
+
+    Fewer bytes than a batch after it are none of it, as to Kafka: `header.size` says what to append. `allow_zstd`:
+    Produce v7+. Raises a BatchError.
+    """
+    if header is None:
+        raise _no_batch(data)
     if header.compression == ZSTD and not allow_zstd:
         raise UnsupportedCompression("zstd is allowed from Produce version 7")
+    if header.size < len(data) and _size_of_batch(data, header.size) is not None:
+        raise InvalidRecords("a partition of a Produce request must have exactly one record batch")
+    return header
+
+
+def _no_batch(data: Buffer) -> InvalidRecords:
+    if len(data) == 0:
+        return InvalidRecords("a partition of a Produce request must have one record batch, it has none")
+    if _size_of_batch(data, 0) is None:
+        return InvalidRecords("a partition of a Produce request must have one record batch, its bytes end before that")
+    return InvalidRecords(f"Produce version 3 and later take batches of magic {MAGIC} only, not {data[16]}")
+
+
+def check_form(data: Buffer, header: BatchHeader, max_message_bytes: int) -> None:
+    """Every check of a batch from a client that needs no records (UnifiedLog.analyzeAndValidateRecords,
+    LogValidator.validateBatch). `max_message_bytes`: the topic's `max.message.bytes`.
+
+    Raises a BatchError, whose `error_code` is what Kafka answers.
+    """
+    if header.compression > ZSTD:
+        raise UnsupportedCompression(f"unknown compression type {header.compression}")
     if header.base_offset != 0:
         raise InvalidRecords(f"the base offset of a batch from a client must be 0, it is {header.base_offset}")
     if header.size > max_message_bytes:
@@ -48,38 +78,23 @@ def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool =
     if not check_crc(data, 0, header):
         raise CorruptBatch(f"the batch's CRC is not the one it carries ({header.crc:#010x})")
     _check_fields(header)
-    return header
-
-
-def _one_batch(data: Buffer) -> BatchHeader:
-    """The header of the first batch, when no second one follows it (ByteBufferLogInputStream.nextBatchSize)."""
-    if _size_of_batch(data, 0) is None:
-        raise InvalidRecords("a partition of a Produce request must have one record batch, its bytes end before that")
-    if data[_MAGIC_POSITION] != MAGIC:
-        raise InvalidRecords(f"Produce version 3 and later take batches of magic {MAGIC} only, not {data[16]}")
-    if int.from_bytes(data[8:12], "big") < MIN_LENGTH:
-        raise CorruptBatch(f"the batch has a length below the minimum {MIN_LENGTH}")
-    header = read_header(data)
-    if header.size < len(data) and _size_of_batch(data, header.size) is not None:
-        raise InvalidRecords("a partition of a Produce request must have exactly one record batch")
-    return header
 
 
 def _size_of_batch(data: Buffer, position: int) -> int | None:
     """The size of the batch at `position`, of any magic; None when the bytes end before it does, which to Kafka is no
-    batch. Raises CorruptBatch for bytes that no batch could be.
+    batch (ByteBufferLogInputStream.nextBatchSize). Raises CorruptBatch for bytes that no batch could be.
     """
     left = len(data) - position
     if left < LENGTH_OVERHEAD:
         return None
     length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
     if length < _LEGACY_OVERHEAD:
-        raise CorruptBatch(f"a batch with length {length}, below the minimum {_LEGACY_OVERHEAD}")
+        raise CorruptBatch(f"Record size {length} is less than the minimum record overhead ({_LEGACY_OVERHEAD})")
     if left <= _MAGIC_POSITION:
         return None
     magic = data[position + _MAGIC_POSITION]
     if magic > MAGIC:
-        raise CorruptBatch(f"a batch with magic {magic}, there is none above {MAGIC}")
+        raise CorruptBatch(f"Invalid magic found in record: {magic if magic < 128 else magic - 256}")
     return length + LENGTH_OVERHEAD if length + LENGTH_OVERHEAD <= left else None
 
 
@@ -94,5 +109,3 @@ def _check_fields(header: BatchHeader) -> None:
         raise InvalidRecords(f"{header.record_count} records do not make the offsets 0 to {header.last_offset_delta}")
     if header.has_producer_id and header.base_sequence < 0:
         raise InvalidRecords(f"sequence {header.base_sequence} from producer id {header.producer_id}")
-    if header.is_log_append_time:
-        raise InvalidTimestamp("a producer must not set the timestamp type LogAppendTime")

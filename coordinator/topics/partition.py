@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import Log, validate_produce
+from muster.coordinator.log import BatchHeader, Log
 from muster.coordinator.topics.history import ProducerHistory
 from muster.coordinator.topics.producers import AbortedTransaction, Producers
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.validation import as_stored, check_batch
+from muster.coordinator.topics.validation import Batch, checked
 from muster.protocol.errors import ErrorCode
 
 NO_EPOCH = -1
@@ -67,41 +67,30 @@ class Partition:
 
     # -- appending
 
-    def append(
-        self, batch: bytes | bytearray | memoryview, now: Now, *, allow_zstd: bool = True, transactional: bool = False
-    ) -> Appended:
-        """Append one batch of a client (Produce v3+).
+    def append(self, batch: Batch, header: BatchHeader, now: Now) -> Appended:
+        """Append the one batch of a client's row (Produce v3+); `header` comes from `only_batch`.
 
-        `transactional`: the request names a transactional id. Raises `Refused`, or a `BatchError` or `LogOffline` of
-        the log; each has an `error_code`.
+        Raises `Refused`, or a `BatchError` or `LogOffline` of the log; each has an `error_code`.
         """
         log = self.log
-        config = log.config
-        header = validate_produce(batch, max_message_bytes=config.max_message_bytes, allow_zstd=allow_zstd)
-        if header.size < len(batch):
-            # as Kafka: part of another batch behind the one is dropped
-            batch = memoryview(batch)[: header.size]
-        check_batch(batch, header, config, now, f"{self.topic}-{self.index}")
+        name = f"{self.topic}-{self.index}"
+        if header.is_transactional and header.producer_id >= 0:
+            raise Refused(
+                ErrorCode.INVALID_TXN_STATE,
+                f"The partition {name} is in no transaction of producer {header.producer_id}",
+            )
+        batch, header = checked(batch, header, log.config, now.wall_ms, name)
         if header.producer_id >= 0:
-            if header.is_transactional:
-                raise self._no_transaction(header.producer_id, transactional)
             seen = self.history.current().check(
                 header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
             )
             if seen is not None:
                 return Appended(seen.base_offset, seen.last_offset + 1, seen.timestamp_ms)
-        result = log.append(self.leader_epoch, as_stored(batch, header, config), wall_ms=now.wall_ms)
+        result = log.append(self.leader_epoch, batch, wall_ms=now.wall_ms)
+        if header.producer_id >= 0 and result.log_append_time_ms >= 0:
+            header = header._replace(max_timestamp=result.log_append_time_ms)
         self.history.appended(header, result.base_offset)
         return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
-
-    def _no_transaction(self, producer_id: int, transactional: bool) -> Refused:
-        """Why a batch of a transaction is refused: nobody began one here."""
-        if not transactional:
-            return Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return Refused(
-            ErrorCode.INVALID_TXN_STATE,
-            f"The partition {self.topic}-{self.index} is in no transaction of producer {producer_id}",
-        )
 
     def expire_producers(self, now: Now, after_ms: int) -> None:
         """Forget producers that have been silent for `after_ms`."""

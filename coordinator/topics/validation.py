@@ -1,13 +1,12 @@
-"""What a topic's configs demand of a client's batch beyond its form: keys, timestamps, codec (Kafka's LogValidator).
-
-The form (size, CRC, one batch, counts) is checked by `log.headers.validate_produce` before. Stores nothing.
+"""What a topic's configs demand of a client's batch, and what of it is stored: keys, timestamps, codec (Kafka's
+LogValidator). Pure: a batch and settings in, the batch for the log or a refusal out, in any thread.
 """
 
 from __future__ import annotations
 
-from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import LogConfig, batches
-from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log import LogConfig, batches, check_form
+from muster.coordinator.log.batches import Record
+from muster.coordinator.log.headers import BatchHeader, read_header, set_timestamps
 from muster.coordinator.log.unpack import unpacked_limit
 from muster.coordinator.topics.refusal import RecordsRefused
 from muster.protocol.errors import ErrorCode
@@ -18,73 +17,90 @@ NO_TIMESTAMP = -1
 ANY_AGE_MS = 2**63 - 1
 """message.timestamp.before.max.ms when no record is too old."""
 
-_CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-
-
 MOST_FAULTS = 10_000
 """An answer names at most so many records that are refused; Kafka names all."""
+_SHOWN = 3
+"""And so many in its sentence."""
 
-Fault = tuple[int, str]
-"""The index of a record in its batch, and what is wrong with it."""
 
+def checked(
+    batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, partition: str
+) -> tuple[Batch, BatchHeader]:
+    """What `partition` ("topic-3") stores of a client's batch, and the header of that: in the topic's own codec
+    (compression.type), and with the greatest timestamp of its records, whatever its header says. Offsets are given
+    later. `header` comes from `only_batch`.
 
-def check_batch(batch: Batch, header: BatchHeader, config: LogConfig, now: Now, partition: str) -> None:
-    """Check what a client sent for `partition` ("topic-3"), record by record, in one pass and without keeping them.
-
-    Raises `RecordsRefused` (INVALID_RECORD: a compacted topic misses keys; INVALID_TIMESTAMP), or a `BatchError`.
+    Raises a `BatchError`, or `RecordsRefused` (INVALID_RECORD: a compacted topic misses keys; INVALID_TIMESTAMP).
     """
-    records = batches.checked_records(batch, header, unpacked_limit(config.max_message_bytes))
-    need_keys = "compact" in config.cleanup_policy
-    oldest, newest = _timestamps(header, config, now.wall_ms)
-    if not need_keys and newest is None:
-        for _ in records:
-            pass
-        return
-    keyless = 0
-    without_key: list[Fault] = []
-    out_of_time: list[Fault] = []
-    no_key = f"Compacted topic cannot accept message without key in topic partition {partition}."
-    for index, record in enumerate(records):
-        if need_keys and record.key is None:
-            keyless += 1
-            if keyless <= MOST_FAULTS:
-                without_key.append((index, no_key))
+    if header.size < len(batch):
+        # as Kafka: part of another batch behind the one is dropped
+        batch = memoryview(batch)[: header.size]
+    check_form(batch, header, config.max_message_bytes)
+    limit = unpacked_limit(config.max_message_bytes)
+    stamps, claims = config.stamps_append_time, header.is_log_append_time
+    each = config.compacts or (claims if stamps else config.message_timestamp_before_max_ms != ANY_AGE_MS)
+    if not each:
+        greatest = batches.greatest_timestamp(batch, header, limit)
+        each = not (stamps or NO_TIMESTAMP < greatest <= wall_ms + config.message_timestamp_after_max_ms)
+    if each:
+        greatest = _check_each(batch, header, config, wall_ms, partition)
+    codec = batches.CODECS.get(config.compression_type, header.compression)
+    if codec != header.compression:
+        batch = batches.recompress(batch, header, codec, limit)
+        header = read_header(batch)
+    if not stamps and (claims or greatest != header.max_timestamp):
+        batch = bytearray(batch)
+        set_timestamps(batch, greatest)
+        header = read_header(batch)
+    return batch, header
+
+
+def _check_each(batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, partition: str) -> int:
+    """The greatest timestamp when nothing is wrong with any record. Raises `RecordsRefused`."""
+    oldest = wall_ms - config.message_timestamp_before_max_ms
+    newest = wall_ms + config.message_timestamp_after_max_ms
+    greatest, found, wrong_time = NO_TIMESTAMP, 0, False
+    faults: list[tuple[int, str]] = []
+    for index, record in enumerate(batches.checked_records(batch, header, unpacked_limit(config.max_message_bytes))):
         timestamp = record.timestamp
-        in_time = newest is None or timestamp == NO_TIMESTAMP or oldest <= timestamp <= newest
-        if newest is not None and not in_time and len(out_of_time) < MOST_FAULTS:
-            out_of_time.append((index, _wrong_time(index, timestamp, oldest, newest)))
-    if keyless:
+        greatest = max(greatest, timestamp)
+        if config.compacts and record.key is None:
+            fault = f"Compacted topic cannot accept message without key in topic partition {partition}"
+        elif not config.stamps_append_time and timestamp != NO_TIMESTAMP:
+            if oldest <= timestamp <= newest:
+                continue
+            wrong_time = True
+            fault = (
+                f"Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within "
+                f"[{oldest}, {newest}]"
+            )
+        elif header.is_log_append_time:
+            wrong_time = True
+            fault = (
+                f"Invalid timestamp type in message {_described(record, header)}. Producer should not set timestamp "
+                "type to LogAppendTime."
+            )
+        else:
+            continue
+        found += 1
+        if found <= MOST_FAULTS:
+            faults.append((index, fault))
+    if wrong_time:
+        sentence = "One or more records have been rejected due to invalid timestamp"
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, sentence, faults)
+    if faults:
+        shown = ", ".join(f"RecordError(batchIndex={at}, message='{fault}')" for at, fault in faults[:_SHOWN])
         raise RecordsRefused(
             ErrorCode.INVALID_RECORD,
-            f"One or more records have been rejected due to {keyless} record errors in total, and only showing the "
-            f"first three errors at most: {[message for _, message in without_key[:3]]}",
-            without_key,
+            f"One or more records have been rejected due to {found} record errors in total, and only showing the "
+            f"first three errors at most: [{shown}]",
+            faults,
         )
-    if out_of_time:
-        raise RecordsRefused(
-            ErrorCode.INVALID_TIMESTAMP,
-            "One or more records have been rejected due to invalid timestamp",
-            out_of_time,
-        )
+    return greatest
 
 
-def _timestamps(header: BatchHeader, config: LogConfig, wall_ms: int) -> tuple[int, int | None]:
-    """The bounds of the timestamps that the topic takes; no upper one: they need not be looked at."""
-    newest = wall_ms + config.message_timestamp_after_max_ms
-    any_age = config.message_timestamp_before_max_ms == ANY_AGE_MS
-    if config.message_timestamp_type != "CreateTime" or (any_age and header.max_timestamp <= newest):
-        return 0, None
-    return max(wall_ms - config.message_timestamp_before_max_ms, 0), newest
-
-
-def _wrong_time(index: int, timestamp: int, oldest: int, newest: int) -> str:
-    return (
-        f"Timestamp {timestamp} of message with offset {index} is out of range. The timestamp should be within "
-        f"[{oldest}, {newest}]"
-    )
-
-
-def as_stored(batch: Batch, header: BatchHeader, config: LogConfig) -> Batch:
-    """The batch in the topic's own compression (compression.type), which as a rule is that of the producer."""
-    codec = _CODECS.get(config.compression_type, header.compression)
-    return batch if codec == header.compression else batches.recompress(bytes(batch), codec)
+def _described(record: Record, header: BatchHeader) -> str:
+    """A record as Kafka's sentences name it (DefaultRecord.toString)."""
+    key, value = (0 if data is None else len(data) for data in (record.key, record.value))
+    kind = "PartialDefaultRecord" if header.compression else "DefaultRecord"
+    return f"{kind}(offset={record.offset}, timestamp={record.timestamp}, key={key} bytes, value={value} bytes)"

@@ -28,7 +28,7 @@ from muster.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.coordinator.api.data_plane import ask_one, data_node, topic_id
-from tests.coordinator.topics.support import add_topic, batch
+from tests.coordinator.topics.support import add_topic, batch, produce
 
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS, NOT_ASKED = 3576, 8096, -(2**31)
 
@@ -195,7 +195,7 @@ def test_list_offsets(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None
     for at_ms in (100, 300, 200):
-        partition.append(batch(at_ms=at_ms), node.clock.now())
+        produce(partition, batch(at_ms=at_ms), node.clock.now())
     none = (0, -1, -1, -1)
     for timestamp, expected in {
         -1: (0, -1, 3, 0),
@@ -222,7 +222,7 @@ def test_list_offsets_refusals(node: Node) -> None:
 def test_offsets_of_leader_epochs(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None
-    partition.append(batch(b"a", b"b"), node.clock.now())
+    produce(partition, batch(b"a", b"b"), node.clock.now())
     asked = [OffsetForLeaderPartition(0, current, epoch) for current, epoch in ((-1, 0), (-1, 3), (5, 0))]
     request = OffsetForLeaderEpochRequest(
         topics=[OffsetForLeaderTopic("t", asked), OffsetForLeaderTopic("no", asked[:1])]
@@ -239,7 +239,7 @@ def test_offsets_of_leader_epochs(node: Node) -> None:
 def test_producers_are_described(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None
-    partition.append(batch(b"a", b"b", producer_id=5, producer_epoch=2, base_sequence=0), node.clock.now())
+    produce(partition, batch(b"a", b"b", producer_id=5, producer_epoch=2, base_sequence=0), node.clock.now())
     answer = ask_one(node, DescribeProducersRequest([ProducersOf("t", [0, 9]), ProducersOf("no", [0])]))
     rows = [row for topic in answer.topics for row in topic.partitions]
     assert [row.error_code for row in rows] == [0, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2]
@@ -255,7 +255,7 @@ def test_producers_are_described(node: Node) -> None:
 def test_log_directories(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None
-    partition.append(batch(), node.clock.now())
+    produce(partition, batch(), node.clock.now())
     everything = ask_one(node, DescribeLogDirsRequest(topics=None)).results[0]
     assert [(t.name, len(t.partitions)) for t in everything.topics] == [("t", 3), ("u", 2)]
     some = ask_one(node, DescribeLogDirsRequest([DescribableLogDirTopic("t", [0, 9])])).results[0]

@@ -11,14 +11,14 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.coordinator.api.data_plane import ask_one, data_node, fetch_request, send
 from tests.coordinator.api.harness import make_channel, make_context
-from tests.coordinator.topics.support import add_topic, batch
+from tests.coordinator.topics.support import add_topic, batch, produce
 
 
 @pytest.fixture
 def node() -> Node:
     """Topics a (one batch in partition 0) and b (empty), two partitions each."""
     node = data_node()
-    add_topic(node.topics, "a", 2).append(batch(b"x"), node.clock.now())
+    produce(add_topic(node.topics, "a", 2), batch(b"x"), node.clock.now())
     add_topic(node.topics, "b", 2)
     return node
 
@@ -31,7 +31,7 @@ def clock_of(node: Node) -> ManualClock:
 def append(node: Node, name: str, index: int = 0, *values: bytes) -> None:
     partition = node.topics.partition(name, index)
     assert partition is not None
-    partition.append(batch(*values), node.clock.now())
+    produce(partition, batch(*values), node.clock.now())
 
 
 def rows(response: FetchResponse, node: Node) -> list[tuple[str | None, int, int, int]]:

@@ -6,6 +6,9 @@ import pytest
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.refused import Refused
+from muster.coordinator.log import batches
+from muster.coordinator.log.headers import read_header
+from muster.coordinator.log.rows import assemble
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -41,14 +44,91 @@ def rows(response: Any) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_each_partition_gets_its_offset_or_its_error(node: Node, acks: int) -> None:
     assert rows(ask_one(node, request(node, (0, batch(b"a", b"b")), (1, batch()), acks=acks))) == [(0, 0, 0), (1, 0, 0)]
-    answer = ask_one(node, request(node, (0, batch()), (1, b"rubbish" * 10), (7, batch()), (1, None), acks=acks))
-    assert [(index, code) for index, code, _ in rows(answer)] == [
-        (0, 0),
-        (1, ErrorCode.CORRUPT_MESSAGE),
-        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (1, ErrorCode.INVALID_RECORD),
+    answer = ask_one(node, request(node, (0, batch()), (1, batch() + b"rubbish" * 10), (7, batch()), acks=acks))
+    assert rows(answer) == [
+        (0, 0, 2),
+        (1, ErrorCode.CORRUPT_MESSAGE, -1),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
-    assert [offset for *_, offset in rows(answer)] == [2, -1, -1, -1]
+
+
+def test_what_is_no_batch_refuses_the_whole_request(node: Node) -> None:
+    answer = ask_one(node, request(node, (0, batch()), (1, b"rubbish" * 10), (7, batch())))
+    assert rows(answer) == [(index, ErrorCode.CORRUPT_MESSAGE, -1) for index in (0, 1, 7)]
+    row = answer.responses[0].partition_responses[0]
+    assert (row.error_message, row.log_start_offset) == ("Invalid magic found in record: 98", -1)
+    assert rows(ask_one(node, request(node, (0, batch()))))[0] == (0, 0, 0)
+
+
+def test_records_of_a_transaction_without_its_id_refuse_the_whole_request(node: Node) -> None:
+    in_transaction = batch(transactional=True)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    answer = ask_one(node, request(node, (0, batch()), (1, in_transaction), (9, batch())))
+    assert rows(answer) == [(0, refused, -1), (1, refused, -1), (9, refused, -1)]
+    named = request(node, (0, batch()), (1, in_transaction), transactional_id="tx")
+    assert rows(ask_one(node, named)) == [(0, 0, 0), (1, 0, 0)]
+    numbered = batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+    named = request(node, (0, batch()), (1, numbered), transactional_id="tx")
+    answer = ask_one(node, named)
+    assert rows(answer) == [(0, 0, 1), (1, ErrorCode.INVALID_TXN_STATE, -1)]
+    assert answer.responses[0].partition_responses[1].log_start_offset == -1
+
+
+def test_a_partition_that_is_named_twice_takes_the_last_batch(node: Node) -> None:
+    assert rows(ask_one(node, request(node, (0, batch(b"a")), (0, batch(b"b", b"c")), (1, batch())))) == [
+        (0, 0, 0),
+        (1, 0, 0),
+    ]
+    twice = request(node, (0, batch(b"d")), (1, batch()))
+    twice.topic_data.append(TopicProduceData(topic_id=topic_id(node, "t"), partition_data=[]))
+    twice.topic_data.append(
+        TopicProduceData(topic_id=topic_id(node, "t"), partition_data=[PartitionProduceData(0, batch(b"e"))])
+    )
+    answer = ask_one(node, twice)
+    assert (len(answer.responses), rows(answer)) == (1, [(0, 0, 2), (1, 0, 1)])
+    partition = node.topics.partition("t", 0)
+    assert partition is not None
+    data = partition.read(0, 1 << 20, True, False).records
+    assert [record.value for _, records in batches.read(data) for record in records] == [b"b", b"c", b"e"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_refusal_of_one_of_two_rows_is_what_the_client_hears(node: Node, first: bool) -> None:
+    two = [(0, batch() + batch()), (0, batch())]
+    answer = ask_one(node, request(node, *(two if first else two[::-1])))
+    assert rows(answer) == [(0, ErrorCode.INVALID_RECORD, -1)]
+    partition = node.topics.partition("t", 0)
+    assert partition is not None
+    assert partition.log.end_offset == 1  # as on Kafka, the good one is stored all the same
+
+
+def test_a_topic_without_rows_is_not_in_the_answer(node: Node) -> None:
+    assert ask_one(node, request(node)).responses == []
+
+
+def test_where_the_log_starts_stands_beside_what_the_append_refused(node: Node) -> None:
+    partition = node.topics.partition("t", 0)
+    assert partition is not None
+    assert rows(ask_one(node, request(node, (0, batch(b"a", b"b"))))) == [(0, 0, 0)]
+    partition.delete_records(1)
+    junk = assemble(read_header(batch()), b"junk", 1)
+    ahead = (
+        batch(producer_id=3, producer_epoch=0, base_sequence=0),
+        batch(producer_id=3, producer_epoch=0, base_sequence=9),
+    )
+    ask_one(node, request(node, (0, ahead[0])))
+    wrong_crc = bytearray(batch())
+    wrong_crc[-1] ^= 1
+    for data, code, start in (
+        (junk, ErrorCode.INVALID_RECORD, 1),
+        (ahead[1], ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 1),
+        (batch(at_ms=1 << 60), ErrorCode.INVALID_TIMESTAMP, 1),
+        (batch() + batch(), ErrorCode.INVALID_RECORD, -1),
+        (bytes(wrong_crc), ErrorCode.CORRUPT_MESSAGE, -1),
+        (batch(b"x" * 1_100_000), ErrorCode.MESSAGE_TOO_LARGE, -1),
+    ):
+        (row,) = ask_one(node, request(node, (0, data))).responses[0].partition_responses
+        assert (row.error_code, row.log_start_offset) == (code, start)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -79,7 +159,7 @@ def test_a_refusal_without_acks_ends_the_connection(node: Node, acks: int) -> No
     context = make_context(0, 13)
     ended: list[Refused] = []
     context.channel.ended_by(ended.append)
-    wanted = request(node, (0, batch()), (7, batch()), (1, b"rubbish"), acks=acks)
+    wanted = request(node, (0, batch()), (7, batch()), (1, b""), acks=acks)
     answer = send(node, wanted, context=context).one()
     partition = node.topics.partition("t", 0)
     assert partition is not None
@@ -104,7 +184,12 @@ def test_a_topic_id_that_nobody_has_is_told_as_it_came(node: Node) -> None:
 
 
 def test_other_acks_are_refused(node: Node) -> None:
-    assert rows(ask_one(node, request(node, (0, batch()), acks=2))) == [(0, ErrorCode.INVALID_REQUIRED_ACKS, -1)]
+    answer = ask_one(node, request(node, (0, batch()), (1, b""), (7, batch()), acks=2))
+    assert rows(answer) == [
+        (0, ErrorCode.INVALID_REQUIRED_ACKS, -1),
+        (1, ErrorCode.INVALID_RECORD, -1),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+    ]
 
 
 def test_topics_by_name_in_older_versions(node: Node) -> None:

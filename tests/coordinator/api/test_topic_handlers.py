@@ -21,7 +21,7 @@ from muster.protocol.messages.delete_records import (
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tests.coordinator.api.data_plane import ask_one, data_node, topic_id
-from tests.coordinator.topics.support import add_topic, batch
+from tests.coordinator.topics.support import add_topic, batch, produce
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -282,7 +282,7 @@ def test_the_brokers_configs_are_described(node: Node) -> None:
 def test_records_are_deleted(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None
-    partition.append(batch(b"a", b"b"), node.clock.now())
+    produce(partition, batch(b"a", b"b"), node.clock.now())
     asked = [DeleteRecordsPartition(0, 2), DeleteRecordsPartition(0, 9), DeleteRecordsPartition(7, 0)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("t", asked), DeleteRecordsTopic("no", asked[:1])])
     answer = ask_one(node, request)

@@ -1,4 +1,5 @@
 import contextlib
+import re
 import struct
 
 import pytest
@@ -123,6 +124,13 @@ def test_damaged_records_raise_only_batch_errors(codec: int, position: int, flip
     set_crc(data, 0, len(data))
     with contextlib.suppress(BatchError):
         check(data)
+    try:
+        wanted = max(record.timestamp for record in batches.checked_records(data, read_header(data), 1 << 20))
+    except BatchError as error:
+        with pytest.raises(type(error), match=re.escape(str(error))):
+            batches.greatest_timestamp(data, read_header(data), 1 << 20)
+    else:
+        assert batches.greatest_timestamp(data, read_header(data), 1 << 20) == wanted
 
 
 def check(data: bytearray, header: BatchHeader | None = None) -> list[bytes | None]:
@@ -162,7 +170,7 @@ def test_recompress_changes_nothing_else(codec: int) -> None:
         base_sequence=9,
         base_offset=70,
     )
-    result = batches.recompress(source, codec)
+    result = batches.recompress(source, read_header(source), codec, 1 << 20)
     before, after = read_header(source), read_header(result)
     assert after.compression == codec
     assert after._replace(length=0, crc=0, attributes=0) == before._replace(length=0, crc=0, attributes=0)
@@ -172,6 +180,6 @@ def test_recompress_changes_nothing_else(codec: int) -> None:
 
 def test_recompress_keeps_log_append_time() -> None:
     source = batches.build([(None, b"v" * 100)], timestamp_ms=NOW, compression=batches.GZIP, log_append_time=True)
-    header = read_header(batches.recompress(source, batches.LZ4))
+    header = read_header(batches.recompress(source, read_header(source), batches.LZ4, 1 << 20))
     assert header.is_log_append_time
     assert header.max_timestamp == NOW

@@ -56,7 +56,27 @@ def test_the_greatest_time_may_lie_in_any_segment(log: Log) -> None:
     assert log.offset_of_max_timestamp() == (300, 2, 1)
 
 
-def test_records_without_times_are_not_found(log: Log) -> None:
-    log.append(0, batch(b"a", timestamp_ms=-1), wall_ms=NOW)
-    assert log.offset_of_max_timestamp() is None
+def test_records_without_times_are_not_found_by_a_time(log: Log) -> None:
+    log.append(3, batch(b"a", timestamp_ms=-1), wall_ms=NOW)
     assert log.offset_for_timestamp(0) is None
+    # but Kafka 4.3 answers with them when there is no greater time
+    assert log.offset_of_max_timestamp() == (-1, 0, 3)
+    log.append(4, batch(b"a", timestamp_ms=0), wall_ms=NOW)
+    assert log.offset_of_max_timestamp() == (0, 1, 4)
+
+
+@pytest.mark.parametrize("before", [1, 3, 5])
+def test_the_greatest_time_may_be_that_of_a_deleted_record(log: Log, before: int) -> None:
+    # as on Kafka 4.3, which looks at the segment and not at where the log starts
+    for timestamp_ms in (200, 100, 200):
+        log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
+    log.delete_records_before(before)
+    assert log.offset_of_max_timestamp() == (200, 0, 0)
+
+
+def test_the_greatest_time_is_found_beyond_the_first_entry_of_the_index(log: Log) -> None:
+    for timestamp_ms in range(100, 200):
+        log.append(0, batch(b"a", b"b", timestamp_ms=timestamp_ms), wall_ms=NOW)
+    log.append(0, batch(b"a", timestamp_ms=150), wall_ms=NOW)
+    assert len(log.segments[0].time_index().timestamps) > 1
+    assert log.offset_of_max_timestamp() == (199, 198, 0)

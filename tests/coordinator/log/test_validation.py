@@ -4,16 +4,25 @@ import pytest
 
 from muster.coordinator.log import (
     BatchError,
+    BatchHeader,
     BatchTooLarge,
     CorruptBatch,
     InvalidRecords,
-    InvalidTimestamp,
     UnsupportedCompression,
     batches,
-    validate_produce,
+    check_form,
+    first_batch,
+    only_batch,
 )
-from muster.coordinator.log.headers import set_crc
+from muster.coordinator.log.headers import Buffer, set_crc
 from tests.coordinator.log.support import NOW, batch
+
+
+def validate_produce(data: Buffer, *, max_message_bytes: int, allow_zstd: bool = True) -> BatchHeader:
+    """All the checks of a header, in the order in which Produce makes them."""
+    header = only_batch(data, first_batch(data), allow_zstd=allow_zstd)
+    check_form(data, header, max_message_bytes)
+    return header
 
 
 def changed(position: int, code: str, value: int, data: bytearray | None = None) -> bytearray:
@@ -39,23 +48,29 @@ CASES: list[tuple[str, bytes | bytearray, type[BatchError], int, str]] = [
     ("nothing", b"", InvalidRecords, 87, "it has none"),
     ("half a header", batch(b"a")[:40], InvalidRecords, 87, "end before"),
     ("cut off", batch(b"a")[:-1], InvalidRecords, 87, "end before"),
-    ("garbage", b"rubbish" * 10, CorruptBatch, 2, "magic 98"),
-    ("zeros", bytes(70), CorruptBatch, 2, "length 0"),
-    ("no batch behind", batch(b"a") + b"x" * 17, CorruptBatch, 2, "magic 120"),
-    ("zeros behind", batch(b"a") + bytes(12), CorruptBatch, 2, "length 0"),
+    ("garbage", b"rubbish" * 10, CorruptBatch, 2, "Invalid magic found in record: 98"),
+    ("zeros", bytes(70), CorruptBatch, 2, "Record size 0 is less than the minimum record overhead"),
+    ("no batch behind", batch(b"a") + b"x" * 17, CorruptBatch, 2, "record: 120"),
+    (
+        "zeros behind",
+        batch(b"a") + bytes(12),
+        CorruptBatch,
+        2,
+        "Record size 0 is less than the minimum record overhead",
+    ),
     ("two batches", batch(b"a") + batch(b"b"), InvalidRecords, 87, "exactly one"),
     ("old magic", changed(16, "b", 1), InvalidRecords, 87, "magic 2 only, not 1"),
     ("old magic, cut off", changed(16, "b", 1)[:-1], InvalidRecords, 87, "end before"),
-    ("new magic, cut off", changed(16, "b", 3)[:-1], CorruptBatch, 2, "magic 3"),
-    ("short length", changed(8, "i", 10), CorruptBatch, 2, "length 10"),
+    ("new magic, cut off", changed(16, "b", 3)[:-1], CorruptBatch, 2, "record: 3"),
+    ("short length", changed(8, "i", 10), CorruptBatch, 2, "Record size 10"),
     ("length of a message", changed(8, "i", 48), CorruptBatch, 2, "below the minimum 49"),
-    ("negative length", changed(8, "i", -5), CorruptBatch, 2, "length -5"),
+    ("negative length", changed(8, "i", -5), CorruptBatch, 2, "Record size -5"),
     ("giant length", changed(8, "i", 2**31 - 1), InvalidRecords, 87, "end before"),
     ("offset given", changed(0, "q", 5), InvalidRecords, 87, "base offset"),
     ("wrong crc", changed(17, "I", 1), CorruptBatch, 2, "CRC"),
     ("control", changed(21, "h", 0x20), InvalidRecords, 87, "control"),
     ("unknown codec", changed(21, "h", 5), UnsupportedCompression, 76, "compression type 5"),
-    ("log append time", changed(21, "h", 8), InvalidTimestamp, 32, "LogAppendTime"),
+    ("negative magic", changed(16, "b", -2), CorruptBatch, 2, "Invalid magic found in record: -2"),
     ("negative offsets", changed(23, "i", -1), InvalidRecords, 87, "range of offsets"),
     ("no records", changed(57, "i", 0), InvalidRecords, 87, "0 records"),
     ("other count", changed(57, "i", 3), InvalidRecords, 87, "3 records"),

@@ -6,11 +6,21 @@ import itertools
 from typing import Any
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.log import LogManager, LogSettings, MemoryStorage, SharedSync, Storage, batches
+from muster.coordinator.groups.interface import Now
+from muster.coordinator.log import (
+    LogManager,
+    LogSettings,
+    MemoryStorage,
+    SharedSync,
+    Storage,
+    batches,
+    first_batch,
+    only_batch,
+)
 from muster.coordinator.properties import BROKER, Value
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.partition import Appended, Partition
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 
@@ -60,6 +70,11 @@ def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: s
     partition = topics.partition(name, 0)
     assert partition is not None
     return partition
+
+
+def produce(partition: Partition, data: bytes, now: Now) -> Appended:
+    """Append what a client's Produce request holds for this partition."""
+    return partition.append(data, only_batch(data, first_batch(data)), now)
 
 
 def batch(*values: bytes | None, key: bytes | None = b"k", at_ms: int = 1_700_000_000_000, **more: Any) -> bytes:

@@ -16,7 +16,7 @@ from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.state import TOPIC_RESOURCE
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.topics.support import add_topic, batch, make_topics
+from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 from tests.support.disks import FullDisk
 
 NOW = Now(0, 1_700_000_000_000)
@@ -52,7 +52,7 @@ def test_of_a_topic_that_cannot_be_made_nothing_is_there(made: int) -> None:
     assert (topics.by_name, topics.by_id, topics.state.topics, topics.state.version) == ({}, {}, {}, version)
     assert not [name for name, _ in topics.logs.on_disk() if name == "t"]
     disk.room = 100
-    assert add_topic(topics, "t", 3).append(batch(), NOW).base_offset == 0
+    assert produce(add_topic(topics, "t", 3), batch(), NOW).base_offset == 0
     topics.logs.close()
     again = make_topics(disk)
     assert all(again.by_name["t"].is_online(index) for index in range(3))
@@ -68,7 +68,7 @@ def test_what_a_full_disk_did_not_let_go_is_not_taken_for_a_later_topic() -> Non
             topics.create(NewTopic("t", topics.draw_uuid(), 1, 1))
     assert topics.logs.on_disk()[-1] == ("t", 0)
     partition = add_topic(topics)
-    partition.append(batch(b"new"), NOW)
+    produce(partition, batch(b"new"), NOW)
     assert topics.logs.topic_id_on_disk("t", 0) == topics.by_name["t"].topic_id
     topics.logs.close()
     found = make_topics(disk).partition("t", 0)
@@ -148,15 +148,15 @@ def test_a_partition_comes_back_by_itself_when_there_is_space_again() -> None:
     disk, clock = FullDisk(), ManualClock()
     topics = make_topics(disk, clock)
     partition = add_topic(topics, "t", 2)
-    partition.append(batch(b"before"), NOW)
+    produce(partition, batch(b"before"), NOW)
     disk.full = True
     with pytest.raises(LogOffline):
-        partition.append(batch(b"lost"), NOW)
+        produce(partition, batch(b"lost"), NOW)
     assert [topics.by_name["t"].is_online(index) for index in range(2)] == [False, True]
     disk.full = False
     clock.advance(LOOK_EVERY_MS)
     assert topics.by_name["t"].is_online(0)
-    assert partition.append(batch(b"after"), NOW).base_offset == 1
+    assert produce(partition, batch(b"after"), NOW).base_offset == 1
 
 
 def test_the_longer_it_fails_the_more_seldom_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_the_longer_it_fails_the_more_seldom_it_is_tried(monkeypatch: pytest.Mon
 def test_a_partition_that_could_not_be_opened_is_opened_later() -> None:
     storage, clock = _Unreadable(), ManualClock()
     topics = make_topics(storage)
-    add_topic(topics, "t", 2).append(batch(b"kept"), NOW)
+    produce(add_topic(topics, "t", 2), batch(b"kept"), NOW)
     topics.logs.close()
     storage.unreadable = "t-0"
     topics = make_topics(storage, clock)
@@ -262,7 +262,7 @@ def test_a_stray_with_a_broken_partition_metadata_is_deleted() -> None:
 def test_a_topic_can_be_deleted_on_a_disk_that_takes_no_files() -> None:
     disk = FullDisk()
     topics = make_topics(disk)
-    add_topic(topics).append(batch(), NOW)
+    produce(add_topic(topics), batch(), NOW)
     topics.logs.checkpoint()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "save", _full)

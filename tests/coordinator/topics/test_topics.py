@@ -20,7 +20,7 @@ from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.topics.support import add_topic, batch, make_topics
+from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
 NOW = Now(0, 1_700_000_000_000)
 
@@ -99,8 +99,8 @@ def test_subscribers_get_each_new_image() -> None:
 
 def test_records_outlive_a_restart_and_not_their_topic() -> None:
     topics = make_topics()
-    add_topic(topics, "kept").append(batch(b"1"), NOW)
-    add_topic(topics, "gone").append(batch(b"2"), NOW)
+    produce(add_topic(topics, "kept"), batch(b"1"), NOW)
+    produce(add_topic(topics, "gone"), batch(b"2"), NOW)
     topics.delete(topics.by_name["gone"])
     add_topic(topics, "gone")
     after = restarted(topics)

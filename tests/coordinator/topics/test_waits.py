@@ -3,7 +3,7 @@ from __future__ import annotations
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.topics.topics import Topics
 from muster.coordinator.topics.waits import FetchWait
-from tests.coordinator.topics.support import add_topic, batch, make_topics
+from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
 
 class Parked:
@@ -23,8 +23,8 @@ class Parked:
 
 def test_an_append_wakes_once() -> None:
     parked = Parked()
-    parked.second.append(batch(b"x"), parked.clock.now())
-    parked.first.append(batch(b"x"), parked.clock.now())
+    produce(parked.second, batch(b"x"), parked.clock.now())
+    produce(parked.first, batch(b"x"), parked.clock.now())
     parked.clock.advance(1000)
     assert parked.times == 1
 
@@ -40,9 +40,9 @@ def test_the_clock_wakes() -> None:
 def test_small_appends_add_up_to_the_bytes_wanted() -> None:
     size = len(batch(b"x"))
     parked = Parked(min_bytes=3 * size, available=size)
-    parked.first.append(batch(b"x"), parked.clock.now())
+    produce(parked.first, batch(b"x"), parked.clock.now())
     assert parked.times == 0
-    parked.second.append(batch(b"x"), parked.clock.now())
+    produce(parked.second, batch(b"x"), parked.clock.now())
     assert parked.times == 1
 
 
@@ -55,7 +55,7 @@ def test_a_topic_that_goes_wakes() -> None:
 def test_a_cancelled_wait_is_never_heard_of() -> None:
     parked = Parked()
     parked.wait.cancel()
-    parked.first.append(batch(b"x"), parked.clock.now())
+    produce(parked.first, batch(b"x"), parked.clock.now())
     parked.clock.advance(1000)
     assert parked.times == 0
 
@@ -65,5 +65,5 @@ def test_an_open_transaction_is_no_news_to_readers_of_committed_records() -> Non
     data = batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     parked.first.log.append(0, data, wall_ms=1)
     assert parked.times == 0
-    parked.second.append(batch(b"x"), parked.clock.now())
+    produce(parked.second, batch(b"x"), parked.clock.now())
     assert parked.times == 1
