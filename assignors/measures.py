@@ -9,10 +9,14 @@ server as for a pipeline over a history; nothing here depends on the order of me
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
+
+_T = TypeVar("_T")
+ROWS_A_STEP: Final = 500
+"""Topics of members that are looked at in one step of what goes on in steps: a fraction of a millisecond."""
 
 Owned: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 """Partitions by member id and topic."""
@@ -58,7 +62,23 @@ def moves(before: Owned, after: Owned) -> dict[str, Moves]:
     With B and A the partitions that have an owner before and after, and K those that some member has in both:
     kept = |K|, moved = |B and A| - |K|, gained = |A| - |B and A|, lost = |B| - |B and A|.
     """
+    return finish(moves_in_steps(before, after))
+
+
+def finish(steps: Generator[Any, None, _T]) -> _T:
+    """What comes of steps, all taken at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+
+
+def moves_in_steps(before: Owned, after: Owned) -> Generator[None, None, dict[str, Moves]]:
+    """`moves`, for who has other things to do meanwhile: each step is a fraction of a millisecond."""
     kept: defaultdict[str, set[int]] = defaultdict(set)
+    rows_left = ROWS_A_STEP
     for member, topics in before.items():
         now = after.get(member)
         if now:
@@ -69,12 +89,18 @@ def moves(before: Owned, after: Owned) -> dict[str, Moves]:
                     found = partitions if partitions == same else set(partitions).intersection(same)
                     if found:
                         kept[topic].update(found)
-    had, have = _by_topic(before), _by_topic(after)
+        rows_left -= len(topics) + 1
+        if rows_left < 0:
+            rows_left = ROWS_A_STEP
+            yield
+    had, have = (yield from _by_topic_in_steps(before)), (yield from _by_topic_in_steps(after))
     rows = {}
-    for topic in dict.fromkeys((*had, *have)):
+    for number, topic in enumerate(dict.fromkeys((*had, *have)), 1):
         old, new = had.get(topic, _NONE), have.get(topic, _NONE)
         both, stayed = len(old & new), len(kept.get(topic, _NONE))
         rows[topic] = Moves(stayed, both - stayed, len(new) - both, len(old) - both)
+        if number % ROWS_A_STEP == 0:
+            yield
     return rows
 
 
@@ -153,12 +179,21 @@ def rack_locality(
 _NONE: frozenset[int] = frozenset()
 
 
-def _by_topic(assignment: Owned) -> dict[str, set[int]]:
+def _by_topic(assignment: Owned) -> Mapping[str, set[int]]:
     """The partitions that have an owner."""
+    return finish(_by_topic_in_steps(assignment))
+
+
+def _by_topic_in_steps(assignment: Owned) -> Generator[None, None, Mapping[str, set[int]]]:
     found: defaultdict[str, set[int]] = defaultdict(set)
+    rows_left = ROWS_A_STEP
     for topics in assignment.values():
         for topic, partitions in topics.items():
             found[topic].update(partitions)
+        rows_left -= len(topics) + 1
+        if rows_left < 0:
+            rows_left = ROWS_A_STEP
+            yield
     return found
 
 

@@ -98,8 +98,7 @@ class Shard(Ledger):
         else:
             if self._observer is not None:
                 self._observer.flush()  # it may show what was told before
-            for token, response in output.replies:
-                token(response)  # type: ignore[operator]  # the tokens of the shell are callables
+            self._answer(output.replies)
         if self._core.deadlines.earliest_ms < self._timer_ms:
             self._rearm()
 
@@ -201,6 +200,7 @@ class Shard(Ledger):
         # first of all, for an answer may bring the next request of its connection
         self.state_error = error_code
         self._core = _NO_CORE
+        self._answer_all()
         parked, self._parked = self._parked, deque()
         batches, self._batches = self._batches, []
         for _, replies, _ in parked:

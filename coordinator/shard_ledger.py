@@ -21,6 +21,9 @@ LATE_MS: Final = 100
 BATCH_BYTES: Final = 64 * 1024
 """How much is gathered into one batch; the records of one command may be more."""
 
+ANSWERS_AT_ONCE: Final = 300
+"""How many answers of one command leave in one turn of the loop: some 5 ms. The others follow in the next ones."""
+
 Respond = Callable[[Message], object]
 
 
@@ -38,6 +41,8 @@ class Ledger:
         self._batches: list[Batch] = []
         self._parked: deque[tuple[int, Sequence[Reply], int]] = deque()
         """Position, answers, and since when at most these wait (monotonic ms)."""
+        self._leaving: deque[Reply] = deque()
+        """Answers that may leave, and have not yet for want of time."""
         self._waits = Waits()
         self._failures = 0
         self._term = 0
@@ -133,8 +138,7 @@ class Ledger:
                 self._observer.flush()
         position = self._log.end_offset
         if self._log.durable_offset >= position and not self._parked:
-            for token, response in replies:
-                token(response)  # type: ignore[operator]  # as in `submit`
+            self._answer(replies)
         else:
             self._parked.append((position, replies, began_ms))
             self._log.when_durable(position, self._when_durable(self._term))
@@ -154,10 +158,31 @@ class Ledger:
             if now_ms - began_ms > LATE_MS:
                 self._waits.late(began_ms, now_ms)
             while self._parked and self._parked[0][0] <= durable:
-                for token, response in self._parked.popleft()[1]:
-                    respond(token, response)
+                self._answer(self._parked.popleft()[1])
 
         return callback
+
+    def _answer(self, replies: Sequence[Reply]) -> None:
+        """Give answers, those of a large group over some turns of the loop: who else waits has his turn meanwhile."""
+        if len(replies) > ANSWERS_AT_ONCE:
+            if not self._leaving:
+                self._clock.call_soon(self._answer_some)
+            self._leaving.extend(replies[ANSWERS_AT_ONCE:])
+            replies = replies[:ANSWERS_AT_ONCE]
+        for token, response in replies:
+            token(response)  # type: ignore[operator]  # the tokens of the shell are callables
+
+    def _answer_some(self) -> None:
+        leaving = self._leaving
+        some = [leaving.popleft() for _ in range(min(ANSWERS_AT_ONCE, len(leaving)))]
+        if leaving:
+            self._clock.call_soon(self._answer_some)
+        self._answer(some)
+
+    def _answer_all(self) -> None:
+        """Give what is left of those, now."""
+        while self._leaving:
+            respond(*self._leaving.popleft())
 
 
 def respond(token: object, response: Message) -> None:

@@ -135,7 +135,7 @@ def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: Shared) -> 
         # only the chosen protocol's metadata is in the record: a live member keeps the others it offers
         timeout_ms = one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout
         member = group.members.get(one.member_id)
-        protocols = shared.protocols(((value.protocol or "", one.subscription),))
+        chosen = (value.protocol or "", one.subscription)
         if member is None:
             group.add(
                 Member(
@@ -146,12 +146,12 @@ def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: Shared) -> 
                     shared.of(one.client_host),
                     shared.of(timeout_ms),
                     shared.of(one.session_timeout),
-                    protocols,
+                    shared.protocols((chosen,)),
                     one.assignment,
                 )
             )
             continue
-        kept = member.protocols if protocols[0] in member.protocols else protocols
+        kept = member.protocols if chosen in member.protocols else shared.protocols((chosen,))
         group.update(member, kept, timeout_ms, one.session_timeout)
         member.assignment = one.assignment
     group.leader_id = value.leader

@@ -1,8 +1,9 @@
 """The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
 
 Events are appended before an answer leaves that shows what they tell of, and at the end of the turn of the event loop
-in which they happened at the latest: a killed process has told all that it did before. Nobody waits for the disk. When
-the log fails, events are lost until it can be opened again, which is said once; groups go on.
+in which they happened at the latest: a killed process has told all that it did before. Only a large group's take some
+turns to be written, and those behind them wait, for nobody is to wait for that (`writing`). Nobody waits for the disk.
+When the log fails, events are lost until it can be opened again, which is said once; groups go on.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event, Now
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError, RecordListTooLarge
-from muster.coordinator.observe.refused import SECOND_MS, Refused, is_cut
-from muster.coordinator.observe.schema import plain_json, to_json
+from muster.coordinator.observe.refused import LONGEST, SECOND_MS, Refused, is_cut
+from muster.coordinator.observe.schema import TooLarge, plain_json
+from muster.coordinator.observe.writing import Row, Writing
 from muster.protocol.errors import ErrorCode, error_name
 
 log = structlog.get_logger("muster.events")
@@ -34,7 +36,8 @@ SYNC_MS: Final = 1_000
 REOPEN_MS: Final = 10_000
 """How long a log that failed is left alone."""
 
-Row = tuple[bytes | None, bytes]
+ROWS_BYTES: Final = 256 * 1024
+"""How much is gathered into one batch."""
 
 
 class EventLog(Protocol):
@@ -60,7 +63,7 @@ class Journal:
         self._closed_until_ms = 0
         self._lost = 0
         self._refused = Refused()
-        self._rows: list[Row] = []
+        self._writing = Writing(self._too_large)
         self._is_asked = False
         self._sync_is_due = False
 
@@ -68,7 +71,6 @@ class Journal:
         """Take in what has happened: it is written when `flush` is called, or at the end of this turn; refusals are
         counted and written within a second.
         """
-        rows = self._rows
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)
@@ -76,21 +78,38 @@ class Journal:
                 if not self._is_asked:
                     self._is_asked = True
                     self._clock.call_soon(self._end_of_turn)
-                rows.append((event.group_id.encode("utf-8", "surrogatepass"), to_json(event, now.wall_ms)))
+                self._writing.add(event, now.wall_ms)
 
     def flush(self) -> None:
         """Somebody is about to see what was told: write it; harmless when there is nothing."""
-        if self._rows:
+        if self._writing.rows:
             self._write()
 
     def _end_of_turn(self) -> None:
         self._is_asked = False
-        self._write()
+        if self._writing.is_behind:
+            self._writing.go_on()
+            self._is_asked = True
+            self._clock.call_soon(self._end_of_turn)
+        self.flush()
 
     def _write(self) -> None:
-        if self._rows:
-            rows, self._rows = self._rows, []
-            self._append(rows, self._clock.now())
+        rows, self._writing.rows = self._writing.rows, []
+        now = self._clock.now()
+        some: list[Row] = []
+        size = 0
+        for row in rows:
+            size += len(row[1])
+            if size > ROWS_BYTES and some:
+                self._append(some, now)
+                some, size = [], len(row[1])
+            some.append(row)
+        self._append(some, now)
+
+    def _too_large(self, event: Event, error: TooLarge) -> None:
+        # one member's metadata may be as large as a request
+        log.error("an event is too large for its log, and lost", partition=self.partition, kind=event.kind,
+                  group=event.group_id[:LONGEST], error=str(error))  # fmt: skip
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The shard has its state from the log."""
@@ -99,7 +118,8 @@ class Journal:
 
     def close(self) -> None:
         """Write what is not written yet, and what is still being counted."""
-        self._write()
+        self._writing.finish()
+        self.flush()
         if self._refused.began_ms is not None:
             self._write_refused()
 
@@ -140,7 +160,7 @@ class Journal:
                 self._sync_is_due = True
                 self._clock.call_at(now.mono_ms + SYNC_MS, self._sync)
         except RecordListTooLarge as error:
-            # one member's metadata may be as large as a request
+            # its segments were made small
             if len(rows) > 1:
                 for row in rows:
                     self._append([row], now)

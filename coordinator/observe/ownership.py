@@ -1,34 +1,38 @@
-"""Who owns what, read from the assignments of a group of consumers, and what a rebalance changed. Pure."""
+"""Who owns what, read from the assignments of a group of consumers, a step at a time. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Final
 
-from muster.coordinator.groups.classic import CONSUMER
-from muster.coordinator.groups.events import MemberFacts
 from muster.protocol.consumer import decode_assignment
 from muster.protocol.message import MalformedMessage
+
+BYTES_A_STEP: Final = 8 * 1024
+"""Of assignments that are read in one step: some half a millisecond."""
+LEAST: Final = 128
+"""What a member counts for apart from its assignment."""
 
 Owned = Mapping[str, Sequence[int]]
 """What one member owns: partitions by topic."""
 
 
-def read(
-    protocol_type: str | None, members: Sequence[MemberFacts], before: Mapping[str, bytes]
-) -> tuple[dict[str, Owned] | None, dict[str, Owned] | None]:
-    """What each member owns now, and what each one owned before. None when these are no consumers, or when their
-    assignments cannot be read.
+def read(assignments: Iterable[tuple[str, bytes]]) -> Generator[None, None, dict[str, Owned] | None]:
+    """What each member owns, of (member id, assignment); None when an assignment cannot be read. In steps: others may
+    have their turn in between.
     """
-    if protocol_type != CONSUMER:
-        return None, None
-    return _all({one.member: one.assignment for one in members}), _all(before)
-
-
-def _all(assignments: Mapping[str, bytes]) -> dict[str, Owned] | None:
-    try:
-        return {member: _owned(assignment) for member, assignment in assignments.items()}
-    except MalformedMessage:
-        return None
+    owned: dict[str, Owned] = {}
+    left = BYTES_A_STEP
+    for member, assignment in assignments:
+        try:
+            owned[member] = _owned(assignment)
+        except MalformedMessage:
+            return None
+        left -= len(assignment) + LEAST
+        if left < 0:
+            left = BYTES_A_STEP
+            yield
+    return owned
 
 
 def _owned(assignment: bytes) -> Owned:

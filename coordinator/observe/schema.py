@@ -3,21 +3,24 @@
 Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and what its kind has. A reader skips
 kinds and fields that it does not know; a field is never renamed and never changes its meaning under the same `v`.
 
-Text is put together here rather than by a general encoder: a group of 1,000 members is told of in one value, while
-everybody else waits.
+Text is put together here rather than by a general encoder: a group of 1,000 members is told of in one value. It is made
+in pieces of less than a millisecond each, so that others may have their turn in between, and no longer than
+`MOST_BYTES`: what would be longer is known before it is made.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from binascii import b2a_base64
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
-from muster.assignors.measures import moves
+from muster.assignors.measures import Moves, moves_in_steps
 from muster.coordinator.groups import events
+from muster.coordinator.groups.classic import CONSUMER
 from muster.coordinator.groups.events import MemberFacts, Trigger
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.groups.members import Protocols
@@ -29,6 +32,17 @@ VERSION: Final = 1
 """Of the schema; it grows only when old readers would misread something."""
 PROTOCOLS_KEPT: Final = 64
 """Texts of protocols that are remembered, since most members of a group say the same."""
+LONGEST_KEPT: Final = 1_024
+"""Longer metadata is not remembered: it would be kept here after the last of its members is gone."""
+FEW_PROTOCOLS: Final = 16
+"""Nor are more protocols than these."""
+MOST_BYTES: Final = 16 * 1024 * 1024 - 1024
+"""An event has no more: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
+BYTES_A_PIECE: Final = 8 * 1024
+"""Text that is made in one piece, if it is of many members: some half a millisecond."""
+ENTRIES_A_PIECE: Final = 200
+LEAST_MEMBER_BYTES: Final = 200
+"""The text of a member without names, metadata and assignment."""
 SETTINGS: Final = (
     "group_initial_rebalance_delay_ms",
     "group_min_session_timeout_ms",
@@ -40,11 +54,41 @@ SETTINGS: Final = (
 _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
+class TooLarge(ValueError):
+    """An event that would be longer than `MOST_BYTES`."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes or more, and {MOST_BYTES} is the most")
+
+
 def to_json(event: Event, wall_ms: int) -> bytes:
-    """The value of the event's record."""
-    tell = _TELL.get(event.kind, _plain)
-    head = f'{{"v":{VERSION},"kind":"{event.kind}","group":{quote(event.group_id)},"time":{wall_ms}'
-    return f"{head}{tell(event.facts)}}}".encode("utf-8", "surrogatepass")
+    """The value of the event's record. Raises TooLarge."""
+    return "".join(filter(None, pieces(event, wall_ms))).encode("utf-8", "surrogatepass")
+
+
+def short_json(event: Event, wall_ms: int) -> bytes | None:
+    """The same of an event of one member, or of none; None: it may be long, and is to be told in pieces."""
+    tell = _WHOLE.get(event.kind)
+    if tell is None:
+        return None
+    return f"{_head(event, wall_ms)}{tell(event.facts)}}}".encode("utf-8", "surrogatepass")
+
+
+def pieces(event: Event, wall_ms: int) -> Iterator[str | None]:
+    """The text of that value, a piece at a time; None: some work was done, nothing is to be said yet. Raises
+    TooLarge.
+    """
+    yield _head(event, wall_ms)
+    whole = _WHOLE.get(event.kind)
+    if whole is not None:
+        yield whole(event.facts)
+    else:
+        yield from _IN_PIECES.get(event.kind, _plain_pieces)(event.facts)
+    yield "}"
+
+
+def _head(event: Event, wall_ms: int) -> str:
+    return f'{{"v":{VERSION},"kind":"{event.kind}","group":{quote(event.group_id)},"time":{wall_ms}'
 
 
 def plain_json(kind: str, group_id: str | None, wall_ms: int, facts: Mapping[str, object]) -> bytes:
@@ -58,6 +102,19 @@ def plain_json(kind: str, group_id: str | None, wall_ms: int, facts: Mapping[str
 
 def _plain(facts: dict[str, Any]) -> str:
     return "".join(f",{quote(name)}:{_json(value)}" for name, value in facts.items())
+
+
+def _plain_pieces(facts: dict[str, Any]) -> Iterator[str]:
+    for name, value in facts.items():
+        if isinstance(value, dict) and len(value) > ENTRIES_A_PIECE:
+            yield f",{quote(name)}:{{"
+            rows, comma = iter(value.items()), ""
+            while some := dict(islice(rows, ENTRIES_A_PIECE)):
+                yield comma + _json(some)[1:-1]
+                comma = ","
+            yield "}"
+        else:
+            yield f",{quote(name)}:{_json(value)}"
 
 
 def _joined(facts: dict[str, Any]) -> str:
@@ -77,27 +134,38 @@ def _started(facts: dict[str, Any]) -> str:
     )
 
 
-def _failed(facts: dict[str, Any]) -> str:
-    members = _members(facts["members"], [None] * len(facts["members"]))
-    join_phase_ms = _json(facts["join_phase_ms"])
-    return (
-        f',"generation":{facts["generation"]},"cause":"{facts["cause"]}","join_phase_ms":{join_phase_ms}'
-        f',"took_ms":{facts["took_ms"]},{members}'
-    )
-
-
-def _completed(facts: dict[str, Any]) -> str:
+def _failed(facts: dict[str, Any]) -> Iterator[str | None]:
     members: Sequence[MemberFacts] = facts["members"]
-    now, then = ownership.read(facts["protocol_type"], members, facts["before"])
-    return (
+    yield (
+        f',"generation":{facts["generation"]},"cause":"{facts["cause"]}","join_phase_ms":{_json(facts["join_phase_ms"])}'
+        f',"took_ms":{facts["took_ms"]},"members":['
+    )
+    yield from _listed((yield from _members(members, None)))
+
+
+def _completed(facts: dict[str, Any]) -> Iterator[str | None]:
+    members: Sequence[MemberFacts] = facts["members"]
+    now = then = None
+    if facts["protocol_type"] == CONSUMER:
+        now = yield from ownership.read((one.member, one.assignment) for one in members)
+        then = yield from ownership.read(facts["before"].items())
+    texts = yield from _members(members, now)
+    moved = None if now is None or then is None else (yield from moves_in_steps(then, now))
+    yield (
         f',"generation":{facts["generation"]},"protocol_type":{_text(facts["protocol_type"])}'
         f',"protocol":{_text(facts["protocol"])},"votes":{_counts(facts["votes"])},"leader":{_text(facts["leader"])}'
         f',"cause":"{facts["cause"]}","trigger":{_trigger(facts["trigger"])},"join_phase_ms":{facts["join_phase_ms"]}'
         f',"sync_phase_ms":{facts["sync_phase_ms"]},"took_ms":{facts["took_ms"]},"topics":{_counts(facts["topics"])}'
         f',"settings":{_settings(facts["settings"])},"before":[{",".join(map(quote, facts["before"]))}]'
-        f',"moves":{"null" if now is None or then is None else _moves(then, now)}'
-        f",{_members(members, [None] * len(members) if now is None else now.values())}"
+        ',"moves":'
     )
+    if moved is None:
+        yield "null"
+    else:
+        yield "["
+        yield from _listed(_moves(moved))
+    yield ',"members":['
+    yield from _listed(texts)
 
 
 # ---- parts
@@ -113,15 +181,35 @@ def _trigger(trigger: Trigger | None) -> str:
     )
 
 
-def _members(members: Sequence[MemberFacts], owned: Iterable[Owned | None]) -> str:
-    return f'"members":[{",".join(map(_member, members, owned))}]'
+def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) -> Generator[None, None, Sequence[str]]:
+    """The texts of some members each. Raises TooLarge as soon as that is known."""
+    least = len(members) * LEAST_MEMBER_BYTES
+    if least > MOST_BYTES:
+        raise TooLarge(least)
+    texts: list[str] = []
+    some: list[str] = []
+    size = left = 0
+    for member in members:
+        text = _member(member, None if owned is None else owned[member.member])
+        some.append(text)
+        left += len(text) + LEAST_MEMBER_BYTES
+        if left > BYTES_A_PIECE:
+            size += left
+            if size > MOST_BYTES:
+                raise TooLarge(size)
+            texts.append(",".join(some))
+            some, left = [], 0
+            yield
+    if some:
+        texts.append(",".join(some))
+    return texts
 
 
 def _member(member: MemberFacts, owned: Owned | None) -> str:
     (name, instance, client_id, host, session_timeout_ms, rebalance_timeout_ms, protocols, joined_ms, synced_ms,
      heard_ms, assignment) = member  # fmt: skip
     has = "null" if owned is None else _owned(owned)
-    raw = f'"{b64encode(assignment).decode()}"' if owned is None and assignment else "null"
+    raw = f'"{_base64(assignment)}"' if owned is None and assignment else "null"
     return (
         f'{{"member":{quote(name)},"instance":{"null" if instance is None else quote(instance)}'
         f',"client_id":{quote(client_id)},"host":{quote(host)},"session_timeout_ms":{session_timeout_ms}'
@@ -131,10 +219,33 @@ def _member(member: MemberFacts, owned: Owned | None) -> str:
     )
 
 
-@lru_cache(PROTOCOLS_KEPT)
 def _protocols(protocols: Protocols) -> str:
-    rows = (f'{{"name":{quote(name)},"metadata":"{b64encode(metadata).decode()}"}}' for name, metadata in protocols)
+    if len(protocols) > FEW_PROTOCOLS:
+        return _long_protocols(protocols)
+    for _, metadata in protocols:
+        if len(metadata) > LONGEST_KEPT:
+            return _long_protocols(protocols)
+    return _short_protocols(protocols)
+
+
+def _long_protocols(protocols: Protocols) -> str:
+    # base64 makes four bytes of three
+    size = sum([len(name) + len(metadata) * 4 // 3 for name, metadata in protocols])
+    if size > MOST_BYTES:
+        raise TooLarge(size)
+    return _protocols_text(protocols)
+
+
+def _protocols_text(protocols: Protocols) -> str:
+    rows = (f'{{"name":{quote(name)},"metadata":"{_base64(metadata)}"}}' for name, metadata in protocols)
     return f"[{','.join(rows)}]"
+
+
+_short_protocols = lru_cache(PROTOCOLS_KEPT)(_protocols_text)
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode("ascii")
 
 
 def _owned(owned: Owned) -> str:
@@ -145,12 +256,22 @@ def _owned(owned: Owned) -> str:
     return f"[{','.join(rows)}]"
 
 
-def _moves(then: Mapping[str, Owned], now: Mapping[str, Owned]) -> str:
-    rows = [
-        f'{{"topic":{quote(topic)},"kept":{one.kept},"moved":{one.moved},"gained":{one.gained},"lost":{one.lost}}}'
-        for topic, one in moves(then, now).items()
-    ]
-    return f"[{','.join(rows)}]"
+def _moves(moved: Mapping[str, Moves]) -> Iterator[str]:
+    rows = iter(moved.items())
+    while some := tuple(islice(rows, ENTRIES_A_PIECE)):
+        yield ",".join(
+            f'{{"topic":{quote(topic)},"kept":{one.kept},"moved":{one.moved},"gained":{one.gained},"lost":{one.lost}}}'
+            for topic, one in some
+        )
+
+
+def _listed(texts: Iterable[str]) -> Iterator[str]:
+    """The rest of a list: its rows, some in each text, and the bracket behind."""
+    comma = ""
+    for text in texts:
+        yield comma + text
+        comma = ","
+    yield "]"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -166,13 +287,16 @@ def _text(text: str | None) -> str:
     return "null" if text is None else quote(text)
 
 
-_TELL: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+_WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     events.MEMBER_JOINED: _joined,
     events.MEMBER_LEFT: _member_event,
     events.MEMBER_EXPIRED: _member_event,
     events.MEMBER_REMOVED: _member_event,
     events.MEMBER_REPLACED: _member_event,
     events.REBALANCE_STARTED: _started,
+}
+"""Told in one piece: of one member, or of none."""
+_IN_PIECES: Final[dict[str, Callable[[dict[str, Any]], Iterator[str | None]]]] = {
     events.REBALANCE_FAILED: _failed,
     events.REBALANCE_COMPLETED: _completed,
 }

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from math import sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.assignors.measures import Moves, Owned, Skew, moves, rack_locality, skew, stickiness, topic_skew, total
+from muster.assignors.measures import (
+    ROWS_A_STEP,
+    Moves,
+    Owned,
+    Skew,
+    moves,
+    moves_in_steps,
+    rack_locality,
+    skew,
+    stickiness,
+    topic_skew,
+    total,
+)
 
 BEFORE = {"a": {"t": [0, 1], "u": [0]}, "b": {"t": [2]}, "gone": {"t": [3], "u": [1]}}
 AFTER = {"a": {"t": [0, 2]}, "b": {"t": [3]}, "new": {"t": [4], "v": [0]}}
@@ -17,6 +30,23 @@ assignments = st.dictionaries(
     st.sampled_from("abcd"),
     st.dictionaries(st.sampled_from("tuv"), st.lists(st.integers(0, 5), unique=True, max_size=5)),
 )
+
+
+def test_of_a_large_group_they_are_counted_in_small_steps() -> None:
+    topics = [f"topic-{number}" for number in range(1_200)]
+    before = {f"m{number}": {topic: [number] for topic in topics} for number in range(10)}
+    after = {f"m{number}": {topic: [number + 1] for topic in topics} for number in range(10)}
+    seen: list[object] = []
+
+    def counted() -> Generator[None, None, dict[str, Moves]]:
+        rows = yield from moves_in_steps(before, after)
+        seen.append(rows)
+        return rows
+
+    steps = sum(1 for _ in counted())
+    assert steps >= 3 * 10 + len(topics) // ROWS_A_STEP  # those before twice, those after, and the topics
+    assert seen == [moves(before, after)]
+    assert seen == [dict.fromkeys(topics, Moves(moved=9, gained=1, lost=1))]
 
 
 def test_each_partition_is_counted_once() -> None:

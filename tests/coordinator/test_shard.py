@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from muster.coordinator.groups.image import NO_TOPICS, TopicsChanged, TopicsImag
 from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.waits import Waits
 from muster.coordinator.shard import Shard
+from muster.coordinator.shard_ledger import ANSWERS_AT_ONCE
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -248,6 +250,32 @@ class TestSubmit:
         request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
         bench.shard.submit(Command(request, lambda _: told.append(bench.flushed), CLIENT))
         assert told == [1]
+
+    @pytest.mark.parametrize("durable", [True, False])
+    def test_the_answers_of_a_large_group_leave_over_some_turns(self, bench: Bench, durable: bool) -> None:
+        # as a thousand at once they would hold up everybody else
+        bench.log.sync = not durable
+        answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(3 * ANSWERS_AT_ONCE + 1)]
+        if not durable:
+            bench.core.records_at_deadline = [Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1), 4)]
+            bench.clock.call_at(50, lambda: bench.clock.call_soon(bench.log.synced))
+        seen: list[int] = []
+
+        def look() -> None:
+            seen.append(sum(len(one.all) for one in answers))
+            if seen[-1] != len(answers):
+                bench.clock.call_soon(look)
+
+        bench.clock.call_at(50, look)
+        bench.clock.advance(50)
+        assert [now - before for before, now in pairwise(dict.fromkeys((0, *seen)))] == [ANSWERS_AT_ONCE] * 3 + [1]
+        assert [one.one().generation_id for one in answers] == [1] * len(answers)
+
+    def test_a_shard_that_leaves_office_gives_the_answers_that_were_on_their_way(self, bench: Bench) -> None:
+        answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(2 * ANSWERS_AT_ONCE)]
+        bench.clock.call_at(50, bench.shard.resign)
+        bench.clock.advance(50)
+        assert [one.one().generation_id for one in answers] == [1] * len(answers)
 
     def test_a_refused_heartbeat_is_told_and_one_that_asks_to_join_again_is_not(self, bench: Bench) -> None:
         bench.core.heartbeat_error = ErrorCode.REBALANCE_IN_PROGRESS

@@ -13,8 +13,10 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import RecordListTooLarge
-from muster.coordinator.observe.journal import REOPEN_MS, Journal
+from muster.coordinator.observe.journal import REOPEN_MS, ROWS_BYTES, Journal
+from muster.coordinator.observe.schema import MOST_BYTES
 from tests.coordinator.observe.test_refused import refusal
+from tests.coordinator.observe.test_writing import joined, large
 
 Row = tuple[bytes | None, dict[str, Any]]
 
@@ -108,6 +110,35 @@ def test_what_happens_meanwhile_is_one_batch_unless_somebody_must_be_answered(de
     desk.journal.tell((CREATED,), desk.clock.now())
     desk.advance(0)
     assert len(desk.told()) == 5
+
+
+def test_a_large_groups_event_is_written_some_turns_later_and_nobody_waits_for_it(desk: Desk) -> None:
+    desk.log.most_bytes = 10_000_000
+    desk.tell(CREATED, large(), CREATED)
+    assert desk.told() == [(b"g", "group_created")]
+    desk.advance(0)
+    assert desk.told() == [(b"g", "group_created"), (b"g", "rebalance_completed"), (b"g", "group_created")]
+    desk.tell(large(), CREATED)
+    assert len(desk.told()) == 3
+    desk.journal.close()
+    assert len(desk.told()) == 5
+
+
+def test_what_cannot_be_told_is_lost_and_that_is_told(desk: Desk) -> None:
+    with capture_logs() as logs:
+        desk.tell(CREATED, joined(("range", bytes(MOST_BYTES))), CREATED)
+    assert len(desk.told()) == 2
+    (line,) = logs
+    assert (line["event"], line["kind"], line["group"]) == (
+        "an event is too large for its log, and lost", "member_joined", "g"
+    )  # fmt: skip
+
+
+def test_many_rows_are_several_batches(desk: Desk) -> None:
+    desk.log.most_bytes = ROWS_BYTES + 10_000
+    desk.tell(*[joined(("range", b"m" * 1_500))] * 300)
+    assert len(desk.told()) == 300
+    assert desk.log.batches == 300 * 2_200 // ROWS_BYTES + 1
 
 
 def test_refusals_are_told_a_second_later(desk: Desk) -> None:

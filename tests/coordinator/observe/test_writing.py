@@ -1,0 +1,154 @@
+"""Events of large groups: made in pieces, in their order, and never longer than they may be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from muster.coordinator.groups import events
+from muster.coordinator.groups.events import MemberFacts
+from muster.coordinator.groups.interface import Event
+from muster.coordinator.observe import schema
+from muster.coordinator.observe.schema import BYTES_A_PIECE, MOST_BYTES
+from muster.coordinator.observe.writing import PIECES_AT_ONCE, Writing
+from tests.coordinator.observe.test_schema import assignment, completed, member
+
+CREATED = Event(events.GROUP_CREATED, "g", {})
+MEMBERS = 1_000
+MOST_OF_A_PIECE = 3 * BYTES_A_PIECE
+"""The names of those that were members before are one piece, for one."""
+
+
+def large(members: int = MEMBERS, topics: int = 10) -> Event:
+    """A rebalance in which each member took over what another one had."""
+    names = [f"topic-{number}" for number in range(topics)]
+    owned = [assignment(**{name: [number] for name in names}) for number in range(members)]
+    return completed(
+        members=tuple(member(f"m{number}", owned[number]) for number in range(members)),
+        before={f"m{number}": owned[number - 1] for number in range(members)},
+    )
+
+
+def failed(members: int) -> Event:
+    facts = {"generation": 3, "cause": events.NEW_MEMBER, "join_phase_ms": None, "took_ms": 5}
+    return Event(events.REBALANCE_FAILED, "g", {**facts, "members": (member(),) * members})
+
+
+def synced(members: int) -> Event:
+    facts: dict[str, object] = {"generation": 3, "synced": {f"m{number}": number for number in range(members)}}
+    return Event(events.MEMBERS_SYNCED, "g", facts)
+
+
+def joined(*protocols: tuple[str, bytes]) -> Event:
+    facts: dict[str, object] = {
+        "member": member()._replace(protocols=protocols),
+        "protocol_type": "consumer",
+        "reason": None,
+    }
+    return Event(events.MEMBER_JOINED, "g", facts)
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.lost: list[tuple[str, str]] = []
+        self.writing = Writing(lambda event, error: self.lost.append((event.kind, str(error))))
+
+    def kinds(self) -> list[str]:
+        return [json.loads(value)["kind"] for _, value in self.writing.rows]
+
+
+def test_a_large_event_is_made_in_small_pieces() -> None:
+    event = large()
+    made = list(schema.pieces(event, 1_000))
+    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    value = json.loads("".join(filter(None, made)))
+    assert [one["member"] for one in value["members"]] == [f"m{number}" for number in range(MEMBERS)]
+    assert value["members"][7]["assignment"][2] == {"topic": "topic-2", "partitions": [7]}
+    assert value["moves"][3] == {"topic": "topic-3", "kept": 0, "moved": MEMBERS, "gained": 0, "lost": 0}
+    # what is only read costs turns, too: assignments twice, then what moved
+    assert made.count(None) > MEMBERS * 10 * 2 // 500
+
+
+@pytest.mark.parametrize("make", [failed, synced])
+def test_so_are_the_others_that_tell_of_many(make: Callable[[int], Event]) -> None:
+    made = list(schema.pieces(make(MEMBERS), 1_000))
+    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    value = json.loads("".join(filter(None, made)))
+    assert len(value["members" if make is failed else "synced"]) == MEMBERS
+
+
+def test_a_large_event_takes_some_turns_and_those_behind_it_wait() -> None:
+    desk = Desk()
+    desk.writing.add(CREATED, 1_000)
+    assert desk.kinds() == ["group_created"]
+    desk.writing.add(large(), 1_000)
+    desk.writing.add(CREATED, 1_000)
+    desk.writing.add(joined(("range", b"")), 1_000)
+    assert desk.kinds() == ["group_created"]
+    turns = 0
+    while desk.writing.is_behind:
+        desk.writing.go_on()
+        turns += 1
+    assert desk.kinds() == ["group_created", "rebalance_completed", "group_created", "member_joined"]
+    assert desk.writing.rows[1] == (b"g", schema.to_json(large(), 1_000))
+    assert turns >= len(list(schema.pieces(large(), 1_000))) // PIECES_AT_ONCE
+    assert desk.lost == []
+
+
+def test_many_that_wait_do_not_come_all_in_one_turn() -> None:
+    desk = Desk()
+    desk.writing.add(large(), 1_000)
+    for _ in range(100):
+        desk.writing.add(CREATED, 1_000)
+    while not desk.writing.rows:
+        desk.writing.go_on()
+    assert len(desk.writing.rows) <= PIECES_AT_ONCE
+    desk.writing.finish()
+    assert len(desk.writing.rows) == 101
+    assert not desk.writing.is_behind
+
+
+def test_metadata_that_is_too_large_is_not_encoded_to_find_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(data: bytes, *, newline: bool) -> bytes:
+        raise AssertionError(f"{len(data)} bytes were encoded")
+
+    monkeypatch.setattr(schema, "b2a_base64", encode)
+    desk = Desk()
+    desk.writing.add(joined(("range", bytes(MOST_BYTES * 3 // 4 + 1))), 1_000)
+    desk.writing.add(joined(*((f"range-{number}", b"") for number in range(17)), ("x", bytes(MOST_BYTES))), 1_000)
+    assert [kind for kind, _ in desk.lost] == ["member_joined"] * 2
+    assert desk.lost[0][1] == f"{MOST_BYTES + 6} bytes or more, and {MOST_BYTES} is the most"
+    assert desk.writing.rows == []
+
+
+def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(*_: object) -> str:
+        raise AssertionError("a member was told of")
+
+    monkeypatch.setattr(schema, "_member", tell)
+    desk = Desk()
+    desk.writing.add(failed(MOST_BYTES // 200 + 1), 1_000)
+    assert [kind for kind, _ in desk.lost] == ["rebalance_failed"]
+    assert not desk.writing.is_behind
+
+
+def test_what_turns_out_to_be_too_large_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MOST_BYTES", 100_000)
+    desk = Desk()
+    desk.writing.add(large(300), 1_000)
+    desk.writing.add(synced(20_000), 1_000)
+    desk.writing.add(CREATED, 1_000)
+    desk.writing.finish()
+    assert [kind for kind, _ in desk.lost] == ["rebalance_completed", "members_synced"]
+    assert desk.kinds() == ["group_created"]
+
+
+def test_long_metadata_is_not_remembered() -> None:
+    # else it would stay in memory when its member is long gone
+    before = schema._short_protocols.cache_info().currsize
+    for number in range(5):
+        facts: MemberFacts = joined(("range", bytes(2_000) + bytes([number]))).facts["member"]  # type: ignore[assignment]
+        assert schema.to_json(joined(*facts.protocols), 1_000)
+    assert schema._short_protocols.cache_info().currsize == before
