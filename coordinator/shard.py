@@ -8,8 +8,9 @@ fails, the core is thrown away and built anew from the log. Reads no clock but t
 
 from __future__ import annotations
 
+import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -81,6 +82,17 @@ class Shard(Ledger):
         """The groups there are; none out of office."""
         groups: Iterable[str] = self._core.state.groups if self.active else ()
         return groups
+
+    def committed(self, group_id: str) -> Mapping[str, Collection[int]]:
+        """The partitions, by topic, of which a group has committed offsets, as they are now; none out of office."""
+        topics: Mapping[str, Collection[int]] = self._core.state.offsets.topics(group_id) if self.active else {}
+        return topics
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes the records of one command may take; out of office nothing is too large."""
+        most: int = self._core.state.most_bytes() if self.active else sys.maxsize
+        return most
 
     # ---- commands ----
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_records import (
@@ -19,6 +20,10 @@ NO_LOW_WATERMARK = -1
 
 def handle_delete_records(node: Node, context: RequestContext, request: DeleteRecordsRequest, respond: Respond) -> None:
     """Answer each partition on its own."""
+    node.run(context, respond, _delete_all(node, context, request))
+
+
+def _delete_all(node: Node, context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
     topics = []
     for topic in request.topics:
         rows = []
@@ -28,8 +33,10 @@ def handle_delete_records(node: Node, context: RequestContext, request: DeleteRe
                 rows.append(DeleteRecordsPartitionResult(row.partition_index, low_watermark))
             except (Refused, LogError) as error:
                 rows.append(DeleteRecordsPartitionResult(row.partition_index, NO_LOW_WATERMARK, error.error_code))
+            yield None
+        yield None
         topics.append(DeleteRecordsTopicResult(topic.name, rows))
-    respond(DeleteRecordsResponse(topics=topics))
+    return DeleteRecordsResponse(topics=topics)
 
 
 def _delete(node: Node, context: RequestContext, name: str, index: int, offset: int) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final
+
+from muster.coordinator.api.bounds import TOO_LARGE, TOO_LARGE_TEXT, Room
 from muster.coordinator.api.config_rows import described
 from muster.coordinator.api.context import (
     GROUP,
@@ -15,6 +19,7 @@ from muster.coordinator.api.context import (
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import Entry
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.names import name_fault
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
@@ -24,6 +29,9 @@ from muster.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+
+_ROW_BYTES: Final = 16
+"""Of a row of an answer, besides its texts."""
 
 
 class ConfigResource:
@@ -40,19 +48,59 @@ def handle_describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest, respond: Respond
 ) -> None:
     """Answer each resource on its own."""
-    results = []
+    node.run(context, respond, _describe(node, context, request))
+
+
+def _describe(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> Job[DescribeConfigsResponse]:
+    room = Room()
+    results: list[DescribeConfigsResult] = []
+    known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}
     for row in request.resources:
-        try:
-            entries = _entries(node, context, row)
-        except Refused as refusal:
-            results.append(
-                DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
-            )
+        # one that is named again and again is looked at once: it has a row each time, as on Kafka
+        asked = row.resource_type, row.resource_name, frozenset(row.configuration_keys or ())
+        found = known.get(asked)
+        if found is None:
+            result = _result(node, context, request, row, asked[2])
+            found = known[asked] = result, _size(result)
+        if room.take(found[1]):
+            results.append(found[0])
+            for _ in found[0].configs:
+                yield None  # as many are to be encoded
         else:
-            keys = row.configuration_keys or None
-            configs = described(entries, keys, request.include_synonyms)
-            results.append(DescribeConfigsResult(0, "", row.resource_type, row.resource_name, configs))
-    respond(DescribeConfigsResponse(results=results))
+            results.append(DescribeConfigsResult(TOO_LARGE, TOO_LARGE_TEXT, row.resource_type, row.resource_name))
+        yield None
+    return DescribeConfigsResponse(results=results)
+
+
+def _result(
+    node: Node,
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    row: DescribeConfigsResource,
+    keys: Collection[str],
+) -> DescribeConfigsResult:
+    try:
+        entries = _entries(node, context, row)
+    except Refused as refusal:
+        return DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
+    configs = described(entries, keys or None, request.include_synonyms)
+    return DescribeConfigsResult(0, "", row.resource_type, row.resource_name, configs)
+
+
+def _size(result: DescribeConfigsResult) -> int:
+    """About how many bytes it takes in an answer."""
+    return (
+        _ROW_BYTES
+        + len(result.resource_name)
+        + sum(
+            _ROW_BYTES
+            + len(one.name)
+            + len(one.value or "")
+            + len(one.documentation or "")
+            + sum(_ROW_BYTES + len(synonym.name) + len(synonym.value or "") for synonym in one.synonyms)
+            for one in result.configs
+        )
+    )
 
 
 def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) -> list[Entry]:

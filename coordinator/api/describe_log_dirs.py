@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from muster.coordinator.api.context import THE_CLUSTER, Operation, RequestContext, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -26,20 +27,30 @@ def handle_describe_log_dirs(
     if not authorize(context, Operation.DESCRIBE, THE_CLUSTER):
         respond(DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return
+    node.run(context, respond, _describe(node, request))
+
+
+def _describe(node: Node, request: DescribeLogDirsRequest) -> Job[DescribeLogDirsResponse]:
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
-        wanted = [(topic.name, range(len(topic.partitions))) for topic in node.topics.by_name.values()]
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()]]
     else:
         wanted = [(topic.topic, topic.partitions) for topic in request.topics]
     topics = []
     for name, indexes in wanted:
-        rows = [row for index in indexes if (row := _row(node, name, index)) is not None]
+        rows = []
+        for index in indexes:
+            row = _row(node, name, index)
+            if row is not None:
+                rows.append(row)
+            yield None
         if rows:
             topics.append(DescribeLogDirsTopic(name, rows))
+        yield None
     path = node.config.text("log.dirs") or IN_MEMORY
     total, usable = node.topics.space()
     result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)
-    respond(DescribeLogDirsResponse(results=[result]))
+    return DescribeLogDirsResponse(results=[result])
 
 
 def _row(node: Node, name: str, index: int) -> DescribeLogDirsPartition | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from muster.coordinator.api.bounds import TOO_LARGE, TOO_LARGE_TEXT, Room
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.names import name_fault
 from muster.coordinator.topics.producers import Producer
 from muster.coordinator.topics.refusal import Refused
@@ -17,23 +19,34 @@ from muster.protocol.messages.describe_producers import (
 )
 
 NO_TRANSACTION = -1
+_ROW_BYTES = 40
+"""Of a row of an answer."""
 
 
 def handle_describe_producers(
     node: Node, context: RequestContext, request: DescribeProducersRequest, respond: Respond
 ) -> None:
     """Answer each partition on its own."""
+    node.run(context, respond, _describe(node, context, request))
+
+
+def _describe(node: Node, context: RequestContext, request: DescribeProducersRequest) -> Job[DescribeProducersResponse]:
+    room = Room()
     topics = []
     for topic in request.topics:
         rows = []
         for index in topic.partition_indexes:
             try:
                 producers = _producers(node, context, topic.name, index)
+                if not room.take(_ROW_BYTES * (1 + len(producers))):
+                    raise Refused(TOO_LARGE, TOO_LARGE_TEXT)
                 rows.append(PartitionResponse(index, active_producers=[_row(producer) for producer in producers]))
             except Refused as refusal:
                 rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
+            yield None
+        yield None
         topics.append(TopicResponse(topic.name, rows))
-    respond(DescribeProducersResponse(topics=topics))
+    return DescribeProducersResponse(topics=topics)
 
 
 def _producers(node: Node, context: RequestContext, name: str, index: int) -> list[Producer]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from typing import Final
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.operations import authorized_operations
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
@@ -20,30 +24,50 @@ from muster.protocol.messages.describe_topic_partitions import (
 )
 
 NO_LEADER = -1
+_SORTED_AT_ONCE: Final = 2_000
 
 
 def handle_describe_topic_partitions(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest, respond: Respond
 ) -> None:
     """The topics named (all when none is), in the order of names, from the cursor on, up to the limit of partitions."""
+    node.run(context, respond, _describe(node, context, request))
+
+
+def _describe(
+    node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Job[DescribeTopicPartitionsResponse]:
     cursor = request.cursor
-    names = sorted({topic.name for topic in request.topics} or node.topics.by_name)
-    if cursor is not None:
-        if (request.topics and cursor.topic_name not in names) or cursor.partition_index < 0:
-            refused = [DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name) for name in names]
-            respond(DescribeTopicPartitionsResponse(topics=refused))
-            return
-        names = [name for name in names if name >= cursor.topic_name]
+    asked = dict.fromkeys(topic.name for topic in request.topics) or dict.fromkeys(node.topics.by_name)
+    is_refused = cursor is not None and (
+        (bool(request.topics) and cursor.topic_name not in asked) or cursor.partition_index < 0
+    )
+    first = "" if cursor is None or is_refused else cursor.topic_name
+    # sorted some at a time, then merged one by one
+    left, runs = iter(asked), list[list[str]]()
+    while run := [*islice(left, _SORTED_AT_ONCE)]:
+        runs.append(sorted(name for name in run if name >= first))
+        yield None
+    names = merge(*runs)
+    if is_refused:
+        refused = []
+        for name in names:
+            refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name))
+            yield None
+        return DescribeTopicPartitionsResponse(topics=refused)
     limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
-    response.topics = list(_page(node, context, names, cursor, limit, response))
-    respond(response)
+    rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()
+    for row in _page(node, context, names, cursor, limit, response):
+        rows.append(row)
+        yield None
+    return response
 
 
 def _page(
     node: Node,
     context: RequestContext,
-    names: list[str],
+    names: Iterable[str],
     cursor: DescribeTopicPartitionsRequestCursor | None,
     left: int,
     response: DescribeTopicPartitionsResponse,

@@ -13,6 +13,7 @@ from muster.coordinator.api.context import (
     authorize,
 )
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -30,8 +31,15 @@ def handle_find_coordinator(
     Loading is not looked at: the group requests that follow tell. Share groups are not served, so that their keys are
     invalid, as on a Kafka without a share coordinator.
     """
-    rows = [_row(node, context, request.key_type, key) for key in request.coordinator_keys]
-    respond(FindCoordinatorResponse(coordinators=rows))
+    node.run(context, respond, _rows(node, context, request))
+
+
+def _rows(node: Node, context: RequestContext, request: FindCoordinatorRequest) -> Job[FindCoordinatorResponse]:
+    rows = []
+    for key in request.coordinator_keys:
+        rows.append(_row(node, context, request.key_type, key))
+        yield None
+    return FindCoordinatorResponse(coordinators=rows)
 
 
 def _row(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator:

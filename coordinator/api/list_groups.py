@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from muster.coordinator.api.context import GROUP, THE_CLUSTER, Operation, RequestContext, Resource, authorize
-from muster.coordinator.api.gather import Gather
+from muster.coordinator.api.gather import ask_each
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command
+from muster.coordinator.shard import Shard
+from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
@@ -18,22 +20,28 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     """Every shard is asked; one that is loading fails the whole, one led elsewhere or offline is passed over: that its
     partition has no leader stands in Metadata.
     """
+    node.run(context, respond, _list(node, context, request))
+
+
+def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
     see_all = authorize(context, Operation.DESCRIBE, THE_CLUSTER)
+    groups: list[ListedGroup] = []
+    failed: list[int] = []
 
-    def answer(parts: list[Any]) -> None:
-        groups: list[ListedGroup] = []
-        for part in parts:
-            if part.error_code in _PASSED_OVER:
-                continue
-            if part.error_code != ErrorCode.NONE:
-                respond(ListGroupsResponse(error_code=part.error_code))
-                return
-            groups += part.groups
-        if not see_all:
-            groups = [g for g in groups if authorize(context, Operation.DESCRIBE, Resource(GROUP, g.group_id))]
-        respond(ListGroupsResponse(groups=groups))
+    def ask(shard: Shard, token: Later) -> None:
+        shard.submit(Command(request, token, context.client))
 
-    shards = node.routing.shards
-    gather = Gather(len(shards), answer)
-    for index, shard in enumerate(shards):
-        shard.submit(Command(request, gather.part(index), context.client))
+    def take(_: Shard, part: Any) -> None:
+        if part.error_code == ErrorCode.NONE:
+            groups.extend(part.groups)
+        elif part.error_code not in _PASSED_OVER:
+            failed.append(part.error_code)
+
+    yield from ask_each(node.routing.shards, ask, take)
+    if failed:
+        return ListGroupsResponse(error_code=failed[0])
+    if not see_all:
+        groups = [g for g in groups if authorize(context, Operation.DESCRIBE, Resource(GROUP, g.group_id))]
+    for _ in groups:
+        yield None  # as many rows are to be encoded
+    return ListGroupsResponse(groups=groups)

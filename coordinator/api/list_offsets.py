@@ -8,6 +8,7 @@ from muster.coordinator.api.capabilities import knows_timestamp
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
@@ -30,8 +31,16 @@ READ_COMMITTED = 1
 
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest, respond: Respond) -> None:
     """Answer each partition on its own; one that is asked twice is refused."""
+    node.run(context, respond, _answer_all(node, context, request))
+
+
+def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
     committed = request.isolation_level == READ_COMMITTED
-    asked = Counter((topic.name, row.partition_index) for topic in request.topics for row in topic.partitions)
+    asked: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for row in topic.partitions:
+            asked[topic.name, row.partition_index] += 1
+            yield None
     topics = []
     for topic in request.topics:
         rows = []
@@ -42,8 +51,10 @@ def handle_list_offsets(node: Node, context: RequestContext, request: ListOffset
                 rows.append(_answer(node, context, topic.name, row, committed))
             except (Refused, LogError) as error:
                 rows.append(ListOffsetsPartitionResponse(row.partition_index, error.error_code))
+            yield None
+        yield None
         topics.append(ListOffsetsTopicResponse(topic.name, rows))
-    respond(ListOffsetsResponse(topics=topics))
+    return ListOffsetsResponse(topics=topics)
 
 
 def _answer(

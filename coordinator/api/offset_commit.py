@@ -7,12 +7,16 @@ shard of the group. When nothing is left the group is not asked, as on Kafka.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, authorize
+from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.groups.commit import least_bytes
 from muster.coordinator.groups.image import TopicImage, TopicsImage
 from muster.coordinator.groups.interface import Command
 from muster.coordinator.refusals import refuse
+from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.offset_commit import (
@@ -34,6 +38,17 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
     if not authorize(context, Operation.READ, (GROUP, request.group_id)):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
+    elements = len(request.topics)
+    for topic in request.topics:
+        elements += len(topic.partitions)
+    if elements > ROWS_AT_ONCE:
+        node.run(context, respond, _commit_in_pieces(node, context, request))
+    else:
+        _commit(node, context, request, respond)
+
+
+def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
+    """Commit what may be looked at in one go."""
     known, refused = sort_out(context, node.topics.image, request.topics)
     if refused:
         if not known:
@@ -42,6 +57,53 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
         respond = _merging(refused, respond)
     request.topics = known
     node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
+
+
+def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Job[OffsetCommitResponse]:
+    """A commit of many rows, some at a time, each of which the member might have sent by itself. As a whole it may not
+    be larger than one batch of the log.
+    """
+    pieces: list[OffsetCommitRequest] = []
+    size = 0
+    for _, topics in in_pieces(request.topics, lambda topic: topic.partitions, _with_rows):
+        pieces.append(
+            OffsetCommitRequest(
+                request.group_id,
+                request.generation_id_or_member_epoch,
+                request.member_id,
+                request.group_instance_id,
+                request.retention_time_ms,
+                topics,
+            )
+        )
+        size += sum(least_bytes(request.group_id, topic) for topic in topics)
+        yield None
+    too_large = size > node.routing.shard(request.group_id).most_bytes
+    found: _Refused = {}
+
+    def ask(piece: OffsetCommitRequest, token: Later) -> None:
+        if too_large:
+            token(refuse(piece, ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            _commit(node, context, piece, token)
+
+    def take(_: OffsetCommitRequest, response: Any) -> None:
+        for topic in response.topics:
+            present = found.setdefault((topic.name, topic.topic_id), topic)
+            if present is not topic:
+                add_partitions(present, topic.partitions)
+
+    yield from ask_each(pieces, ask, take)
+    for topic in found.values():
+        for _ in topic.partitions:
+            yield None  # as many rows are to be encoded
+    return OffsetCommitResponse(topics=[*found.values()])
+
+
+def _with_rows(
+    topic: OffsetCommitRequestTopic, rows: Sequence[OffsetCommitRequestPartition]
+) -> OffsetCommitRequestTopic:
+    return OffsetCommitRequestTopic(topic.name, topic.topic_id, rows)
 
 
 def sort_out(
@@ -102,7 +164,7 @@ def _refuse(
     if present is None:
         refused[key] = OffsetCommitResponseTopic(topic.name, topic.topic_id, failed)
     else:
-        present.partitions = [*present.partitions, *failed]
+        add_partitions(present, failed)
 
 
 def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Respond:
@@ -116,7 +178,7 @@ def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Resp
             if present is None:
                 merged[topic.name, topic.topic_id] = topic
             else:
-                present.partitions = [*present.partitions, *topic.partitions]
+                add_partitions(present, topic.partitions)
         response.topics = list(merged.values())
         respond(response)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.gather import add_partitions, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command
 from muster.coordinator.refusals import refuse
+from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -22,9 +26,53 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
     if not authorize(context, Operation.DELETE, Resource(GROUP, request.group_id)):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
-    known: list[OffsetDeleteRequestTopic] = []
+    node.run(context, respond, _delete(node, context, request))
+
+
+def _delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[OffsetDeleteResponse]:
+    """Some rows at a time; an error of the group ends it."""
     refused: dict[str, OffsetDeleteResponseTopic] = {}
-    for topic in request.topics:
+    rows: dict[str, OffsetDeleteResponseTopic] = {}
+    pieces = in_pieces(request.topics, lambda topic: topic.partitions, _with_rows)
+    for _, topics in pieces if request.topics else ((False, []),):
+        later = Later()
+        known = _sort_out(node, context, topics, refused)
+        piece = OffsetDeleteRequest(request.group_id, known)
+        node.routing.shard(request.group_id).submit(Command(piece, later, context.client))
+        response: OffsetDeleteResponse = yield later
+        if response.error_code:
+            return OffsetDeleteResponse(response.error_code)
+        for topic in response.topics:
+            _add(rows, topic)
+        for _ in response.topics:
+            yield None
+    # one row per topic, refused partitions first
+    for topic in rows.values():
+        _add(refused, topic)
+    return OffsetDeleteResponse(topics=[*refused.values()])
+
+
+def _with_rows(
+    topic: OffsetDeleteRequestTopic, rows: Sequence[OffsetDeleteRequestPartition]
+) -> OffsetDeleteRequestTopic:
+    return OffsetDeleteRequestTopic(topic.name, rows)
+
+
+def _add(rows: dict[str, OffsetDeleteResponseTopic], topic: OffsetDeleteResponseTopic) -> None:
+    present = rows.setdefault(topic.name, topic)
+    if present is not topic:
+        add_partitions(present, topic.partitions)
+
+
+def _sort_out(
+    node: Node,
+    context: RequestContext,
+    topics: Sequence[OffsetDeleteRequestTopic],
+    refused: dict[str, OffsetDeleteResponseTopic],
+) -> list[OffsetDeleteRequestTopic]:
+    """The rows that may be there; unknown ones get into `refused`."""
+    known: list[OffsetDeleteRequestTopic] = []
+    for topic in topics:
         found = node.topics.image.by_name.get(topic.name)
         count = 0 if found is None else found.partitions
         if not authorize(context, Operation.READ, Resource(TOPIC, topic.name)):
@@ -34,29 +82,8 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
         bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
         if bad or not count:
             failed = [OffsetDeleteResponsePartition(row.partition_index, error_code) for row in bad]
-            row_of_topic = refused.setdefault(topic.name, OffsetDeleteResponseTopic(topic.name, []))
-            row_of_topic.partitions = [*row_of_topic.partitions, *failed]
+            _add(refused, OffsetDeleteResponseTopic(topic.name, failed))
             topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
         if topic.partitions:
             known.append(topic)
-    request.topics = known
-
-    def merge(response: Message | None) -> None:
-        assert isinstance(response, OffsetDeleteResponse)
-        if refused and response.error_code == ErrorCode.NONE:
-            response.topics = _merged(refused, response)
-        respond(response)
-
-    node.routing.shard(request.group_id).submit(Command(request, merge, context.client))
-
-
-def _merged(
-    refused: dict[str, OffsetDeleteResponseTopic], response: OffsetDeleteResponse
-) -> list[OffsetDeleteResponseTopic]:
-    """One row per topic, refused partitions first."""
-    merged = dict(refused)
-    for topic in response.topics:
-        present = merged.setdefault(topic.name, topic)
-        if present is not topic:
-            present.partitions = [*present.partitions, *topic.partitions]
-    return list(merged.values())
+    return known

@@ -5,17 +5,17 @@ Groups are asked one by one at their shards. Topic ids (v10) become names on the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
+from muster.coordinator.api.bounds import TOO_LARGE, Room
 from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
-from muster.coordinator.api.gather import Gather
+from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.interface import Command
+from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
 from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -28,38 +28,122 @@ from muster.protocol.messages.offset_fetch import (
 from muster.protocol.shapes import topics
 from muster.protocol.shapes.offset_fetch import failed_group
 
+_ROW_BYTES: Final = 24
+"""Of a row of an answer, besides its texts."""
+
+
+class _Piece:
+    """A group, or so many of its topics as are asked for at once. None: all that there is of it."""
+
+    __slots__ = ("goes_on", "is_all", "refused", "row", "rows", "topics")
+
+    def __init__(
+        self,
+        row: OffsetFetchResponseGroup,
+        rows: list[OffsetFetchResponseTopics],
+        refused: list[OffsetFetchResponseTopics],
+        topics: Sequence[OffsetFetchRequestTopics] | None,
+        is_all: bool = False,
+        goes_on: bool = False,
+    ) -> None:
+        """`row`: what is answered for the group; `rows`: the topics in it; `refused`: those that come last;
+        `is_all`: they are all of the group; `goes_on`: it begins with more of the topic that the last piece ended in.
+        """
+        self.row = row
+        self.rows = rows
+        self.refused = refused
+        self.topics = topics
+        self.is_all = is_all
+        self.goes_on = goes_on
+
 
 def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest, respond: Respond) -> None:
     """One row per group, in the order of the request; a group's error stands in its row."""
-
-    def answer(rows: list[OffsetFetchResponseGroup]) -> None:
-        respond(OffsetFetchResponse(groups=rows))
-
-    gather = Gather(len(request.groups), answer)
-    for index, group in enumerate(request.groups):
-        _fetch(node, context, group, request.require_stable, gather.part(index))
+    node.run(context, respond, _fetch(node, context, request))
 
 
-def _fetch(
-    node: Node,
-    context: RequestContext,
-    group: OffsetFetchRequestGroup,
-    require_stable: bool,
-    done: Callable[[Any], None],
-) -> None:
-    if not authorize(context, Operation.DESCRIBE, Resource(GROUP, group.group_id)):
-        done(failed_group(group, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        return
-    image = node.topics.image
-    refused: list[OffsetFetchResponseTopics] = []
-    if group.topics is not None:
-        group.topics, refused = _sort_out(context, image, group.topics)
-        finish = partial(_finish_named, refused, done)
-    else:
-        by_id = topics.by_id(context.api_key, context.api_version)
-        finish = partial(_finish_all, context, image if by_id else None, done)
-    request = OffsetFetchRequest(groups=[group], require_stable=require_stable)
-    node.routing.shard(group.group_id).submit(Command(request, finish, context.client))
+def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
+    rows: list[tuple[OffsetFetchResponseGroup, list[OffsetFetchResponseTopics]]] = []
+    by_id = topics.by_id(context.api_key, context.api_version)
+    room = Room()
+
+    def pieces() -> Iterator[_Piece]:
+        for group in request.groups:
+            if not authorize(context, Operation.DESCRIBE, Resource(GROUP, group.group_id)):
+                rows.append((failed_group(group, ErrorCode.GROUP_AUTHORIZATION_FAILED), []))
+                continue
+            found: list[OffsetFetchResponseTopics] = []
+            refused: list[OffsetFetchResponseTopics] = []
+            row = OffsetFetchResponseGroup(group.group_id, found, 0)
+            rows.append((row, refused))
+            asked, is_all = group.topics, group.topics is None
+            if asked is None:
+                asked = _many_of(node, group.group_id)
+            if not asked:
+                yield _Piece(row, found, refused, asked, is_all)
+                continue
+            for goes_on, some in in_pieces(asked, lambda topic: topic.partition_indexes, _with_partitions):
+                yield _Piece(row, found, refused, some, is_all, goes_on)
+
+    def ask(piece: _Piece, token: Later) -> None:
+        known = piece.topics
+        if known is not None and not piece.is_all:
+            known, refused = _sort_out(context, node.topics.image, known)
+            _join(piece.refused, refused, piece.goes_on)
+        group = OffsetFetchRequestGroup(piece.row.group_id, topics=known)
+        asked = OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
+        node.routing.shard(group.group_id).submit(Command(asked, token, context.client))
+
+    def take(piece: _Piece, response: Any) -> None:
+        (part,) = response.groups
+        found = part.topics
+        if piece.is_all:
+            found = _seen(context, node.topics.image if by_id else None, found)
+        row = piece.row
+        row.error_code = row.error_code or part.error_code
+        if not row.error_code and not room.take(_size(found)):
+            row.error_code = TOO_LARGE
+        if row.error_code == TOO_LARGE:
+            found = [_refuse(topic, TOO_LARGE) for topic in piece.topics or ()]
+        _join(piece.rows, found, piece.goes_on)
+
+    yield from ask_each(pieces(), ask, take)
+    for row, refused in rows:
+        # the group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup)
+        if row.error_code == ErrorCode.NONE:
+            row.topics = [*row.topics, *refused]
+        for topic in row.topics:
+            for _ in topic.partitions:
+                yield None  # as many rows are to be encoded
+    return OffsetFetchResponse(groups=[row for row, _ in rows])
+
+
+def _with_partitions(topic: OffsetFetchRequestTopics, partitions: Sequence[int]) -> OffsetFetchRequestTopics:
+    return OffsetFetchRequestTopics(topic.name, topic.topic_id, partitions)
+
+
+def _many_of(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None:
+    """All that a group has committed, if that is more than is asked for at once."""
+    committed = node.routing.shard(group_id).committed(group_id)
+    if sum(map(len, committed.values())) <= ROWS_AT_ONCE:
+        return None
+    return [OffsetFetchRequestTopics(name, partition_indexes=[*rows]) for name, rows in committed.items()]
+
+
+def _join(rows: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchResponseTopics], goes_on: bool) -> None:
+    """Put rows behind those that there are; of a topic that was cut the partitions come together again."""
+    if goes_on and rows and more and rows[-1].name == more[0].name:
+        add_partitions(rows[-1], more[0].partitions)
+        more = more[1:]
+    rows += more
+
+
+def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
+    """About how many bytes they take in an answer."""
+    return sum(
+        _ROW_BYTES + len(topic.name) + sum(_ROW_BYTES + len(row.metadata or "") for row in topic.partitions)
+        for topic in rows
+    )
 
 
 def _sort_out(
@@ -88,29 +172,17 @@ def _refuse(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResp
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, rows)
 
 
-def _finish_named(refused: list[OffsetFetchResponseTopics], done: Callable[[Any], None], response: Message) -> None:
-    """The group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup)."""
-    row = _only_row(response)
-    if refused and row.error_code == ErrorCode.NONE:
-        row.topics = [*row.topics, *refused]
-    done(row)
-
-
-def _finish_all(
-    context: RequestContext, image: TopicsImage | None, done: Callable[[Any], None], response: Message
-) -> None:
-    """All of a group's offsets that the principal may see; with an image: under their ids, less deleted topics."""
-    row = _only_row(response)
-    seen = [topic for topic in row.topics if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name))]
+def _seen(
+    context: RequestContext, image: TopicsImage | None, rows: Sequence[OffsetFetchResponseTopics]
+) -> list[OffsetFetchResponseTopics]:
+    """What the principal may see of a group's topics; with an image: under their ids, less deleted topics. What is not
+    there any more, since they were looked up, is left out.
+    """
+    for topic in rows:
+        topic.partitions = [row for row in topic.partitions if row.committed_offset >= 0 or row.error_code]
+    seen = [topic for topic in rows if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name))]
     if image is not None:
         seen = [topic for topic in seen if topic.name in image.by_name]
         for topic in seen:
             topic.topic_id = image.by_name[topic.name].topic_id
-    row.topics = seen
-    done(row)
-
-
-def _only_row(response: Message) -> OffsetFetchResponseGroup:
-    assert isinstance(response, OffsetFetchResponse)
-    row: OffsetFetchResponseGroup = response.groups[0]
-    return row
+    return seen

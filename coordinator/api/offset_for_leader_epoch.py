@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_for_leader_epoch import (
@@ -19,6 +20,12 @@ def handle_offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest, respond: Respond
 ) -> None:
     """Answer each partition on its own."""
+    node.run(context, respond, _answer_all(node, context, request))
+
+
+def _answer_all(
+    node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> Job[OffsetForLeaderEpochResponse]:
     topics = []
     for topic in request.topics:
         rows = []
@@ -27,8 +34,10 @@ def handle_offset_for_leader_epoch(
                 rows.append(_answer(node, context, topic.topic, row))
             except Refused as refusal:
                 rows.append(EpochEndOffset(refusal.error_code, row.partition))
+            yield None
+        yield None
         topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
-    respond(OffsetForLeaderEpochResponse(topics=topics))
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _answer(node: Node, context: RequestContext, name: str, row: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -25,6 +25,10 @@ from muster.protocol.messages.offset_commit import (
 
 WITH_SESSIONS: Final = (STABLE, PREPARING)
 """States in which a commit counts as a heartbeat."""
+A_RECORD: Final = 59
+"""Bytes of the record of an offset, besides the names of its group and topic and its metadata: 17 of the record and its
+key (KIP-98, OffsetCommitKey), 42 of the value with a topic id (OffsetCommitValue 4).
+"""
 _LATEST_MS: Final = 2**63 - 1
 """The last moment that a record can tell; Java would count on from the first one, and the offset be gone at once."""
 
@@ -65,6 +69,12 @@ def _texts(request: OffsetCommitRequest) -> int:
         + sum([len(one.committed_metadata) for one in topic.partitions if one.committed_metadata])
         for topic in request.topics
     )
+
+
+def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
+    """What the records of a topic take in the log at least, or nearly."""
+    names = A_RECORD + len(group_id) + len(topic.name)
+    return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
 
 def same_for_all(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:

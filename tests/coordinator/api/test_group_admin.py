@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api import delete_groups, describe_groups, list_groups, offset_delete
-from muster.coordinator.api.gather import Gather
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import DamagedLog, LogError, LogOffline
 from muster.coordinator.log.position import Place
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
-from muster.protocol.messages.heartbeat import HeartbeatResponse
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -181,18 +179,3 @@ class TestOffsetDelete:
         assert self.delete(node, "a", t=[0, 1]) == (0, [("t", [(0, failed), (1, failed)])])
         forbid(monkeypatch, offset_delete, (3, "a"))
         assert self.delete(node, "a", t=[0]) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])
-
-
-class TestGather:
-    def test_parts_in_their_places_whatever_their_order(self) -> None:
-        done: list[Any] = []
-        gather = Gather(3, done.append)
-        for index in (2, 0, 1):
-            assert done == []
-            gather.part(index)(HeartbeatResponse(error_code=index))
-        assert [[part.error_code for part in parts] for parts in done] == [[0, 1, 2]]
-
-    def test_nothing_to_wait_for(self) -> None:
-        done: list[Any] = []
-        Gather(0, done.append)
-        assert done == [[]]

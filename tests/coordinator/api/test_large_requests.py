@@ -1,0 +1,288 @@
+"""Requests of many rows, done in steps: the answer is the same as ever, no step is long, what is named again is looked
+at once, and no answer is larger than its bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api import bounds, gather
+from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_pieces
+from muster.coordinator.api.node import Node
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.interface import Command
+from muster.coordinator.shard import Shard
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+
+MANY = ROWS_AT_ONCE * 2 + 7
+
+
+class TickingClock(ManualClock):
+    """A millisecond passes whenever a step ends."""
+
+    def mono_ms(self) -> int:
+        self._move_to(self._now.mono_ms + 1)
+        return super().mono_ms()
+
+
+@pytest.fixture
+def node() -> Node:
+    return make_group_node(FakeTopics(t=MANY, u=3), shards=1)
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The requests that the shards were given."""
+    seen: list[Any] = []
+    submit: Callable[[Shard, Command], None] = Shard.submit
+
+    def note(shard: Shard, command: Command) -> None:
+        seen.append(command.request)
+        submit(shard, command)
+
+    monkeypatch.setattr(Shard, "submit", note)
+    return seen
+
+
+def commit(*topics: tuple[str, range], group: str = "g", metadata: str = "") -> OffsetCommitRequest:
+    rows = [
+        OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(p, p * 10, -1, metadata) for p in some])
+        for name, some in topics
+    ]
+    return OffsetCommitRequest(group, topics=rows)
+
+
+def rows_of(request: Any) -> int:
+    topics = request.groups[0].topics if isinstance(request, OffsetFetchRequest) else request.topics
+    return sum(len(getattr(t, "partitions", None) or getattr(t, "partition_indexes", ())) for t in topics or ())
+
+
+def committed(
+    node: Node, partitions: list[int] | None, group: str = "g", version: int = 9
+) -> dict[str, dict[int, int]]:
+    topics = None if partitions is None else [OffsetFetchRequestTopics("t", partition_indexes=partitions)]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
+    (row,) = ask(node, request, make_context(9, version)).one().groups
+    assert row.error_code == 0
+    return {t.name: {p.partition_index: p.committed_offset for p in t.partitions} for t in row.topics}
+
+
+def test_topics_in_pieces_that_are_not_too_large() -> None:
+    def with_rows(topic: tuple[str, range], rows: Any) -> tuple[str, range]:
+        return topic[0], rows
+
+    sizes = [("a", 3), ("b", MANY), ("c", 0), ("d", ROWS_AT_ONCE - 2), ("e", 1), ("f", 1)]
+    topics = [(name, range(size)) for name, size in sizes]
+    found = list(in_pieces(topics, lambda topic: topic[1], with_rows))
+    assert [(goes_on, [(name, len(rows)) for name, rows in piece]) for goes_on, piece in found] == [
+        (False, [("a", 3)]),
+        (False, [("b", ROWS_AT_ONCE)]),
+        (True, [("b", ROWS_AT_ONCE)]),
+        (True, [("b", 7)]),
+        (False, [("c", 0), ("d", ROWS_AT_ONCE - 2)]),
+        (False, [("e", 1), ("f", 1)]),
+    ]
+
+
+def test_rows_are_put_behind_others_without_a_copy_of_those() -> None:
+    topic = OffsetDeleteRequestTopic("t", (OffsetDeleteRequestPartition(0),))
+    add_partitions(topic, [OffsetDeleteRequestPartition(1)])
+    kept = topic.partitions
+    add_partitions(topic, [OffsetDeleteRequestPartition(2)])
+    assert topic.partitions is kept
+    assert [row.partition_index for row in kept] == [0, 1, 2]
+
+
+class TestCommit:
+    def test_many_rows_are_committed_in_pieces_and_answered_as_one(self, node: Node, submitted: list[Any]) -> None:
+        request = commit(("t", range(MANY + 2)), ("no", range(2)), ("u", range(3)), ("t", range(1)))
+        response = ask(node, request, make_context(8, 9)).one()
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        told = {t.name: [(p.partition_index, p.error_code) for p in t.partitions] for t in response.topics}
+        expected = [(p, 0 if p < MANY else unknown) for p in range(MANY + 2)]
+        assert Counter(told["t"]) == Counter([*expected, (0, 0)])
+        assert (told["no"], told["u"]) == ([(0, unknown), (1, unknown)], [(0, 0), (1, 0), (2, 0)])
+        assert max(map(rows_of, submitted)) == ROWS_AT_ONCE
+        assert committed(node, None)["t"] == {p: p * 10 for p in range(MANY)}
+
+    def test_few_rows_are_one_command(self, node: Node, submitted: list[Any]) -> None:
+        ask(node, commit(("t", range(ROWS_AT_ONCE - 1)))).one()
+        assert [rows_of(one) for one in submitted] == [ROWS_AT_ONCE - 1]
+
+    def test_what_is_too_large_as_a_whole_is_not_written_in_part(self, submitted: list[Any]) -> None:
+        node = make_group_node(FakeTopics(t=20_000), shards=1)
+        response = ask(node, commit(("t", range(20_000)))).one()
+        assert {p.error_code for t in response.topics for p in t.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+        assert submitted == []
+        response = ask(node, commit(("t", range(MANY)), metadata="m" * 1_000)).one()
+        assert {p.error_code for t in response.topics for p in t.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+        assert submitted == []
+
+    def test_a_shard_out_of_office_says_so_on_each_row(self, node: Node) -> None:
+        for shard in node.routing.shards:
+            shard.resign()
+        response = ask(node, commit(("t", range(MANY)))).one()
+        codes = {p.error_code for t in response.topics for p in t.partitions}
+        assert codes == {ErrorCode.NOT_COORDINATOR}
+
+
+class TestFetch:
+    def test_many_rows_are_asked_for_in_pieces(self, node: Node, submitted: list[Any]) -> None:
+        ask(node, commit(("t", range(MANY)))).one()
+        submitted.clear()
+        assert committed(node, [*range(MANY), 9_999_999]) == {"t": {p: p * 10 for p in range(MANY)} | {9_999_999: -1}}
+        assert [rows_of(one) for one in submitted] == [ROWS_AT_ONCE, ROWS_AT_ONCE, 8]
+
+    def test_so_is_all_of_a_group_with_many(self, node: Node, submitted: list[Any]) -> None:
+        ask(node, commit(("t", range(MANY)), ("u", range(3)))).one()
+        submitted.clear()
+        expected = {"t": {p: p * 10 for p in range(MANY)}, "u": {0: 0, 1: 10, 2: 20}}
+        assert committed(node, None) == expected
+        assert committed(node, None, version=10) == expected
+        assert max(map(rows_of, submitted)) == ROWS_AT_ONCE
+
+    def test_a_topic_that_is_named_twice_has_two_rows(self, node: Node) -> None:
+        asked = [
+            OffsetFetchRequestTopics("t", partition_indexes=[0]),
+            OffsetFetchRequestTopics("t", partition_indexes=[1]),
+        ]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=asked)])
+        (row,) = ask(node, request, make_context(9, 9)).one().groups
+        assert [(t.name, len(t.partitions)) for t in row.topics] == [("t", 1), ("t", 1)]
+
+    def test_unknown_ids_come_last_however_many(self, node: Node) -> None:
+        no = OffsetFetchRequestTopics(topic_id=bytes(15) + b"\x09", partition_indexes=[*range(MANY)])
+        t = OffsetFetchRequestTopics(topic_id=bytes(15) + b"\x01", partition_indexes=[0])
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[no, t])])
+        (row,) = ask(node, request, make_context(9, 10)).one().groups
+        assert row.topics[0].topic_id == t.topic_id
+        assert sum(len(topic.partitions) for topic in row.topics[1:]) == MANY
+
+    def test_an_answer_that_would_be_too_large_is_an_error_of_the_group(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask(node, commit(("t", range(1)), metadata="m" * 4_000)).one()
+        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (3_000_000,))
+        assert len(committed(node, [0] * 700)["t"]) == 1
+        topics = [OffsetFetchRequestTopics("t", partition_indexes=[0] * 1_200)]
+        group = OffsetFetchRequestGroup("g", topics=topics)
+        first, second = ask(node, OffsetFetchRequest(groups=[group, group]), make_context(9, 9)).one().groups
+        assert first.error_code == second.error_code == bounds.TOO_LARGE
+        assert sum(len(row.metadata) for t in first.topics for row in t.partitions) < 3_000_000
+
+    def test_a_shard_out_of_office(self, node: Node) -> None:
+        for shard in node.routing.shards:
+            shard.resign()
+        for topics in (None, [OffsetFetchRequestTopics("t", partition_indexes=[*range(MANY)])]):
+            request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
+            (row,) = ask(node, request, make_context(9, 7)).one().groups
+            assert row.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_offsets_are_deleted_in_pieces(node: Node, submitted: list[Any]) -> None:
+    ask(node, commit(("t", range(MANY)))).one()
+    submitted.clear()
+    rows = [OffsetDeleteRequestPartition(p) for p in range(MANY + 1)]
+    response = ask(node, OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", rows)])).one()
+    (topic,) = response.topics
+    assert Counter((p.partition_index, p.error_code) for p in topic.partitions) == Counter(
+        [(p, 0) for p in range(MANY)] + [(MANY, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    )
+    assert max(map(rows_of, submitted)) == ROWS_AT_ONCE
+    assert committed(node, None) == {}
+    rows = [OffsetDeleteRequestPartition(p) for p in range(MANY)]
+    response = ask(node, OffsetDeleteRequest("nobody", [OffsetDeleteRequestTopic("t", rows)])).one()
+    assert (response.error_code, list(response.topics)) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+
+
+class TestDescribe:
+    def test_a_group_that_is_named_again_is_asked_once_and_told_each_time(
+        self, node: Node, submitted: list[Any]
+    ) -> None:
+        response = ask(node, DescribeGroupsRequest(["a", "b"] * 1_000 + ["a"])).one()
+        assert [group.group_id for group in response.groups] == ["a", "b"] * 1_000 + ["a"]
+        assert len(submitted) == 2
+
+    def test_what_does_not_fit_into_the_answer_is_refused_by_row(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (1_000,))
+        response = ask(node, DescribeGroupsRequest(["a"] * 100)).one()
+        codes = [group.error_code for group in response.groups]
+        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 24 + [bounds.TOO_LARGE] * 76
+        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (10,))
+        response = ask(node, DescribeGroupsRequest(["a"] * 3)).one()  # the first one always fits
+        codes = [group.error_code for group in response.groups]
+        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND, bounds.TOO_LARGE, bounds.TOO_LARGE]
+
+    def test_the_configuration_of_one_broker_again_and_again(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", None) for _ in range(500)])
+        one = ask(node, DescribeConfigsRequest([DescribeConfigsResource(4, "1", None)])).one().results[0]
+        results = ask(node, request).one().results
+        assert all(result == one for result in results)
+        assert len({id(result) for result in results}) == 1
+        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (100_000,))
+        results = ask(node, request).one().results
+        codes = Counter(result.error_code for result in results)
+        assert set(codes) == {0, bounds.TOO_LARGE}
+        assert results[-1].error_message == bounds.TOO_LARGE_TEXT
+
+    def test_keys_are_told_apart(self, node: Node) -> None:
+        rows = [DescribeConfigsResource(4, "1", [key]) for key in ("log.retention.ms", "num.partitions")]
+        results = ask(node, DescribeConfigsRequest([*rows, *rows])).one().results
+        assert [[c.name for c in r.configs] for r in results] == [["log.retention.ms"], ["num.partitions"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("request_", "count"),
+    [
+        (DeleteGroupsRequest([f"g{i}" for i in range(1_000)]), lambda r: len(r.results)),
+        (DescribeGroupsRequest([f"g{i}" for i in range(1_000)]), lambda r: len(r.groups)),
+        (commit(("t", range(MANY))), lambda r: len(r.topics[0].partitions)),
+    ],
+    ids=["DeleteGroups", "DescribeGroups", "OffsetCommit"],
+)
+def test_many_rows_take_many_turns(request_: Message, count: Callable[[Any], int]) -> None:
+    """Each step is a millisecond here: the answer cannot be there before as many have gone by."""
+    clock = TickingClock()
+    node = make_group_node(FakeTopics(t=MANY), shards=3, clock=clock)
+    began_ms = clock.now().mono_ms
+    answers = ask(node, request_)
+    assert answers.all == []
+    assert clock.now().mono_ms - began_ms < 60
+    for _ in range(2_000):
+        clock.advance(100)
+        if answers.all:
+            break
+    assert count(answers.one()) in (1_000, MANY)
+
+
+def test_groups_are_listed_shard_by_shard(node: Node) -> None:
+    assert gather.AT_ONCE > 0
+    ask(node, commit(("t", range(1)), group="one")).one()
+    assert [group.group_id for group in ask(node, ListGroupsRequest()).one().groups] == ["one"]
