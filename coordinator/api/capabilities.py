@@ -10,6 +10,10 @@ from typing import Final
 
 FETCH_BY_TOPIC_ID: Final = 13
 """Fetch names topics by id from this version on (KIP-516)."""
+FETCH_TELLS_LEADER: Final = 16
+"""Fetch says where the leader is, beside an error that means another one, from this version on (KIP-951)."""
+FETCH_KNOWS_STORAGE_ERROR: Final = 6
+"""Fetch may answer KAFKA_STORAGE_ERROR from this version on; clients of older ones do not ask again then (KIP-112)."""
 LIST_CONFIG_RESOURCES: Final = 1
 """ListConfigResources asks for more than client metrics from this version on (KIP-1142)."""
 METADATA_BY_TOPIC_ID: Final = 12
@@ -26,6 +30,16 @@ SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 
 def fetch_by_topic_id(version: int) -> bool:
     """Does Fetch of this version name topics by id?"""
     return version >= FETCH_BY_TOPIC_ID
+
+
+def fetch_tells_leader(version: int) -> bool:
+    """Does a row of Fetch of this version say where the leader is?"""
+    return version >= FETCH_TELLS_LEADER
+
+
+def fetch_knows_storage_error(version: int) -> bool:
+    """Do clients of this version of Fetch ask again after KAFKA_STORAGE_ERROR?"""
+    return version >= FETCH_KNOWS_STORAGE_ERROR
 
 
 def lists_all_config_resources(version: int) -> bool:

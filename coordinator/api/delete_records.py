@@ -19,23 +19,27 @@ NO_LOW_WATERMARK = -1
 
 
 def handle_delete_records(node: Node, context: RequestContext, request: DeleteRecordsRequest, respond: Respond) -> None:
-    """Answer each partition on its own."""
+    """Answer each partition once: of one that is named twice the last offset counts, as on Kafka."""
     node.run(context, respond, _delete_all(node, context, request))
 
 
 def _delete_all(node: Node, context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
-    topics = []
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
-        rows = []
         for row in topic.partitions:
-            try:
-                low_watermark = _delete(node, context, topic.name, row.partition_index, row.offset)
-                rows.append(DeleteRecordsPartitionResult(row.partition_index, low_watermark))
-            except (Refused, LogError) as error:
-                rows.append(DeleteRecordsPartitionResult(row.partition_index, NO_LOW_WATERMARK, error.error_code))
+            wanted.setdefault(topic.name, {})[row.partition_index] = row.offset
             yield None
         yield None
-        topics.append(DeleteRecordsTopicResult(topic.name, rows))
+    topics = []
+    for name, offsets in wanted.items():
+        rows = []
+        for index, offset in offsets.items():
+            try:
+                rows.append(DeleteRecordsPartitionResult(index, _delete(node, context, name, index, offset)))
+            except (Refused, LogError) as error:
+                rows.append(DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, error.error_code))
+            yield None
+        topics.append(DeleteRecordsTopicResult(name, rows))
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from muster.coordinator.api.capabilities import fetch_by_topic_id
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.fetch_rows import RowsRead, read_rows
+from muster.coordinator.api.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.topics.sessions import FetchContext, FetchRow, Key
 from muster.coordinator.topics.waits import FetchWait
@@ -23,8 +23,6 @@ from muster.protocol.messages.fetch import (
 )
 
 READ_COMMITTED = 1
-_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""Errors beside which clients are told where the leader is (KIP-951)."""
 
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
@@ -41,10 +39,15 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
     if fetch.error_code:
         respond(FetchResponse(error_code=fetch.error_code))
         return
-    max_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
-    committed = request.isolation_level == READ_COMMITTED
-    read = read_rows(node, context, fetch.rows, max_bytes, committed, by_id)
-    if request.max_wait_ms <= 0 or read.bytes >= request.min_bytes or read.failed or not read.partitions:
+    terms = FetchTerms(
+        context.api_version,
+        min(request.max_bytes, node.topics.settings.fetch_max_bytes),
+        request.isolation_level == READ_COMMITTED,
+        _is_from_follower(request),
+    )
+    min_bytes = min(request.min_bytes, terms.max_bytes)
+    read = read_rows(node, context, fetch.rows, terms)
+    if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
         respond(_answer(node, context, fetch, read, by_id))
         return
 
@@ -53,25 +56,33 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
         if fetch.overtaken():
             respond(FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
         else:
-            again = read_rows(node, context, fetch.rows, max_bytes, committed, by_id)
+            again = read_rows(node, context, fetch.rows, terms)
             respond(_answer(node, context, fetch, again, by_id))
 
-    wait = FetchWait(node.clock, read.partitions, request.min_bytes, read.bytes, request.max_wait_ms, committed, answer)
+    wait = FetchWait(node.clock, read.partitions, min_bytes, read.bytes, request.max_wait_ms, terms.committed, answer)
     forget = context.channel.on_close(wait.cancel)
 
 
+def _is_from_follower(request: FetchRequest) -> bool:
+    """Is this a broker that wants a replica? Readers say -1 (or -2), before version 15 in another field."""
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+
+
 def _rows(request: FetchRequest) -> list[FetchRow]:
-    return [
-        FetchRow(
-            (topic.topic, topic.topic_id, wanted.partition),
-            wanted.fetch_offset,
-            wanted.partition_max_bytes,
-            wanted.current_leader_epoch,
-            wanted.last_fetched_epoch,
-        )
-        for topic in request.topics
-        for wanted in topic.partitions
-    ]
+    """What is asked for; of a partition that is named twice the last row counts, in the place of the first."""
+    rows: dict[Key, FetchRow] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.topic, topic.topic_id, wanted.partition)
+            rows[key] = FetchRow(
+                key,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                wanted.current_leader_epoch,
+                wanted.last_fetched_epoch,
+            )
+    return list(rows.values())
 
 
 def _forgotten(request: FetchRequest) -> list[Key]:
@@ -82,11 +93,12 @@ def _answer(node: Node, context: RequestContext, fetch: FetchContext, read: Rows
     session_id = fetch.session_id
     results = read.results
     if fetch.wants_session:
-        session_id = node.topics.sessions.create(fetch.rows, by_id, node.clock.now().mono_ms)
+        told = [row for row, _ in results]
+        session_id = node.topics.sessions.create(told, by_id, node.clock.now().mono_ms)
     if session_id:
         results = _worth_telling(fetch, results)
     response = FetchResponse(session_id=session_id, responses=_by_topic(results))
-    if any(data.error_code in _MOVED for _, data in results):
+    if any(data.error_code in MOVED for _, data in results):
         host, port = node.endpoint(context)
         response.node_endpoints = [NodeEndpoint(node_id=node.node_id, host=host, port=port, rack=node.rack)]
     return response

@@ -7,13 +7,16 @@ over them (KIP-74).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from muster.coordinator.api.capabilities import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import LogError
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.sessions import FetchRow
+from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import (
     AbortedTransaction,
@@ -22,11 +25,26 @@ from muster.protocol.messages.fetch import (
     PartitionData,
 )
 
+MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""Errors beside which clients are told where the leader is (KIP-951)."""
+
+
+class FetchTerms(NamedTuple):
+    """What a Fetch request says of all its rows."""
+
+    version: int
+    max_bytes: int
+    committed: bool
+    """Only records of transactions that are committed, and of none."""
+    from_follower: bool
+    """From a broker that wants a replica. No partition has one, so none is read."""
+
 
 class RowsRead:
     """What came of reading: rows and data, how many bytes of records, and the partitions that may have more later.
 
-    `failed`: a partition that is there could not be read, which is told without waiting.
+    `failed`: a partition that is there could not be read, which is told without waiting. Rows of what is not there
+    come last, as on Kafka.
     """
 
     __slots__ = ("bytes", "failed", "partitions", "results")
@@ -38,60 +56,82 @@ class RowsRead:
         self.partitions: list[Partition] = []
 
 
-def read_rows(
-    node: Node, context: RequestContext, rows: Sequence[FetchRow], max_bytes: int, committed: bool, by_id: bool
-) -> RowsRead:
+def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms) -> RowsRead:
     """Read every row, in order, together at most `max_bytes` of records (but for the first batch found)."""
     read = RowsRead()
-    left = max_bytes
+    left = terms.max_bytes
+    by_id = fetch_by_topic_id(terms.version)
+    missing: list[tuple[FetchRow, PartitionData]] = []
     for row in rows:
         try:
-            partition = _find(node, context, row, by_id)
+            topic = _find(node, context, row, by_id)
         except Refused as refusal:
             data = refused_row(row, refusal.error_code)
             data.aborted_transactions = ()
-            read.results.append((row, data))
+            missing.append((row, data))
             continue
         try:
-            data = _read(row, partition, left, read.bytes == 0, committed)
+            if by_id and topic.topic_id != row.key[1]:
+                raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)
+            partition = topic.existing(row.key[2])
+            read.partitions.append(partition)
+            data = _read(row, partition, left, read.bytes == 0, terms)
         except (Refused, LogError) as refusal:
-            data = refused_row(row, refusal.error_code)
-            if refusal.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-                data.current_leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=partition.leader_epoch)
+            data = _failed_row(node, row, topic, refusal.error_code, terms.version)
             read.failed = True
         else:
             size = len(data.records) if data.records else 0
             read.bytes += size
             left = max(left - size, 0)
             read.failed = read.failed or data.diverging_epoch is not None
-        read.partitions.append(partition)
         read.results.append((row, data))
+    read.results += missing
     return read
 
 
-def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool) -> Partition:
-    """The partition that a row means.
+def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool) -> Topic:
+    """The topic that a row means, which has such a partition. When a reader of a session asked for an id that a topic
+    had, it is the topic that has its name now.
 
-    Raises `Refused`: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, KAFKA_STORAGE_ERROR.
+    Raises `Refused`: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
     """
     name, topic_id, index = row.key
     topics = node.topics
-    topic = topics.by_id.get(topic_id) if by_id else topics.by_name.get(name)
+    if by_id:
+        topic = topics.by_id.get(topic_id)
+        if topic is not None:
+            row.topic = topic.name
+        elif row.topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            topic = topics.by_name.get(row.topic)
+    else:
+        topic = topics.by_name.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not authorize(context, Operation.READ, Resource(TOPIC, topic.name)):
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    return topic.existing(index)
+    if not 0 <= index < len(topic.partitions):
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
 
 
-def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, committed: bool) -> PartitionData:
+def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: FetchTerms) -> PartitionData:
     """The data of one row; raises `Refused` or an error of the log."""
-    partition.check_leader_epoch(row.current_leader_epoch)
+    known_epoch = row.current_leader_epoch
+    if known_epoch >= 0:
+        partition.check_leader_epoch(known_epoch)
+    if terms.from_follower:
+        no_replica = ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        raise Refused(no_replica)
     log = partition.log
     data = PartitionData(
-        partition_index=row.key[2], high_watermark=log.durable_offset, log_start_offset=log.start_offset
+        partition_index=row.key[2],
+        high_watermark=log.durable_offset,
+        log_start_offset=log.start_offset,
+        aborted_transactions=None,
     )
-    data.last_stable_offset = partition.last_stable_offset() if committed else log.durable_offset
+    data.last_stable_offset = partition.last_stable_offset() if terms.committed else log.durable_offset
     if row.last_fetched_epoch >= 0:
         epoch, end_offset = log.epoch_end_offset(row.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
@@ -100,11 +140,21 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, committ
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
             data.records = b""
             return data
-    records, aborted = partition.read(row.fetch_offset, min(row.max_bytes, left), min_one, committed)
+    records, aborted = partition.read(row.fetch_offset, min(row.max_bytes, left), min_one, terms.committed)
     data.records = records
-    data.aborted_transactions = (
-        None if aborted is None else [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
-    )
+    if aborted is not None:
+        data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
+    return data
+
+
+def _failed_row(node: Node, row: FetchRow, topic: Topic, error_code: int, version: int) -> PartitionData:
+    if error_code == ErrorCode.KAFKA_STORAGE_ERROR and not fetch_knows_storage_error(version):
+        error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    data = refused_row(row, error_code)
+    if error_code in MOVED and fetch_tells_leader(version):
+        partition = topic.partitions[row.key[2]]
+        epoch = topic.state.partitions[row.key[2]].leader_epoch if partition is None else partition.leader_epoch
+        data.current_leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=epoch)
     return data
 
 

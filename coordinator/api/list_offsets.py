@@ -30,7 +30,7 @@ READ_COMMITTED = 1
 
 
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest, respond: Respond) -> None:
-    """Answer each partition on its own; one that is asked twice is refused."""
+    """Answer each partition on its own; one that is asked twice is refused, and answered once."""
     node.run(context, respond, _answer_all(node, context, request))
 
 
@@ -41,33 +41,35 @@ def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest
         for row in topic.partitions:
             asked[topic.name, row.partition_index] += 1
             yield None
-    topics = []
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in request.topics:
-        rows = []
-        for row in {row.partition_index: row for row in topic.partitions}.values():
+        for row in topic.partitions:
+            twice = asked[topic.name, row.partition_index] > 1
             try:
-                if asked[topic.name, row.partition_index] > 1:
-                    raise Refused(ErrorCode.INVALID_REQUEST)
-                rows.append(_answer(node, context, topic.name, row, committed))
+                answer = _answer(node, context, topic.name, row, committed, twice)
             except (Refused, LogError) as error:
-                rows.append(ListOffsetsPartitionResponse(row.partition_index, error.error_code))
+                answer = ListOffsetsPartitionResponse(row.partition_index, error.error_code)
+            topics.setdefault(topic.name, {})[row.partition_index] = answer
             yield None
         yield None
-        topics.append(ListOffsetsTopicResponse(topic.name, rows))
-    return ListOffsetsResponse(topics=topics)
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name, list(rows.values())) for name, rows in topics.items()]
+    )
 
 
 def _answer(
-    node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool
+    node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool, twice: bool
 ) -> ListOffsetsPartitionResponse:
     """Raises `Refused` or an error of the log."""
+    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if twice:
+        raise Refused(ErrorCode.INVALID_REQUEST)
+    if not knows_timestamp(context.api_version, row.timestamp):
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
     topic = node.topics.by_name.get(name)
     if topic is None:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if not knows_timestamp(context.api_version, row.timestamp):
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
     partition = topic.existing(row.partition_index)
     partition.check_leader_epoch(row.current_leader_epoch)
     timestamp, offset, epoch = _look_up(partition, row.timestamp, committed)

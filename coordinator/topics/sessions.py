@@ -37,6 +37,7 @@ class FetchRow:
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
+        "topic",
     )
 
     def __init__(
@@ -49,6 +50,8 @@ class FetchRow:
         self.last_fetched_epoch = last_fetched_epoch
         self.high_watermark = -1
         self.log_start_offset = -1
+        self.topic: str | None = None
+        """The name of the topic whose id the key has, once there was such a topic; also after its end."""
 
     def ask(self, other: FetchRow) -> None:
         """The reader's newest wishes, from the row of a later request."""

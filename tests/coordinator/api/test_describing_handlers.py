@@ -219,6 +219,27 @@ def test_list_offsets_refusals(node: Node) -> None:
     assert [row[0] for row in offsets(node, (0, -1), (0, -2))] == [ErrorCode.INVALID_REQUEST]
 
 
+def test_a_topic_that_is_asked_twice_is_answered_once(node: Node) -> None:
+    def topic(name: str, *asked: tuple[int, int]) -> ListOffsetsTopic:
+        return ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, timestamp) for index, timestamp in asked])
+
+    request = ListOffsetsRequest(
+        topics=[
+            topic("t", (0, -1), (1, -100)),
+            topic("u"),
+            topic("no", (0, -1), (1, -100)),
+            topic("t", (0, -2), (2, -2)),
+        ]
+    )
+    wrong, unsupported = ErrorCode.INVALID_REQUEST, ErrorCode.UNSUPPORTED_VERSION
+    assert [
+        (t.name, [(r.partition_index, r.error_code) for r in t.partitions]) for t in ask_one(node, request).topics
+    ] == [
+        ("t", [(0, wrong), (1, unsupported), (2, 0)]),
+        ("no", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (1, unsupported)]),
+    ]
+
+
 def test_offsets_of_leader_epochs(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None

@@ -7,8 +7,9 @@ import pytest
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.topics.creation import NewTopic
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from tests.coordinator.api.data_plane import ask_one, data_node, fetch_request, send
 from tests.coordinator.api.harness import make_channel, make_context
 from tests.coordinator.topics.support import add_topic, batch, produce
@@ -66,14 +67,50 @@ def test_by_name_before_topic_ids(node: Node) -> None:
 
 def test_refused_rows(node: Node) -> None:
     unknown = FetchTopic(topic_id=b"?" * 16, partitions=[FetchPartition(0)])
-    request = fetch_request(node, ("a", 9, 0), ("a", 0, 7), ("a", 0, -1))
-    request.topics = [*request.topics, unknown]
-    assert [error for _, _, error, _ in rows(ask_one(node, request), node)] == [
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        ErrorCode.OFFSET_OUT_OF_RANGE,
-        ErrorCode.UNKNOWN_TOPIC_ID,
+    request = fetch_request(node, ("a", 9, 0), ("a", 0, 7), ("a", 1, -1))
+    request.topics = [unknown, *request.topics]
+    # what is not there comes last, as on Kafka
+    assert [(index, error) for _, index, error, _ in rows(ask_one(node, request), node)] == [
+        (0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (0, ErrorCode.UNKNOWN_TOPIC_ID),
+        (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
+
+
+def test_of_a_partition_that_is_named_twice_the_last_row_counts(node: Node) -> None:
+    request = fetch_request(node, ("a", 0, 7), ("b", 0, 0), ("a", 0, 0))
+    assert rows(ask_one(node, request), node) == [("a", 0, 0, SIZE), ("b", 0, 0, 0)]
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (-2, 0), (0, 0), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_a_negative_leader_epoch_is_none(node: Node, epoch: int, error: int) -> None:
+    request = fetch_request(node, ("a", 0, 0))
+    request.topics[0].partitions[0].current_leader_epoch = epoch
+    assert rows(ask_one(node, request), node) == [("a", 0, error, 0 if error else SIZE)]
+
+
+@pytest.mark.parametrize("version", [14, 15, 16])
+def test_no_broker_has_a_replica_here(node: Node, version: int) -> None:
+    follower: dict[str, Any] = {"replica_state": ReplicaState(7)} if version >= 15 else {"replica_id": 7}
+    for epoch, error in ((-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        request = fetch_request(node, ("a", 0, 0), max_wait_ms=500, **follower)
+        request.topics[0].partitions[0].current_leader_epoch = epoch
+        response = ask_one(node, request, version=version)
+        assert rows(response, node) == [("a", 0, error, 0)]
+        told = error == ErrorCode.NOT_LEADER_OR_FOLLOWER and version >= 16
+        leader = response.responses[0].partitions[0].current_leader
+        assert (leader and (leader.leader_id, leader.leader_epoch)) == ((1, 0) if told else None)
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
+)
+def test_a_log_that_cannot_be_read_is_told_at_once(node: Node, version: int, error: int) -> None:
+    node.topics.by_name["a"].partitions[0] = None
+    wanted = [FetchPartition(0, partition_max_bytes=1000)]
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="a", partitions=wanted)])
+    assert ask_one(node, request, version=version).responses[0].partitions[0].error_code == error
 
 
 def test_a_leader_epoch_of_the_future_is_refused(node: Node) -> None:
@@ -87,6 +124,11 @@ def test_a_reader_whose_log_diverged_is_told_where(node: Node) -> None:
     request.topics[0].partitions[0].last_fetched_epoch = 0
     row = ask_one(node, request).responses[0].partitions[0]
     assert (row.diverging_epoch.epoch, row.diverging_epoch.end_offset, row.records) == (0, 1, b"")
+    assert row.aborted_transactions is None
+
+
+def test_who_takes_no_bytes_waits_for_none(node: Node) -> None:
+    assert rows(ask_one(node, fetch_request(node, ("b", 0, 0), max_bytes=0, max_wait_ms=500)), node) == [("b", 0, 0, 0)]
 
 
 def test_the_first_batch_comes_whatever_its_size_and_nothing_goes_over_the_limit(node: Node) -> None:
@@ -131,7 +173,10 @@ def test_what_is_there_is_not_enough_when_more_is_wanted(node: Node) -> None:
 def test_a_deleted_topic_answers_those_who_wait(node: Node) -> None:
     answers = send(node, fetch_request(node, ("b", 0, 0), max_wait_ms=500))
     node.topics.delete(node.topics.by_name["b"])
-    assert rows(answers.one(), node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
+    assert rows(answers.one(), node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
+    assert rows(
+        ask_one(node, FetchRequest(topics=[FetchTopic(topic_id=b"?" * 16, partitions=[FetchPartition(0)])])), node
+    ) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
 
 
 def test_nobody_answers_a_connection_that_is_gone(node: Node) -> None:
@@ -179,6 +224,32 @@ def test_a_session_tells_what_is_new(node: Node) -> None:
     assert follow(5, ("a", 1, 99)) == [("a", 1, ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
     assert follow(6) == [("a", 1, ErrorCode.OFFSET_OUT_OF_RANGE, 0)]
     assert follow(7, ("a", 1, 0)) == [("a", 1, 0, 0)]
+
+
+def test_a_session_knows_the_name_of_a_topic_that_was_deleted(node: Node) -> None:
+    session_id = session(node, ("a", 0, 1), ("b", 0, 0))
+    deleted = node.topics.by_name["b"].topic_id
+
+    def follow(epoch: int) -> list[tuple[bytes, int, bool]]:
+        response = ask_one(node, fetch_request(node, session_id=session_id, session_epoch=epoch))
+        return [
+            (t.topic_id, t.partitions[0].error_code, t.partitions[0].aborted_transactions is None)
+            for t in response.responses
+        ]
+
+    node.topics.delete(node.topics.by_name["b"])
+    assert follow(1) == [(deleted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)]
+    add_topic(node.topics, "b")
+    assert follow(2) == [(deleted, ErrorCode.INCONSISTENT_TOPIC_ID, True)]
+
+
+def test_a_session_reads_a_topic_that_came_after_it(node: Node) -> None:
+    later = FetchTopic(topic_id=b"later" + bytes(11), partitions=[FetchPartition(0, partition_max_bytes=1000)])
+    began = ask_one(node, FetchRequest(session_epoch=0, topics=[later]))
+    assert rows(began, node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
+    node.topics.create(NewTopic("c", later.topic_id, 1, 1))
+    followed = ask_one(node, fetch_request(node, session_id=began.session_id, session_epoch=1))
+    assert rows(followed, node) == [("c", 0, 0, 0)]
 
 
 @pytest.mark.parametrize(

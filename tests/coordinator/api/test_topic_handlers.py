@@ -283,12 +283,22 @@ def test_records_are_deleted(node: Node) -> None:
     partition = node.topics.partition("t", 0)
     assert partition is not None
     produce(partition, batch(b"a", b"b"), node.clock.now())
-    asked = [DeleteRecordsPartition(0, 2), DeleteRecordsPartition(0, 9), DeleteRecordsPartition(7, 0)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic("t", asked), DeleteRecordsTopic("no", asked[:1])])
-    answer = ask_one(node, request)
-    assert [(r.low_watermark, r.error_code) for topic in answer.topics for r in topic.partitions] == [
-        (2, 0),
-        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
-        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+
+    def delete(*asked: tuple[str, int, int]) -> list[tuple[str, list[tuple[int, int, int]]]]:
+        topics = [DeleteRecordsTopic(name, [DeleteRecordsPartition(index, offset)]) for name, index, offset in asked]
+        answer = ask_one(
+            node, DeleteRecordsRequest(topics=[*topics, DeleteRecordsTopic("t", []), DeleteRecordsTopic("u")])
+        )
+        return [
+            (t.name, [(r.partition_index, r.low_watermark, r.error_code) for r in t.partitions]) for t in answer.topics
+        ]
+
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert delete(("t", 0, 2), ("t", 7, 0), ("no", 0, 2)) == [
+        ("t", [(0, 2, 0), (7, -1, unknown)]),
+        ("no", [(0, -1, unknown)]),
     ]
+    # of a partition that is named twice the last offset counts
+    assert delete(("t", 0, 2), ("t", 0, 9)) == [("t", [(0, -1, ErrorCode.OFFSET_OUT_OF_RANGE)])]
+    assert delete(("t", 0, 9), ("t", 0, 2)) == [("t", [(0, 2, 0)])]
+    assert delete() == []
