@@ -174,6 +174,7 @@ class Server:
                     "a topic of --topic is there with another number of partitions: it stays as it is",
                     topic=name, partitions=there, wanted=partitions,
                 )  # fmt: skip
+        self.topics.publish()
         groups = config.settings(GroupSettings)
         count = len(offsets.partitions)
         self._loading = Loading(clock, self._groups_loaded)

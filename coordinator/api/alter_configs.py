@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from muster.coordinator.api.context import THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.properties import InvalidProperty
 from muster.coordinator.properties.lookup import TOPIC as TOPIC_PROPERTIES
@@ -48,7 +49,8 @@ def handle_incremental_alter_configs(
 
     rows = _alter_all(node, context, request.resources, changes, request.validate_only)
     responses = [incremental.AlterConfigsResourceResponse(*row) for row in rows]
-    respond(incremental.IncrementalAlterConfigsResponse(responses=responses))
+    done = [] if request.validate_only else [row for row in responses if not row.error_code]
+    respond_when_durable(node, respond, incremental.IncrementalAlterConfigsResponse(responses=responses), done)
 
 
 def handle_alter_configs(
@@ -64,7 +66,9 @@ def handle_alter_configs(
         return {**node.topics.unset_configs(topic, given), **given}
 
     rows = _alter_all(node, context, request.resources, changes, request.validate_only)
-    respond(full.AlterConfigsResponse(responses=[full.AlterConfigsResourceResponse(*row) for row in rows]))
+    responses = [full.AlterConfigsResourceResponse(*row) for row in rows]
+    done = [] if request.validate_only else [row for row in responses if not row.error_code]
+    respond_when_durable(node, respond, full.AlterConfigsResponse(responses=responses), done)
 
 
 def _changed(config: incremental.AlterableConfig, present: Mapping[str, str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
@@ -34,7 +35,8 @@ def handle_create_partitions(
         for name, count in counts.items()
         if count > 1
     ]
-    respond(CreatePartitionsResponse(results=rows))
+    made = [] if request.validate_only else [row for row in rows if not row.error_code]
+    respond_when_durable(node, respond, CreatePartitionsResponse(results=rows), made)
 
 
 def _grow(

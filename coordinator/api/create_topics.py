@@ -6,6 +6,7 @@ from collections import Counter
 
 from muster.coordinator.api.config_rows import created_configs
 from muster.coordinator.api.context import THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
@@ -39,7 +40,8 @@ def handle_create_topics(node: Node, context: RequestContext, request: CreateTop
         for n, count in counts.items()
         if count > 1
     ]
-    respond(CreateTopicsResponse(topics=rows))
+    made = [] if request.validate_only else [row for row in rows if not row.error_code]
+    respond_when_durable(node, respond, CreateTopicsResponse(topics=rows), made)
 
 
 _TIMED_OUT = Refused(ErrorCode.REQUEST_TIMED_OUT)

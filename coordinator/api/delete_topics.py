@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Container
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.topics.refusal import Refused
@@ -49,7 +50,8 @@ def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTop
     rows += [_row(node, context, name, ZERO_UUID, count, ids) for name, count in names.items()]
     by_name = {row.topic_id for row in rows if row.error_message == _ID_TOO}
     rows += [_row(node, context, None, one, count, ()) for one, count in ids.items() if one not in by_name or count > 1]
-    respond(DeleteTopicsResponse(responses=rows))
+    gone = [row for row in rows if not row.error_code]
+    respond_when_durable(node, respond, DeleteTopicsResponse(responses=rows), gone)
 
 
 def _row(

@@ -14,6 +14,7 @@ from muster.coordinator.api.context import (
     Resource,
     authorize,
 )
+from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
@@ -31,8 +32,10 @@ def handle_init_producer_id(
         _check(context, request)
         response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
     except Refused as refusal:
-        response = InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
-    respond(response)
+        respond(InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN))
+    else:
+        # the block that the id is of must never be given out again
+        respond_when_durable(node, respond, response, [response])
 
 
 def _check(context: RequestContext, request: InitProducerIdRequest) -> None:

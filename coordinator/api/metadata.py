@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from muster.coordinator.api.capabilities import metadata_by_topic_id
 from muster.coordinator.api.context import (
@@ -13,6 +14,7 @@ from muster.coordinator.api.context import (
     Resource,
     authorize,
 )
+from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.operations import NOT_ASKED, authorized_operations
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
@@ -40,23 +42,26 @@ def handle_metadata(node: Node, context: RequestContext, request: MetadataReques
         respond(_without_ids(request.topics or ()))
         return
     tell_operations = request.include_topic_authorized_operations
+    made: list[MetadataResponseTopic] = []
     if request.topics is None:
         rows = [_present(node, context, topic, tell_operations) for topic in _describable(node, context)]
     else:
+        there = len(node.topics.by_name)
         rows = _asked(node, context, request.topics, request.allow_auto_topic_creation, tell_operations)
+        names = set(islice(reversed(node.topics.by_name), len(node.topics.by_name) - there))  # the newest are the last
+        made = [row for row in rows if row.name in names]
     host, port = node.endpoint(context)
     operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
         operations = authorized_operations(context, THE_CLUSTER)
-    respond(
-        MetadataResponse(
-            brokers=[MetadataResponseBroker(node.node_id, host, port, node.rack)],
-            cluster_id=node.cluster_id,
-            controller_id=node.node_id,
-            topics=rows,
-            cluster_authorized_operations=operations,
-        )
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node.node_id, host, port, node.rack)],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=rows,
+        cluster_authorized_operations=operations,
     )
+    respond_when_durable(node, respond, response, made)
 
 
 def _describable(node: Node, context: RequestContext) -> Iterable[Topic]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from muster.coordinator.log.errors import MalformedCheckpoint
@@ -17,6 +18,11 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 META_PROPERTIES = "meta.properties"
 PARTITION_METADATA = "partition.metadata"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
+
+MAX_INT32 = 2**31 - 1
+MAX_INT64 = 2**63 - 1
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+_NUMBER = re.compile(r"[0-9]{1,19}")
 
 Partition = tuple[str, int]
 """Topic and partition index."""
@@ -30,7 +36,9 @@ def encode_uuid(uuid: bytes) -> str:
 def partition_of(directory: str) -> Partition | None:
     """Topic and index of a partition's directory; None for any other name."""
     topic, dash, index = directory.rpartition("-")
-    return (topic, int(index)) if dash and topic and index.isascii() and index.isdigit() else None
+    if not (dash and topic and _INDEX.fullmatch(index)) or int(index) > MAX_INT32:
+        return None  # Kafka never writes "orders-007": it would be another folder of orders-7
+    return topic, int(index)
 
 
 def decode_uuid(text: str) -> bytes:
@@ -44,9 +52,15 @@ def decode_uuid(text: str) -> bytes:
 def _rows(path: str, data: bytes) -> list[str]:
     """The lines after the version and the count, which must agree with them."""
     lines = data.decode("utf-8", "replace").splitlines()
-    if len(lines) < 2 or lines[0].strip() != "0" or not lines[1].strip().isdigit() or int(lines[1]) != len(lines) - 2:
+    if len(lines) < 2 or lines[0].strip() != "0" or _number(lines[1].strip(), MAX_INT64) != len(lines) - 2:
         raise MalformedCheckpoint(f"{path} is no checkpoint of version 0 with as many rows as it says")
     return lines[2:]
+
+
+def _number(text: str, most: int) -> int:
+    """A number from 0 to `most` in plain digits; -1 for anything else."""
+    number = int(text) if _NUMBER.fullmatch(text) else -1
+    return number if number <= most else -1
 
 
 def _table(rows: Sequence[str]) -> bytes:
@@ -58,9 +72,10 @@ def decode_offsets(path: str, data: bytes) -> dict[Partition, int]:
     offsets: dict[Partition, int] = {}
     for row in _rows(path, data):
         words = row.split()
-        if len(words) != 3 or not (words[1].isdigit() and words[2].isdigit()):
+        numbers = [_number(word, most) for word, most in zip(words[1:], (MAX_INT32, MAX_INT64), strict=False)]
+        if len(words) != 3 or -1 in numbers:
             raise MalformedCheckpoint(f"{path} has the row {row!r}, expected: topic partition offset")
-        offsets[words[0], int(words[1])] = int(words[2])
+        offsets[words[0], numbers[0]] = numbers[1]
     return offsets
 
 
@@ -74,9 +89,10 @@ def decode_epochs(path: str, data: bytes) -> list[tuple[int, int]]:
     entries: list[tuple[int, int]] = []
     for row in _rows(path, data):
         words = row.split()
-        if len(words) != 2 or not (words[0].isdigit() and words[1].isdigit()):
+        numbers = [_number(word, most) for word, most in zip(words, (MAX_INT32, MAX_INT64), strict=False)]
+        if len(words) != 2 or -1 in numbers:
             raise MalformedCheckpoint(f"{path} has the row {row!r}, expected: epoch offset")
-        entries.append((int(words[0]), int(words[1])))
+        entries.append((numbers[0], numbers[1]))
     return entries
 
 

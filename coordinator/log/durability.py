@@ -86,7 +86,7 @@ class SharedSync:
         self.wanted = 0
         """Grows with each wish for a sync, by whichever log."""
         self._seen = self._quiet = self._until_ms = 0
-        self._waiting: list[Callable[[], Sync]] = []
+        self._waiting: list[tuple[Callable[[], Sync], Callable[[], int]]] = []
         self._in_round = False
         self._closed = False
 
@@ -94,9 +94,9 @@ class SharedSync:
         """From now on `sync_all` syncs every file there is at once (`files.FilesystemSync`); it raises OSError."""
         self._sync_all, self._clock = sync_all, clock
 
-    def sync(self, begin: Callable[[], Sync]) -> None:
+    def sync(self, begin: Callable[[], Sync], files: Callable[[], int] = lambda: 1) -> None:
         """`run` for a job that syncs files, `begin` giving what `run` takes when its time has come: when many want that
-        at the same time, one `sync_all` does it for them.
+        at the same time, or there are many `files`, one `sync_all` does it for them.
 
         Rounds follow each other: whoever comes during one shares the next. A round waits for those that are just coming
         (clients that the last one has answered, above all): a few turns of the loop, for `GATHER_MS` at most.
@@ -105,7 +105,7 @@ class SharedSync:
             self.run(*begin())
             return
         self.wanted += 1
-        self._waiting.append(begin)
+        self._waiting.append((begin, files))
         if not self._in_round:
             self._in_round = True
             self._gather(self._clock)
@@ -128,23 +128,27 @@ class SharedSync:
             self._begin_round()
 
     def _begin_round(self) -> None:
-        asked = [begin() for begin in self._waiting]
+        are_many = sum(files() for _, files in self._waiting) > FEW
+        asked = [begin() for begin, _ in self._waiting]
         self._waiting = []
         outcomes: list[OSError | None] = []
-        self.run(lambda: outcomes.extend(self._sync_round(asked)), lambda _: self._end_round(asked, outcomes))
+        self.run(
+            lambda: outcomes.extend(self._sync_round(asked, are_many)),
+            lambda _: self._end_round(asked, outcomes, are_many),
+        )
 
-    def _sync_round(self, asked: Sequence[Sync]) -> list[OSError | None]:
-        if len(asked) > FEW and self._sync_all is not None:
+    def _sync_round(self, asked: Sequence[Sync], are_many: bool) -> list[OSError | None]:
+        if are_many and self._sync_all is not None:
             return [_outcome(self._sync_all)] * len(asked)
         return [_outcome(job) for job, _ in asked]
 
-    def _end_round(self, asked: Sequence[Sync], outcomes: Sequence[OSError | None]) -> None:
+    def _end_round(self, asked: Sequence[Sync], outcomes: Sequence[OSError | None], are_many: bool) -> None:
         for (_, done), outcome in zip(asked, outcomes, strict=True):
             self._outcomes.append((done, outcome))
-        failure = outcomes[0] if len(asked) > FEW else None
+        failure = outcomes[0] if are_many else None
         if failure is not None:
             # it may have met bytes of those that came meanwhile, and the next round would not be told of them again
-            self._outcomes.extend((begin()[1], failure) for begin in self._waiting)
+            self._outcomes.extend((begin()[1], failure) for begin, _ in self._waiting)
             self._waiting = []
         if self._waiting and self._clock is not None:
             self._gather(self._clock)

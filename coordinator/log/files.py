@@ -196,6 +196,10 @@ class FileStorage:
                     found.append(Entry(name.name, name.is_dir(), facts.st_size, facts.st_mtime_ns // 1_000_000))
         return sorted(found)
 
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+        return os.path.isdir(self._full(path))
+
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it."""
         os.makedirs(self._full(path), exist_ok=True)

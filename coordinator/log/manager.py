@@ -5,7 +5,7 @@ Driven from one thread; it reads no clock: the caller passes wall ms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -13,16 +13,17 @@ import structlog
 
 from muster.coordinator.log import checkpoints, topic_ids
 from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.durability import SharedSync
+from muster.coordinator.log.durability import SharedSync, Waiter
 from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheckpoint, WrongDirectory
+from muster.coordinator.log.folders import DELETE_SUFFIX, STRAY_SUFFIX, OtherName, other_name, read_other_name
 from muster.coordinator.log.last_stop import LastStop
 from muster.coordinator.log.loader import load_log
 from muster.coordinator.log.log import Log
+from muster.coordinator.log.new_folders import NewFolders
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage import Lock as DirectoryHeld
 from muster.coordinator.log.storage import Storage
 
-DELETE_SUFFIX = "-delete"
 _logger = structlog.get_logger("muster.log")
 
 
@@ -49,12 +50,15 @@ class LogManager:
         or for a log that is just being opened.
         """
         self._sync = sync
+        self._new_folders = NewFolders(storage, sync)
         self._lock: DirectoryHeld | None = None
         self._draw_uuid: Callable[[], bytes]
         self._logs: dict[Partition, Log] = {}
         self._was_clean = False
         self.needs_recovery = False
         """Whether there are logs, and the last stop was not a clean one; known once it is open."""
+        self.is_new = False
+        """Nothing was in the directory that says whose it is; known once it is open."""
         self._recovery_points: dict[Partition, int] = {}
         self._start_offsets: dict[Partition, int] = {}
 
@@ -79,9 +83,6 @@ class LogManager:
             self.storage.remove(checkpoints.CLEAN_SHUTDOWN)
             if self._was_clean:
                 self.storage.sync_directory("")
-            for entry in self.storage.entries(""):
-                if entry.is_directory and entry.name.endswith(DELETE_SUFFIX):
-                    self.storage.remove_tree(entry.name)
         except BaseException:
             self._release()
             raise
@@ -89,6 +90,7 @@ class LogManager:
 
     def _identify(self, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
         data = self.storage.load(checkpoints.META_PROPERTIES)
+        self.is_new = data is None
         if data is not None:
             path = f"{self.storage.root}/{checkpoints.META_PROPERTIES}"
             properties = checkpoints.decode_properties(path, data)
@@ -143,9 +145,18 @@ class LogManager:
         """The topic id noted in a partition's directory; None when there is none."""
         return topic_ids.read(self.storage, f"{topic}-{partition}")
 
+    def topic_id_in(self, folder: str) -> bytes | None:
+        """The topic id noted in a folder, whatever its name; None when there is none. Raises MalformedCheckpoint."""
+        return topic_ids.read(self.storage, folder)
+
+    def noted_end(self, topic: str, partition: int) -> int:
+        """Up to where a log that is not open yet was synced once, by the checkpoint."""
+        return self._recovery_points.get((topic, partition), 0)
+
     def note_topic_id(self, topic: str, partition: int, topic_id: bytes) -> None:
         """Write a topic id into a partition's directory. Raises OSError."""
-        topic_ids.write(self.storage, f"{topic}-{partition}", topic_id, self._sync)
+        topic_ids.write(self.storage, f"{topic}-{partition}", topic_id, sync=self._sync is None)
+        self._new_folders.add(f"{topic}-{partition}")
 
     def leader_epoch_on_disk(self, topic: str, partition: int) -> int:
         """The newest leader epoch noted in a partition's directory; -1 when there is none."""
@@ -189,7 +200,9 @@ class LogManager:
         try:
             self.storage.make_directory(directory)
             if topic_id is not None:
-                topic_ids.settle(self.storage, directory, topic_id, was_clean=self._was_clean, sync=self._sync)
+                threads = self._sync is not None
+                if topic_ids.settle(self.storage, directory, topic_id, was_clean=self._was_clean, sync=not threads):
+                    self._new_folders.add(directory)
             with self.files_lock:
                 log = load_log(
                     self.storage,
@@ -262,8 +275,30 @@ class LogManager:
         finally:
             self._was_clean = clean
 
-    def delete(self, topic: str, *partitions: int) -> None:
-        """Take logs of a topic away: at once by name, the bytes when there is time. Harmless where there is none."""
+    def when_folders_durable(self, callback: Waiter) -> None:
+        """Call `callback(None)` once the folders of all logs that were made so far are on the disk, or
+        `callback(error)`.
+        """
+        self._new_folders.when_synced(callback)
+
+    def has_folder(self, topic: str, partition: int) -> bool:
+        """Whether a partition has a folder."""
+        return self.storage.is_directory(f"{topic}-{partition}")
+
+    def delete(self, topic: str, *partitions: int, topic_id: bytes | None = None) -> list[str]:
+        """Take logs of a topic away, by name: the folders' new names, for `remove`. Harmless where there is none."""
+        try:
+            return self._rename(topic, partitions, DELETE_SUFFIX, topic_id)
+        except OSError as error:
+            # the next start, or whoever makes a log of that name, removes what no topic has
+            _logger.error("log_not_removed", topic=topic, reason=error.strerror or str(error))
+            return []
+
+    def set_aside(self, topic: str, partition: int) -> str:
+        """Give a folder that belongs to no topic another name, as Kafka does; the name. Raises OSError."""
+        return self._rename(topic, [partition], STRAY_SUFFIX)[0]
+
+    def _rename(self, topic: str, partitions: Sequence[int], suffix: str, uuid: bytes | None = None) -> list[str]:
         noted = 0
         for key in ((topic, partition) for partition in partitions):
             log = self._logs.pop(key, None)
@@ -271,28 +306,53 @@ class LogManager:
                 log.abandon()
             self.offline.pop(key, None)
             noted += self._recovery_points.pop(key, 0) + self._start_offsets.pop(key, 0)
-        try:
-            if noted:
-                # a log made anew under one of these names shall not be measured by the old one's offsets after a kill
-                self.checkpoint()
-            for partition in partitions:
-                self._remove(topic, partition)
-        except OSError as error:
-            # the next start removes what no topic has
-            _logger.error("log_not_removed", topic=topic, reason=error.strerror or str(error))
+        if noted:
+            # a log made anew under one of these names shall not be measured by the old one's offsets after a kill
+            self.checkpoint()
+        renamed: list[str] = []
+        for partition in partitions:
+            name = self._free_name((topic, partition), uuid, suffix)
+            try:
+                with self.files_lock:
+                    self.storage.rename(f"{topic}-{partition}", name)
+            except FileNotFoundError:
+                continue
+            renamed.append(name)
+        return renamed
 
-    def _remove(self, topic: str, partition: int) -> None:
-        # Kafka's name for it, cut to what a file system takes
-        doomed = f"{f'{topic}-{partition}'[: 255 - 40]}.{self._draw_uuid().hex()}{DELETE_SUFFIX}"
-        try:
-            with self.files_lock:
-                self.storage.rename(f"{topic}-{partition}", doomed)
-        except FileNotFoundError:
-            return
+    def _free_name(self, key: Partition, uuid: bytes | None, suffix: str) -> str:
+        name = other_name(key, uuid or self._draw_uuid(), suffix)
+        while self.storage.is_directory(name):
+            name = other_name(key, self._draw_uuid(), suffix)
+        return name
+
+    def set_aside_folder(self, folder: str, topic: str, partition: int) -> str:
+        """`set_aside` for a folder that has another name already."""
+        name = self._free_name((topic, partition), None, STRAY_SUFFIX)
+        self.storage.rename(folder, name)
+        return name
+
+    def put_back(self, folder: str, topic: str, partition: int) -> None:
+        """Give a folder that has another name its own again. Raises OSError."""
+        with self.files_lock:
+            self.storage.rename(folder, f"{topic}-{partition}")
+
+    def renamed_folders(self) -> list[tuple[str, OtherName]]:
+        """Folders that were deleted, but for their files, or set aside."""
+        found = [(entry.name, read_other_name(entry.name)) for entry in self.storage.entries("") if entry.is_directory]
+        return [(name, other) for name, other in found if other is not None]
+
+    def remove(self, folders: Sequence[str]) -> None:
+        """Take the files of deleted logs off the disk, when there is time."""
+
+        def job() -> None:
+            for folder in folders:
+                self.storage.remove_tree(folder)
+
         if self._sync is None:
-            self.storage.remove_tree(doomed)
-        else:
-            self._sync.run(lambda: self.storage.remove_tree(doomed), _leave_to_next_start)
+            job()
+        elif folders and self.is_open:
+            self._sync.run(job, _leave_to_next_start)
 
     # -- all of them
 
@@ -364,4 +424,4 @@ class LogManager:
 
 
 def _leave_to_next_start(failure: OSError | None) -> None:
-    """What could not be removed is removed by the next `open`."""
+    """What could not be removed is removed at the next start."""

@@ -123,6 +123,10 @@ class MemoryStorage:
         ]
         return sorted(found)
 
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+        return path in self.directories
+
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it."""
         while path:

@@ -90,7 +90,7 @@ def _write_topic_id(storage: FileStorage, partition: str, topic_id: bytes, done:
     path = f"{storage.root}/{partition}/{PARTITION_METADATA}"
     beside = _free_name(path + DAMAGED_SUFFIX)
     shutil.copy2(path, beside)
-    topic_ids.write(storage, partition, topic_id)
+    topic_ids.write(storage, partition, topic_id, sync=True)
     done.kept_beside.append(beside)
     done.identities.append(path)
 

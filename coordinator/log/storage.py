@@ -81,6 +81,9 @@ class Storage(Protocol):
     def entries(self, path: str) -> list[Entry]:
         """What is in a directory, by name; FileNotFoundError when there is no such directory."""
 
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it; harmless when it is there."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import structlog
 
 from muster.coordinator.log import checkpoints
-from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.errors import DamagedLog, MalformedCheckpoint
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.storage import Storage
@@ -23,43 +22,31 @@ def read(storage: Storage, directory: str) -> bytes | None:
     return None if data is None else checkpoints.decode_topic_id(f"{storage.root}/{path}", data)
 
 
-def write(storage: Storage, directory: str, topic_id: bytes, sync: SharedSync | None = None) -> None:
+def write(storage: Storage, directory: str, topic_id: bytes, *, sync: bool) -> None:
     """Note a topic id. Raises OSError.
 
-    With `sync` nobody waits for the disk, but for a moment: what a power cut leaves in it, `settle` knows.
+    `sync`: wait for the disk. What a power cut leaves of it otherwise, `settle` knows.
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
-    storage.save(path, checkpoints.encode_topic_id(topic_id), sync=sync is None)
-
-    def job() -> None:
-        file = storage.file(path)
-        file.sync()
-        file.close()
-        storage.sync_directory(directory)
-
-    if sync is not None:
-        sync.sync(lambda: (job, _no_matter))
+    storage.save(path, checkpoints.encode_topic_id(topic_id), sync=sync)
 
 
-def _no_matter(failure: OSError | None) -> None:
-    """It can be had again from the topic catalogue; that the disk fails is told by whoever writes records."""
+def settle(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
+    """See to it that the directory of a log that is to be opened says whose it is; whether it had to be written.
 
-
-def settle(
-    storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: SharedSync | None = None
-) -> None:
-    """See to it that the directory of a log that is to be opened says whose it is.
-
-    `was_clean`: how the data directory was left. Raises DamagedLog when it says something that nobody can read.
+    `was_clean`: how the data directory was left; `sync`: see `write`. Raises DamagedLog when it says something that
+    nobody can read.
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     try:
         if read(storage, directory) is not None:
-            return
+            return False
     except MalformedCheckpoint:
         full = f"{storage.root}/{path}"
-        if was_clean or (storage.load(path) or b"").strip(b"\0"):
+        found = (storage.load(path) or b"").rstrip(b"\0")
+        if was_clean or not checkpoints.encode_topic_id(topic_id).startswith(found):
             raise DamagedLog(Place(full, 0), UNREADABLE) from None
-        # what a power cut leaves of a file that was new
+        # the first part of it: what a power cut leaves of a file that was new
         _logger.warning("topic_id_restored", path=full)
-    write(storage, directory, topic_id, sync)
+    write(storage, directory, topic_id, sync=sync)
+    return True

@@ -7,11 +7,12 @@ by the function that replays them. Holds no partition: who needs to act on a cha
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import Log, LogError, Storage, batches
-from muster.coordinator.topics.names import METADATA_TOPIC
+from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from muster.coordinator.topics.state import ClusterState
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
@@ -28,13 +29,15 @@ _VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2}
 class Catalogue:
     """`state` over `log`."""
 
-    __slots__ = ("log", "state", "unknown")
+    __slots__ = ("_unsynced", "log", "state", "unknown")
 
     def __init__(self, log: Log) -> None:
         self.log = log
         self.state = ClusterState()
         self.unknown = 0
         """Records of types that the codec does not know, passed over at replay."""
+        self._unsynced: deque[tuple[int, bytearray]] = deque()
+        """Base offset and bytes of batches that are in force and may not be on the disk yet."""
 
     def load(self, now: Now) -> None:
         """Replay the log; a new one gets its first record, the metadata.version."""
@@ -45,13 +48,15 @@ class Catalogue:
 
     def use_log(self, log: Log) -> None:
         """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not
-        tell all that the state holds.
+        tell all that the state holds, and cannot be made to.
         """
         known = self.state.version
+        log.truncate(known)  # what is behind was refused
+        for base_offset, batch in self._unsynced:
+            if base_offset == log.end_offset:  # a sync failed: opening the log anew has dropped it
+                log.append(LEADER_EPOCH, batch, wall_ms=0)
         if log.end_offset < known:
             log.go_offline(f"{log.directory}", OSError(f"it ends before {known - log.end_offset} records in force"))
-        else:
-            log.truncate(known)  # what is behind was refused
         if log.failure is not None:
             raise log.failure
         self.log = log
@@ -62,7 +67,11 @@ class Catalogue:
             return
         values = [(None, encode_metadata(record, _VERSIONS.get(type(record).__name__, 0))) for record in records]
         batch = batches.build(values, timestamp_ms=now.wall_ms)
-        self.log.append(LEADER_EPOCH, batch, wall_ms=now.wall_ms)
+        base_offset = self.log.append(LEADER_EPOCH, batch, wall_ms=now.wall_ms).base_offset
+        unsynced = self._unsynced
+        unsynced.append((base_offset, batch))
+        while unsynced and unsynced[0][0] < self.log.durable_offset:
+            unsynced.popleft()
         self.evolve(records)
         self.state.version = self.log.end_offset
 
@@ -90,6 +99,8 @@ def topic_id_of(storage: Storage, name: str) -> bytes | None:
     """The id of a topic, as the metadata log in a data directory says that nobody works on; None: there is no such
     topic. Raises OSError.
     """
+    if name == METADATA_TOPIC:
+        return METADATA_TOPIC_ID
     state = ClusterState()
     folder = f"{METADATA_TOPIC}-0"
     with contextlib.suppress(LogError):  # of a damaged log, what is before

@@ -152,11 +152,12 @@ def decide_creation(
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
         for name, value in topic.configs.items()
     ]
-    records += (_partition_record(topic.topic_id, index, home) for index in range(partitions))
+    records += (partition_record(topic.topic_id, index, home) for index in range(partitions))
     return records
 
 
-def _partition_record(topic_id: bytes, index: int, home: Home) -> PartitionRecord:
+def partition_record(topic_id: bytes, index: int, home: Home) -> PartitionRecord:
+    """What says that there is a partition, here."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -197,4 +198,4 @@ def decide_growth(
         )
     for brokers in assignments or ():
         check_brokers(brokers, 1, home)
-    return [_partition_record(topic.topic_id, present + n, home) for n in range(more)]
+    return [partition_record(topic.topic_id, present + n, home) for n in range(more)]

@@ -119,6 +119,7 @@ class ClusterState:
     def _topic(self, record: TopicRecord) -> None:
         topic = TopicState(record.name, record.topic_id)
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self.deleted.pop(topic.topic_id, None)  # put back by hand
         if may_collide(topic.name):
             self._collisions.setdefault(collision_key(topic.name), {})[topic.name] = None
 

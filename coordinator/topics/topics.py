@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
+import structlog
+
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.log import (
@@ -23,10 +25,12 @@ from muster.coordinator.log import (
     LogOffline,
     MalformedCheckpoint,
 )
+from muster.coordinator.log.durability import Waiter
 from muster.coordinator.topics import adoption
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
+from muster.coordinator.topics.in_force import InForce
 from muster.coordinator.topics.internal import internal_topic
 from muster.coordinator.topics.mending import Failed, Mending
 from muster.coordinator.topics.names import (
@@ -38,9 +42,11 @@ from muster.coordinator.topics.names import (
 )
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.restoring import folders_of, made_again, tell
 from muster.coordinator.topics.sessions import FetchSessions
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.state import ClusterState, TopicState
+from muster.coordinator.topics.strays import Strays, never_held_records
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -51,6 +57,8 @@ from muster.protocol.messages.metadata_records.remove_topic_record import Remove
 
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
+
+_logger = structlog.get_logger("muster.topics")
 
 _OF_SHARDS = frozenset((GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC))
 """Topics whose logs are opened again by those who write them."""
@@ -85,6 +93,8 @@ class Topics:
         self._offsets_partitions_are_given = offsets_partitions_are_given
         self.image = TopicsImage({}, 0)
         self.catalogue: Catalogue
+        self._in_force: InForce
+        self._strays: Strays
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._producer_ids = range(0)
@@ -100,15 +110,36 @@ class Topics:
     # -- starting
 
     def load(self) -> None:
-        """Replay the metadata log and open the log of every partition; logs of topics that are no more are deleted."""
-        log = self.logs.open_log(METADATA_TOPIC, 0, config=self.configs.metadata_log(), topic_id=METADATA_TOPIC_ID)
+        """Replay the metadata log and open the log of every partition; what does not fit is seen to by `strays`."""
+        was_synced_to = self.logs.noted_end(METADATA_TOPIC, 0)
+        try:
+            self.logs.topic_id_on_disk(METADATA_TOPIC, 0)
+        except MalformedCheckpoint as error:  # it is the same everywhere
+            _logger.warning("topic_id_restored", topic=METADATA_TOPIC, reason=str(error))
+            self.logs.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
+        log = self.logs.open_log(
+            METADATA_TOPIC,
+            0,
+            config=self.configs.metadata_log(),
+            topic_id=METADATA_TOPIC_ID,
+            wait_for_sync=True,
+        )
+        lost = log.start_offset > 0 or log.end_offset < was_synced_to
         self.catalogue = Catalogue(log)
         self.catalogue.load(self.clock.now())
+        self._in_force = InForce(
+            lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
+        )
+        lost = lost or self._tells_nothing()
+        if lost:
+            self._make_again()
         self._adopt_offsets()
-        self._delete_strays()
+        Strays(self.logs, self.state, lost=lost).look()
+        # whatever was lost, what is made from here on is known
+        self._strays = Strays(self.logs, self.state, lost=False)
         for state in self.state.topics.values():
             self._open(state)
-        self._publish()
+        self.publish()
         self._expire_producers_later()
         Mending(self.clock, self._offline).start()
 
@@ -138,25 +169,27 @@ class Topics:
                 wanted.partitions = max(count, wanted.partitions)
             else:
                 wanted.partitions = adoption.partitions_by_content(self.logs, wanted.partitions)
-            wanted.topic_id = topic_id or wanted.topic_id
+            if topic_id is not None and topic_id not in self.state.topics_by_id:
+                wanted.topic_id = topic_id
             records = decide_creation(wanted, self.home, wanted.partitions, 1)
             adoption.with_epochs(records, self.logs)
             adoption.take_over(self.logs, wanted.topic_id, wanted.partitions)
             self._write(records)
 
-    def _delete_strays(self) -> None:
-        """Logs left by a crash between a topic's end in the catalogue and on disk, or of a topic since made anew."""
-        for name, index in self.logs.on_disk():
-            if name in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC):
-                continue  # an offsets partition that the topic has no room for is left alone
-            topic = self.state.topics.get(name)
-            try:
-                topic_id = self.logs.topic_id_on_disk(name, index)
-            except MalformedCheckpoint:
-                topic_id = None  # if there is such a topic, opening the log says so
-            known = topic is not None and index < len(topic.partitions) and topic_id in (None, topic.topic_id)
-            if not known:
-                self.logs.delete(name, index)
+    def _tells_nothing(self) -> bool:
+        """Whether the catalogue knows no topic and never did, although there are partitions."""
+        is_empty = not self.state.topics and not self.state.deleted
+        partitions = [one for one in self.logs.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
+        return any(not never_held_records(self.logs, f"{name}-{index}") for name, index in partitions)
+
+    def _make_again(self) -> None:
+        """The metadata log has lost records: what the folders tell of their topics is written anew."""
+        records = made_again(folders_of(self.logs), self.state, self.home, self._internal, self.draw_uuid)
+        # ids that were given out before must not be given to others: nobody gets through one in a millisecond
+        start = max(self.state.next_producer_id, self.clock.now().wall_ms)
+        records.append(ProducerIdsRecord(broker_id=self.home.node_id, broker_epoch=0, next_producer_id=start))
+        self._append(records)
+        tell(records)
 
     def subscribe(self, callback: Callable[[TopicsImage], object]) -> None:
         """Give each new image to `callback`; the present one is `image`."""
@@ -229,7 +262,9 @@ class Topics:
             self._make(name, self.by_name[name].topic_id, records)
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic and its records. Raises `Refused` when the metadata log cannot be written."""
+        """Delete a topic, and its records once that is durable. Raises `Refused` when the metadata log cannot be
+        written.
+        """
         self._write([RemoveTopicRecord(topic_id=topic.topic_id)])
 
     def set_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
@@ -266,40 +301,55 @@ class Topics:
         try:
             for record in records:
                 if isinstance(record, PartitionRecord):
+                    self._strays.clear_way(name, record.partition_id)
                     made.append(record.partition_id)
-                    self._remove_leftover(name, record.partition_id)
                     self._open_log(name, topic_id, record.partition_id, config)
             self._write(records)
-        except (DamagedLog, LogOffline, Refused) as error:
-            self.logs.delete(name, *made)
+        except (DamagedLog, LogOffline, OSError, Refused) as error:
+            self.logs.remove(self.logs.delete(name, *made))  # nothing was in their place before
             if isinstance(error, Refused):
                 raise
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _remove_leftover(self, name: str, index: int) -> None:
-        """A log of an earlier topic of this name may be there, which the disk did not let go."""
-        try:
-            is_there = self.logs.topic_id_on_disk(name, index) is not None
-        except MalformedCheckpoint:
-            is_there = True
-        if is_there:
-            self.logs.delete(name, index)
-
-    def _write(self, records: Sequence[Message]) -> None:
-        gone = [self.by_id.get(r.topic_id) for r in records if isinstance(r, RemoveTopicRecord)]
+    def _append(self, records: Sequence[Message]) -> None:
+        """Raises `Refused` when the metadata log cannot be written."""
         try:
             self.catalogue.write(records, self.clock.now())
         except LogOffline as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        for topic in gone:
-            if topic is not None:
-                self._close(topic)
+
+    def _write(self, records: Sequence[Message]) -> None:
+        gone = [self.by_id.get(r.topic_id) for r in records if isinstance(r, RemoveTopicRecord)]
+        self._append(records)
+        doomed = [folder for topic in gone if topic is not None for folder in self._close(topic)]
         touched = {self.state.touched_by(record): None for record in records}
         for state in touched:
             if state is not None:
                 self._open(state)
-        if touched != {None: None} or gone:
-            self._publish()
+        self._in_force.changed(topics=touched != {None: None} or bool(gone), doomed=doomed)
+
+    def publish(self) -> None:
+        """Give the present image to all subscribers at once: before the first client comes."""
+        self._in_force.publish()
+
+    def when_durable(self, callback: Waiter) -> None:
+        """Call `callback(None)` once all changes so far are on the disk and the groups know of them: at once, or soon;
+        `callback(error)` when the disk fails. Whoever acknowledges a change waits for this.
+        """
+        self._in_force.when_durable(callback)
+
+    def _when_written(self, callback: Waiter) -> None:
+        """Call back when the folders and the records of all changes so far are on the disk. One sync does both."""
+        log = self.catalogue.log
+        failures: list[LogOffline | None] = []
+
+        def ended(failure: LogOffline | None) -> None:
+            failures.append(failure)
+            if len(failures) == 2:
+                callback(failures[0] or failures[1])
+
+        self.logs.when_folders_durable(ended)
+        log.when_durable(log.end_offset, ended)
 
     def _open(self, state: TopicState) -> None:
         """Bring the open logs of a topic in line with its state."""
@@ -358,7 +408,7 @@ class Topics:
 
     def _failed_logs(self) -> Iterator[Failed]:
         if self.catalogue.log.failure is not None:
-            yield METADATA_TOPIC, 0, lambda: self.catalogue.use_log(self.logs.reopen(METADATA_TOPIC, 0))
+            yield METADATA_TOPIC, 0, self._reopen_catalogue
         for topic in self.by_name.values():
             if topic.name in _OF_SHARDS:
                 continue
@@ -366,14 +416,19 @@ class Topics:
                 if not topic.is_online(index) and (topic.name, index) not in self.logs.offline:
                     yield topic.name, index, partial(self.reopen, topic.name, index)
 
-    def _close(self, topic: Topic) -> None:
+    def _reopen_catalogue(self) -> None:
+        self.catalogue.use_log(self.logs.reopen(METADATA_TOPIC, 0))
+        self._in_force.resume()
+
+    def _close(self, topic: Topic) -> list[str]:
+        """The folders that are to go."""
         del self.by_name[topic.name], self.by_id[topic.topic_id]
         for partition in topic.partitions:
             if partition is not None:
                 partition.close()
-        self.logs.delete(topic.name, *range(len(topic.partitions)))
+        return self.logs.delete(topic.name, *range(len(topic.partitions)), topic_id=topic.topic_id)
 
-    def _publish(self) -> None:
-        self.image = self.state.image()
+    def _publish(self, image: TopicsImage) -> None:
+        self.image = image
         for callback in self._subscribers:
-            callback(self.image)
+            callback(image)

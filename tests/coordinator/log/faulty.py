@@ -240,7 +240,8 @@ class FaultyStorage(MemoryStorage):
         self.raise_if(self.step())
         super().make_directory(path)
         made = self._nodes[path] = Directory()
-        self._change(path, lambda names, name: names.__setitem__(name, made))
+        # on a disk where the name is not free, as what freed it is not there yet, it is not there either
+        self._change(path, lambda names, name: names.setdefault(name, made))
 
     def rename(self, old: str, new: str) -> None:
         self.raise_if(self.step())

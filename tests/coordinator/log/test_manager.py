@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -237,30 +238,34 @@ def test_delete(threads: bool) -> None:
     manager = manage(storage, sync=later.sync if threads else None)
     log = manager.open_log("t", 0)
     list(fill(log, 5))
-    manager.delete("t", 0)
-    manager.delete("t", 0)
-    manager.delete("never", 9)
+    doomed = manager.delete("t", 0)
+    assert manager.delete("t", 0) == manager.delete("never", 9) == []
     assert manager.get("t", 0) is None
     assert manager.on_disk() == []
     left = [entry.name for entry in storage.entries("") if entry.is_directory]
-    assert len(left) == threads
-    assert all(name.startswith("t-0.") and name.endswith("-delete") for name in left)
+    assert left == doomed
+    ((_, other),) = manager.renamed_folders()
+    assert (other.partition, other.suffix) == (("t", 0), "-delete")
+    manager.remove(doomed)
     later.settle()
     assert [entry for entry in storage.entries("") if entry.is_directory] == []
     again = manager.open_log("t", 0)
     assert (again.start_offset, again.end_offset) == (0, 0)
 
 
-def test_a_deletion_that_was_broken_off_is_finished_at_the_next_start(tmp_path: Path) -> None:
+def test_other_names_are_kafkas_and_fit_into_a_file_system(tmp_path: Path) -> None:
     manager = on_files(tmp_path)
     name = "x" * 249
-    list(fill(manager.open_log(name, 0), 2))
-    manager.delete(name, 0)
-    (tmp_path / "t-0.00ff-delete").mkdir()
-    (tmp_path / "t-0.00ff-delete" / "file").write_text("")
+    list(fill(manager.open_log(name, 12), 2))
+    aside = manager.set_aside(name, 12)
+    assert len(aside) == 255
+    assert re.fullmatch(r"x+-12\.[0-9a-f]{32}-stray", aside)
+    manager.put_back(aside, name, 12)
+    assert manager.open_log(name, 12).end_offset == 2
+    (tmp_path / "backup-delete").mkdir()
+    (tmp_path / "t-0.00ff-stray").mkdir()
+    assert manager.renamed_folders() == []  # somebody else's
     manager.close()
-    on_files(tmp_path).close()
-    assert not any(entry.endswith("-delete") for entry in names(tmp_path))
 
 
 def test_reopening_after_damage_can_be_tried_again() -> None:

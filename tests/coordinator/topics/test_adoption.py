@@ -12,6 +12,7 @@ from muster.protocol.records import OFFSETS
 from tests.coordinator.topics.support import make_topics
 
 KAFKAS_ID = bytes(range(16))
+OTHER_ID = bytes(range(1, 17))
 NAME = f"{0:020d}.log"
 
 
@@ -106,8 +107,11 @@ def test_a_malformed_id_is_no_obstacle() -> None:
     assert partition.log.end_offset == 1
 
 
-def test_other_topics_are_strays() -> None:
+def test_other_topics_come_with_them() -> None:
     storage = MemoryStorage()
-    put(storage, 0, topic="orders")
-    make_topics(storage)
-    assert f"orders-0/{NAME}" not in storage.files
+    data = put(storage, 0, topic="orders", epoch=3)
+    storage.save(f"orders-0/{checkpoints.PARTITION_METADATA}", checkpoints.encode_topic_id(OTHER_ID))
+    put(storage, 0)
+    partition = make_topics(storage).partition("orders", 0)
+    assert partition is not None
+    assert (partition.log.read(0, 1000), partition.topic_id, partition.leader_epoch) == (data, OTHER_ID, 3)

@@ -252,13 +252,6 @@ def test_what_a_power_cut_leaves_of_a_partition_metadata_is_written_anew(data: b
     assert [line["path"] for line in told if line["event"] == "topic_id_restored"] == [f"memory:/{METADATA}"]
 
 
-def test_a_stray_with_a_broken_partition_metadata_is_deleted() -> None:
-    storage = MemoryStorage()
-    storage.make_directory("gone-0")
-    storage.save(f"gone-0/{checkpoints.PARTITION_METADATA}", b"")
-    assert ("gone", 0) not in make_topics(storage).logs.on_disk()
-
-
 def test_a_topic_can_be_deleted_on_a_disk_that_takes_no_files() -> None:
     disk = FullDisk()
     topics = make_topics(disk)

@@ -110,12 +110,6 @@ def test_records_outlive_a_restart_and_not_their_topic() -> None:
     assert (kept.log.end_offset, gone.log.end_offset) == (1, 0)
 
 
-def test_a_log_without_a_topic_is_deleted_at_the_start() -> None:
-    topics = make_topics()
-    topics.logs.open_log("stray", 0, topic_id=b"s" * 16)
-    assert ("stray", 0) not in restarted(topics).logs.on_disk()
-
-
 def test_validate_only_changes_nothing() -> None:
     topics = make_topics()
     assert topics.create(NewTopic("t", topics.draw_uuid(), 3), validate_only=True) == 3

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from muster.protocol.errors import ErrorCode
 
@@ -55,6 +56,10 @@ class Records:
             yield f"partition {partition}: {owed[:10]} were acknowledged and are not there"
 
 
+UNSET: Final = "-1"
+"""The value that the setting has by the node's own properties."""
+
+
 class Topics:
     """By name: what is known of each topic."""
 
@@ -90,7 +95,7 @@ class Topics:
 
     def setting(self, name: str, value: str) -> None:
         """Its setting is to be another."""
-        self.settings.setdefault(name, set()).add(value)
+        self.settings.setdefault(name, {UNSET}).add(value)
 
     def was_set(self, name: str, value: str, error: int) -> None:
         """The answer to that."""
