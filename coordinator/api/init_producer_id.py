@@ -1,7 +1,8 @@
 """InitProducerId: a producer's identity, by which its duplicates are told (KIP-98, KIP-360).
 
-Transactions are not served yet. A producer with a transactional id is answered UNSUPPORTED_VERSION: its client gives up
-at once and says that the server does not support this, where the coordinator's usual errors would make it ask for ever.
+Transactions are not served yet. A producer with a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+after this code librdkafka, Java's client, aiokafka, kafka-python and franz-go all give up at once and name it. After
+UNSUPPORTED_VERSION and most others librdkafka asks again for ever.
 """
 
 from __future__ import annotations
@@ -49,4 +50,4 @@ def _check(context: RequestContext, request: InitProducerIdRequest) -> None:
     if request.transactional_id == "" or one_without_the_other:
         raise Refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION)
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -237,7 +237,7 @@ def test_producer_ids_differ_and_their_duplicates_are_found(node: Node) -> None:
     ("wanted", "code"),
     [
         (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
-        (InitProducerIdRequest(transactional_id="tx"), ErrorCode.UNSUPPORTED_VERSION),
+        (InitProducerIdRequest(transactional_id="tx"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (InitProducerIdRequest(transactional_id=None, producer_id=5, producer_epoch=-1), ErrorCode.INVALID_REQUEST),
         (InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=1), ErrorCode.INVALID_REQUEST),
     ],
