@@ -10,6 +10,8 @@ import sys
 from collections.abc import MutableMapping
 from typing import Any, TextIO
 
+from muster.coordinator.log_levels import LEVELS, ROOT
+
 # structlog loads rich when it finds it (40 ms), to format tracebacks that are formatted plainly here
 _hidden = "rich" not in sys.modules
 if _hidden:
@@ -19,8 +21,16 @@ import structlog  # noqa: E402  # only after rich is hidden
 if _hidden:
     del sys.modules["rich"]
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-"""The levels of --log-level, from the most lines to the fewest."""
+OPTIONS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
+"""The levels of --log-level, from the most lines to the fewest, by Kafka's names for them."""
+_METHODS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "exception": logging.ERROR,
+}
 
 Event = MutableMapping[str, Any]
 
@@ -65,8 +75,27 @@ def _printable(_logger: object, _method: str, event: Event) -> Event:
     return event
 
 
+def _heeding_levels() -> type[Any]:
+    """A logger that asks the table of levels for each line, so that a level may be changed while the server runs."""
+    every: Any = structlog.make_filtering_bound_logger(logging.NOTSET)
+
+    def heeding(name: str, number: int) -> Any:
+        say = getattr(every, name)
+
+        def method(self: Any, event: str, *args: Any, **values: Any) -> Any:
+            return say(self, event, *args, **values) if number >= LEVELS.number(self._logger.name) else None
+
+        return method
+
+    def log(self: Any, number: int, event: str, *args: Any, **values: Any) -> Any:
+        return every.log(self, number, event, *args, **values) if number >= LEVELS.number(self._logger.name) else None
+
+    methods = {name: heeding(name, number) for name, number in _METHODS.items()}
+    return type("HeedingLogger", (every,), {**methods, "log": log})
+
+
 def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> None:
-    """Send log lines of `level` (a key of LEVELS) and above to `stream` (stderr when None).
+    """Send log lines of `level` (a key of OPTIONS) and above to `stream` (stderr when None).
 
     `terminal`: coloured, for people; None asks the stream.
     """
@@ -87,10 +116,11 @@ def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None
         ]
     structlog.configure(
         processors=[_add_logger, structlog.processors.add_log_level, _printable, *last],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=_heeding_levels(),
         logger_factory=lambda name="muster", *_: _Lines(out, str(name)),
         cache_logger_on_first_use=True,
     )
+    LEVELS.set(ROOT, OPTIONS[level])
     root = logging.getLogger()
     root.handlers[:] = [_Bridge()]
-    root.setLevel(max(LEVELS[level], logging.WARNING))
+    root.setLevel(logging.WARNING)

@@ -38,6 +38,7 @@ from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.offsets_log import OffsetsLogCodec
+from muster.coordinator.properties.live import Live
 from muster.coordinator.routing import Routing
 from muster.coordinator.shard import Shard
 from muster.coordinator.shard_parts import ShardSettings
@@ -89,6 +90,7 @@ class Server:
     ) -> None:
         """`machine`: see `machine`; `intercept`: see `api.intercept`; `loaded` is called when all groups are."""
         self.config = config
+        self.live = Live(config)
         self._loaded = loaded
         self.intercept = intercept
         self._machine = machine
@@ -159,11 +161,13 @@ class Server:
             clock,
             self.logs,
             self._identity,
-            TopicConfigs(config.value),
+            TopicConfigs(self.live),
             self._machine.draw_uuid,
             offsets_partitions_are_given=config.source("offsets.topic.num.partitions") != "default",
         )
         self.topics.load()
+        self._reconfigured()
+        self.topics.reconfiguring.subscribe(self._reconfigured)
         offsets = self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
         if config.settings(ObserveSettings).muster_group_events_enable:
             self.topics.ensure_topic(GROUP_EVENTS_TOPIC)
@@ -184,7 +188,7 @@ class Server:
             clock=clock,
             topics=self.topics,
             routing=self.routing,
-            config=config,
+            config=self.live,
             settings=config.settings(ApiSettings),
             node_id=config.node_id,
             cluster_id=self._identity.cluster_id,
@@ -199,6 +203,14 @@ class Server:
         cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
         self._cleaner = Cleaner(self.logs, clock, cleaners, cpu_share=self._machine.cleaner_cpu_share)
         self._cleaner.start()
+
+    def _reconfigured(self) -> None:
+        """Properties of this broker were set while it ran, now or before it was started again: heed them."""
+        config, value = self.config, self.live.value
+        self.topics.settings = config.settings(TopicSettings, value)
+        self.logs.settings = config.settings(LogSettings, value)
+        if self._limits is not None:
+            self._limits.set_most(config.settings(NetSettings, value))
 
     def _groups_loaded(self) -> None:
         placement.check([shard.group_ids() for shard in self.routing.shards])
@@ -243,7 +255,7 @@ class Server:
         return self._observers[-1]
 
     async def _listen(self) -> None:
-        settings = self.config.settings(NetSettings)
+        settings = self.config.settings(NetSettings, self.live.value)
         limits = self._limits = Limits(settings, self.clock, _max_connections())
         dispatcher = Dispatcher(self.node, self.intercept)
         for given in self.config.listeners:

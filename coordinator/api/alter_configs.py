@@ -1,6 +1,8 @@
-"""IncrementalAlterConfigs and AlterConfigs: change what topics are configured with (KIP-133, KIP-339).
+"""IncrementalAlterConfigs and AlterConfigs: change what topics, brokers, groups, client metrics and loggers are
+configured with (KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848).
 
-A broker's own properties cannot be changed while it runs; it says so as Kafka does of those that are read-only.
+Checks come in Kafka's order: first those of the broker that is asked, then those of the controller, which looks at the
+values before it looks whether there is such a topic.
 """
 
 from __future__ import annotations
@@ -9,29 +11,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from muster.coordinator.api.context import THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api import logger_levels
+from muster.coordinator.api.config_ops import DELETE, Changes, applied, broker_after
+from muster.coordinator.api.config_resources import Kind, check_altered_broker, check_altered_loggers
+from muster.coordinator.api.context import GROUP, THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.properties import InvalidProperty
-from muster.coordinator.properties.lookup import TOPIC as TOPIC_PROPERTIES
-from muster.coordinator.properties.topic import list_append, list_subtract
+from muster.coordinator.properties import InvalidProperty, client_metrics, dynamic, group
+from muster.coordinator.properties.definition import InvalidRequest
+from muster.coordinator.topics.catalogue import MIN_INSYNC_REPLICAS
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, name_fault
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import BROKER_RESOURCE, TOPIC_RESOURCE
-from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental
 
-SET = 0
-DELETE = 1
-APPEND = 2
-SUBTRACT = 3
-"""AlterConfigOp.OpType."""
-
 CLEANUP_POLICY: Final = "cleanup.policy"
-Changes = dict[str, str | None]
-"""Config -> its new text, None: unset."""
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
 
 
@@ -40,15 +35,20 @@ def handle_incremental_alter_configs(
 ) -> None:
     """Set, unset, append to or take from single configs."""
 
-    def changes(topic: Topic, row: incremental.AlterConfigsResource) -> Changes:
-        present = node.topics.state.topic_configs(topic.name)
-        if any(config.value is None for config in row.configs if config.config_operation != DELETE):
-            names = ",".join(c.name for c in row.configs if c.value is None and c.config_operation != DELETE)
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {names}")
-        return {config.name: _changed(config, present) for config in row.configs}
+    def alter(row: incremental.AlterConfigsResource) -> None:
+        kind, name = row.resource_type, row.resource_name
+        _check_form(row.configs, [c.name for c in row.configs if c.value is None and c.config_operation != DELETE])
+        if kind == Kind.BROKER_LOGGER:
+            _authorize(context, kind, name)
+            check_altered_loggers(name, node.node_id)
+            logger_levels.alter(row.configs, validate_only=request.validate_only)
+            return
+        present = _present(node, context, kind, name)
+        if kind == Kind.BROKER:
+            _check_broker(node, name, broker_after(row.configs, present))
+        _change(node, kind, name, applied(kind, row.configs, present), request.validate_only)
 
-    rows = _alter_all(node, context, request.resources, changes, request.validate_only)
-    responses = [incremental.AlterConfigsResourceResponse(*row) for row in rows]
+    responses = [incremental.AlterConfigsResourceResponse(*row) for row in _alter_all(request.resources, alter)]
     done = [] if request.validate_only else [row for row in responses if not row.error_code]
     respond_when_durable(node, respond, incremental.IncrementalAlterConfigsResponse(responses=responses), done)
 
@@ -56,48 +56,24 @@ def handle_incremental_alter_configs(
 def handle_alter_configs(
     node: Node, context: RequestContext, request: full.AlterConfigsRequest, respond: Respond
 ) -> None:
-    """Replace all configs of a topic by those given."""
+    """Replace all configs of a resource by those given."""
 
-    def changes(topic: Topic, row: full.AlterConfigsResource) -> Changes:
-        nulls = [config.name for config in row.configs if config.value is None]
-        if nulls:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
-        given: Changes = {config.name: config.value for config in row.configs}
-        return {**node.topics.unset_configs(topic, given), **given}
+    def alter(row: full.AlterConfigsResource) -> None:
+        kind, name = row.resource_type, row.resource_name
+        _check_form(row.configs, [config.name for config in row.configs if config.value is None])
+        given = {config.name: config.value or "" for config in row.configs}
+        present = _present(node, context, kind, name)
+        if kind == Kind.BROKER:
+            _check_broker(node, name, given)
+        changes: Changes = {key: None for key in present if key not in given}
+        _change(node, kind, name, {**changes, **given}, request.validate_only)
 
-    rows = _alter_all(node, context, request.resources, changes, request.validate_only)
-    responses = [full.AlterConfigsResourceResponse(*row) for row in rows]
+    responses = [full.AlterConfigsResourceResponse(*row) for row in _alter_all(request.resources, alter)]
     done = [] if request.validate_only else [row for row in responses if not row.error_code]
     respond_when_durable(node, respond, full.AlterConfigsResponse(responses=responses), done)
 
 
-def _changed(config: incremental.AlterableConfig, present: Mapping[str, str]) -> str | None:
-    """The new text of one config. Raises `Refused`."""
-    name, text, operation = config.name, config.value or "", config.config_operation
-    if operation == DELETE:
-        return None
-    if operation == SET:
-        return text
-    if operation not in (APPEND, SUBTRACT):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation} on {name}")
-    prop = TOPIC_PROPERTIES.get(name)
-    if prop is None or prop.type != "LIST":
-        word = "APPEND" if operation == APPEND else "SUBTRACT"
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Can't {word} to key {name} because its type is not LIST.")
-    current = present.get(name, prop.default or "")
-    try:
-        return list_append(name, current, text) if operation == APPEND else list_subtract(name, current, text)
-    except InvalidProperty as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
-
-
-def _alter_all(
-    node: Node,
-    context: RequestContext,
-    rows: Sequence[Row],
-    changes: Callable[[Topic, Row], Changes],
-    validate_only: bool,
-) -> list[tuple[int, str | None, int, str]]:
+def _alter_all(rows: Sequence[Row], alter: Callable[[Row], object]) -> list[tuple[int, str | None, int, str]]:
     """(error code, message, resource type, resource name) of each resource, each altered on its own and as a whole."""
     answers: list[tuple[int, str | None, int, str]] = []
     times = Counter((row.resource_type, row.resource_name) for row in rows)
@@ -106,16 +82,7 @@ def _alter_all(
         try:
             if times[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            if len({config.name for config in row.configs}) < len(row.configs):
-                raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-            topic = _topic(node, context, row)
-            wanted = changes(topic, row)
-            after = {**node.topics.state.topic_configs(name), **wanted}
-            node.topics.configs.check({key: text for key, text in after.items() if text is not None})
-            if name == GROUP_EVENTS_TOPIC and "compact" in (after.get(CLEANUP_POLICY) or ""):
-                raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is a history: it cannot be compacted")
-            if not validate_only:
-                node.topics.set_configs(TOPIC_RESOURCE, name, wanted)
+            alter(row)
         except Refused as refusal:
             answers.append((refusal.error_code, refusal.message, kind, name))
         else:
@@ -123,24 +90,92 @@ def _alter_all(
     return answers
 
 
-def _topic(node: Node, context: RequestContext, row: Row) -> Topic:
-    """The topic that a row is about. Raises `Refused` when it is about anything else."""
-    kind, name = row.resource_type, row.resource_name
-    if kind == BROKER_RESOURCE:
-        if not authorize(context, Operation.ALTER_CONFIGS, THE_CLUSTER):
-            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        names = ", ".join(config.name for config in row.configs)
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{names}]")
-    if kind != TOPIC_RESOURCE:
+def _check_form(
+    configs: Sequence[incremental.AlterableConfig] | Sequence[full.AlterableConfig], nulls: Sequence[str]
+) -> None:
+    if len({config.name for config in configs}) < len(configs):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if nulls:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _authorize(context: RequestContext, kind: int, name: str) -> None:
+    """Raises `Refused`."""
+    resource, error_code = THE_CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if kind == Kind.TOPIC:
+        resource, error_code = Resource(TOPIC, name), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif kind == Kind.GROUP:
+        resource, error_code = Resource(GROUP, name), ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not authorize(context, Operation.ALTER_CONFIGS, resource):
+        raise Refused(error_code)
+
+
+def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mapping[str, str]:
+    """What is set on a resource that may be altered. Raises `Refused`."""
+    if kind not in (Kind.TOPIC, Kind.BROKER, Kind.CLIENT_METRICS, Kind.GROUP):
         raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    _authorize(context, kind, name)
+    if kind == Kind.BROKER:
+        check_altered_broker(name, node.node_id)
+    return node.topics.state.resource_configs(kind, name)
+
+
+def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
+    """May a broker, or all of them, have nothing but this set? Raises `Refused`."""
+    try:
+        dynamic.check(after, node.config, for_all=not name)
+    except InvalidProperty as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> None:
+    """What the controller does. Raises `Refused`."""
+    present = node.topics.state.resource_configs(kind, name)
+    after = {key: text for key, text in {**present, **changes}.items() if text is not None}
+    try:
+        if kind == Kind.TOPIC:
+            _check_topic(node, name, after)
+        elif kind == Kind.BROKER:
+            _check_min_isr(name, changes, present)
+        elif kind == Kind.CLIENT_METRICS:
+            client_metrics.validate(name, after)
+        else:
+            _check_group(node, name, after)
+    except InvalidRequest as error:
+        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+    except InvalidProperty as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    new = {key: text for key, text in changes.items() if text != present.get(key)}
+    if new and not validate_only:
+        node.topics.set_configs(kind, name, new)
+
+
+def _check_topic(node: Node, name: str, after: Mapping[str, str]) -> None:
     if not name:
         raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    if not authorize(context, Operation.ALTER_CONFIGS, Resource(TOPIC, name)):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     fault = name_fault(name)
     if fault is not None:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
-    topic = node.topics.by_name.get(name)
-    if topic is None:
+    node.topics.configs.check(after)
+    if name not in node.topics.by_name:
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    return topic
+    if name == GROUP_EVENTS_TOPIC and "compact" in after.get(CLEANUP_POLICY, ""):
+        raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is a history: it cannot be compacted")
+
+
+def _check_group(node: Node, name: str, after: Mapping[str, str]) -> None:
+    if not name:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    group.validate(after, node.config.value)
+
+
+def _check_min_isr(name: str, changes: Changes, present: Mapping[str, str]) -> None:
+    """In a cluster with eligible leader replicas, as every new one is, it is the same for all brokers (KIP-966)."""
+    if MIN_INSYNC_REPLICAS not in changes:
+        return
+    what = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+    if name:
+        raise Refused(ErrorCode.INVALID_CONFIG, what)
+    if changes[MIN_INSYNC_REPLICAS] is None and MIN_INSYNC_REPLICAS in present:
+        what = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        raise Refused(ErrorCode.INVALID_CONFIG, what)

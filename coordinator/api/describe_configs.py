@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from muster.coordinator.api import logger_levels
 from muster.coordinator.api.bounds import TOO_LARGE, TOO_LARGE_TEXT, Room
-from muster.coordinator.api.config_rows import described
+from muster.coordinator.api.config_resources import Kind, check_described_broker, check_described_loggers
+from muster.coordinator.api.config_rows import described, documentation_of
 from muster.coordinator.api.context import (
     GROUP,
     THE_CLUSTER,
@@ -22,7 +24,7 @@ from muster.coordinator.properties.describe import Entry
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.names import name_fault
 from muster.coordinator.topics.refusal import Refused
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -32,16 +34,6 @@ from muster.protocol.messages.describe_configs import (
 
 _ROW_BYTES: Final = 16
 """Of a row of an answer, besides its texts."""
-
-
-class ConfigResource:
-    """ConfigResource.Type."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 def handle_describe_configs(
@@ -83,7 +75,8 @@ def _result(
         entries = _entries(node, context, row)
     except Refused as refusal:
         return DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
-    configs = described(entries, keys or None, request.include_synonyms)
+    documentation = documentation_of(row.resource_type) if request.include_documentation else {}
+    configs = described(entries, keys or None, request.include_synonyms, documentation)
     return DescribeConfigsResult(0, "", row.resource_type, row.resource_name, configs)
 
 
@@ -106,19 +99,26 @@ def _size(result: DescribeConfigsResult) -> int:
 def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) -> list[Entry]:
     """Raises `Refused`."""
     kind, name = row.resource_type, row.resource_name
-    if kind == ConfigResource.TOPIC:
+    if kind == Kind.TOPIC:
         return _topic_entries(node, context, name)
-    if kind == ConfigResource.GROUP:
+    if kind == Kind.GROUP:
         if not authorize(context, Operation.DESCRIBE_CONFIGS, Resource(GROUP, name)):
             raise Refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return describe.group({}, node.config)
+        return describe.group(node.topics.state.resource_configs(kind, name), node.config)
     if not authorize(context, Operation.DESCRIBE_CONFIGS, THE_CLUSTER):
         raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    if kind == ConfigResource.BROKER:
+    if kind == Kind.BROKER:
         return _broker_entries(node, name)
-    raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {_kind_name(kind)}")
+    if kind == Kind.BROKER_LOGGER:
+        check_described_loggers(name, node.node_id)
+        return describe.loggers(logger_levels.levels())
+    if kind == Kind.CLIENT_METRICS:
+        if not name:
+            raise Refused(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe.client_metrics(node.topics.state.resource_configs(kind, name))
+    raise Refused(ErrorCode.INVALID_REQUEST, error_message(ErrorCode.INVALID_REQUEST))
 
 
 def _topic_entries(node: Node, context: RequestContext, name: str) -> list[Entry]:
@@ -134,18 +134,6 @@ def _topic_entries(node: Node, context: RequestContext, name: str) -> list[Entry
 
 def _broker_entries(node: Node, name: str) -> list[Entry]:
     if name == "":
-        return []  # what was set for all brokers: nothing can be set while running
-    if not name.isascii() or not name.lstrip("-").isdigit():
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if int(name) != node.node_id:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",
-        )
+        return describe.cluster_wide(node.config)
+    check_described_broker(name, node.node_id)
     return describe.broker(node.config)
-
-
-def _kind_name(kind: int) -> str:
-    return {ConfigResource.BROKER_LOGGER: "BROKER_LOGGER", ConfigResource.CLIENT_METRICS: "CLIENT_METRICS"}.get(
-        kind, "UNKNOWN"
-    )

@@ -9,11 +9,12 @@ import base64
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from muster.coordinator.api.context import Endpoint, RequestContext
 from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.clock import Clock
+from muster.coordinator.properties.live import Live
 from muster.coordinator.slices import Job, Slices
 from muster.protocol.message import Message
 
@@ -23,16 +24,6 @@ if TYPE_CHECKING:
 
 Respond = Callable[[Message | None], None]
 """Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
-
-
-class ConfigView(Protocol):
-    """The broker's configuration as DescribeConfigs shows it (implemented by `coordinator.config`)."""
-
-    def text(self, name: str) -> str | None:
-        """The value of a broker property, as text; None when it has none."""
-
-    def source(self, name: str) -> str:
-        """Where the value comes from: "default" or "static" (file, environment or option)."""
 
 
 class Node:
@@ -58,7 +49,7 @@ class Node:
         clock: Clock,
         topics: Topics,
         routing: Routing,
-        config: ConfigView,
+        config: Live,
         settings: ApiSettings | None = None,
         node_id: int = 1,
         cluster_id: str = "",

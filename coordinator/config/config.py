@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -53,18 +53,20 @@ class Config:
         self.cluster_id = self.text("muster.cluster.id")
         self.rack = self.text("broker.rack")
 
-    def settings(self, room: type[Settings]) -> Settings:
+    def settings(self, room: type[Settings], value: Callable[[str], Value] | None = None) -> Settings:
         """A room's settings: each field of its dataclass is the property of that name, "_" for ".".
 
+        `value` gives their values when properties were changed since the start (`properties.live`).
         Raises LookupError when a field is no property: a slip in the program, never the user's.
         """
         if not dataclasses.is_dataclass(room):
             raise TypeError(f"{room!r} is no dataclass")
+        value = value or self.value
         values: dict[str, Any] = {}
         for field in dataclasses.fields(room):
             name = field.name.replace("_", ".")
             self._asked.add(name)
-            values[field.name] = self.value(name)
+            values[field.name] = value(name)
         return room(**values)
 
     def value(self, name: str) -> Value:

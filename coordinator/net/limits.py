@@ -64,25 +64,31 @@ class Limits:
 
         Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
         """
-        self.max_connections = settings.max_connections
-        if max_files is not None:
-            self.max_connections = min(self.max_connections, max_files)
-        self._per_ip = settings.max_connections_per_ip
-        self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
+        self._max_files = max_files
+        self._entering: deque[Member] = deque()
+        self._silent_steps: dict[Member, int] = {}
+        self.set_most(settings)
         self.clock = clock
         self._idle_ms = settings.connections_max_idle_ms
         self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
         self._timer: Timer | None = None
-        self._silent_steps: dict[Member, int] = {}
         self._by_host: dict[str, int] = {}
         self._memory = settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else None
         self._waiting: deque[Member] = deque()
-        self._entering: deque[Member] = deque()
         self._max_entering = settings.socket_listen_backlog_size
         self._refused = 0
         self._refused_told_ms: int | None = None
         self._when_empty: Callable[[], object] | None = None
         self.bounded = self._memory is not None
+
+    def set_most(self, settings: NetSettings) -> None:
+        """Allow so many connections from now on; those that there are stay, as on Kafka. Raises ValueError."""
+        self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
+        self._per_ip = settings.max_connections_per_ip
+        self.max_connections = settings.max_connections
+        if self._max_files is not None:
+            self.max_connections = min(self.max_connections, self._max_files)
+        self._hand_over()
 
     def __len__(self) -> int:
         """How many connections there are."""

@@ -40,6 +40,10 @@ class InvalidProperty(ValueError):  # Kafka's ConfigException
         self.text = text
 
 
+class InvalidRequest(ValueError):  # Kafka's InvalidRequestException
+    """A configuration that Kafka takes for a wrong request, not for a wrong value; its text is Kafka's own message."""
+
+
 class Property:
     """A property as Kafka defines it. Immutable by convention; the fields are those of ConfigDef.ConfigKey.
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from muster.coordinator.properties.definition import Property, Value, text_of
+from muster.coordinator.properties.dynamic import changeable
+from muster.coordinator.properties.live import Live, definition
 from muster.coordinator.properties.lookup import (
     BROKER,
     BROKER_SYNONYMS,
+    CLIENT_METRICS,
+    DYNAMIC_ONLY,
     GROUP,
     GROUP_SYNONYMS,
     MUSTER,
@@ -22,17 +26,12 @@ SOURCE_DYNAMIC_BROKER = 2
 SOURCE_DYNAMIC_DEFAULT = 3
 SOURCE_STATIC = 4
 SOURCE_DEFAULT = 5
+SOURCE_LOGGER = 6
+SOURCE_CLIENT_METRICS = 7
 SOURCE_GROUP = 8
 
-
-class View(Protocol):
-    """The broker's configuration (`coordinator.config.Config` is one)."""
-
-    def text(self, name: str) -> str | None:
-        """The value of a broker property as text, None when it has none."""
-
-    def source(self, name: str) -> str:
-        """`static` when file, environment or an option gave the value, else `default`."""
+UNKNOWN_TYPE = 0
+"""ConfigType of what nobody has defined."""
 
 
 class Synonym(NamedTuple):
@@ -55,40 +54,96 @@ class Entry(NamedTuple):
     synonyms: tuple[Synonym, ...]
 
 
-def broker(view: View) -> list[Entry]:
-    """Every broker property that is not internal (or was given), in the order of names."""
+def broker(live: Live) -> list[Entry]:
+    """Every broker property that is not internal (or was given), and all that was set, in the order of names."""
     entries = []
     for prop in (*BROKER.values(), *MUSTER.values()):
-        if prop.internal and view.source(prop.name) != "static":
+        if prop.internal and live.source(prop.name) != "static":
             continue
-        synonyms = _broker_synonyms(prop.name, BROKER_SYNONYMS.get(prop.name, (prop.name,)), view)
+        synonyms = _broker_synonyms(prop.name, BROKER_SYNONYMS.get(prop.name, (prop.name,)), live)
         source = synonyms[0].source if synonyms else SOURCE_DEFAULT
-        text = None if prop.sensitive else view.text(prop.name)
+        text = None if prop.sensitive else live.text(prop.name)
         value = None if text is None else text_of(prop.parse(text))
         entries.append(Entry(prop.name, value, prop.read_only, source, prop.sensitive, prop.wire_type, synonyms))
+    more = [name for name in {**live.cluster_wide, **live.own} if name not in BROKER]
+    return [*entries, *(_set_only(name, _broker_synonyms(name, (name,), live)) for name in sorted(more))]
+
+
+def cluster_wide(live: Live) -> list[Entry]:
+    """What was set for all brokers, in the words in which it was."""
+    entries = []
+    for name, text in sorted(live.cluster_wide.items()):
+        prop = definition(name)
+        shown = None if _is_secret(name, prop) else text
+        entries.append(_set_only(name, (Synonym(name, shown, SOURCE_DYNAMIC_DEFAULT),)))
     return entries
 
 
-def topic(overrides: Mapping[str, str], view: View) -> list[Entry]:
+def _set_only(name: str, synonyms: tuple[Synonym, ...]) -> Entry:
+    """A property that stands nowhere but among those that were set."""
+    prop = DYNAMIC_ONLY.get(name) or definition(name)
+    wire_type = UNKNOWN_TYPE if prop is None else prop.wire_type
+    read_only = changeable(name) is None
+    first = synonyms[0]
+    return Entry(name, first.value, read_only, first.source, _is_secret(name, prop), wire_type, synonyms)
+
+
+def _is_secret(name: str, prop: Property | None) -> bool:
+    """What nobody has defined may be a secret."""
+    return name not in DYNAMIC_ONLY and (prop is None or prop.sensitive)
+
+
+def topic(overrides: Mapping[str, str], live: Live) -> list[Entry]:
     """Every topic property that is not internal, or was given, in the order of names; `overrides`: the topic's own."""
     return [
-        _overridable(prop, overrides, SOURCE_TOPIC, _topic_synonyms(prop.name, view), _topic_default(prop.name, view))
+        _overridable(prop, overrides, SOURCE_TOPIC, _topic_synonyms(prop.name, live), _topic_default(prop.name, live))
         for prop in TOPIC.values()
         if not prop.internal or prop.name in overrides
     ]
 
 
-def group(overrides: Mapping[str, str], view: View) -> list[Entry]:
+def created(overrides: Mapping[str, str], live: Live) -> list[Entry]:
+    """The properties of a new topic as CreateTopics tells them: each value in the words in which it was given."""
+    entries = []
+    for entry in topic(overrides, live):
+        value, source = _as_given(entry.name, overrides, live) or (entry.value, SOURCE_DEFAULT)
+        entries.append(entry._replace(value=value, source=source))
+    return entries
+
+
+def _as_given(name: str, overrides: Mapping[str, str], live: Live) -> tuple[str, int] | None:
+    if name in overrides:
+        return overrides[name], SOURCE_TOPIC
+    synonyms = TOPIC_SYNONYMS.get(name, ())
+    for source, given in _layers(live):
+        for synonym, factor in synonyms:
+            text = given(synonym)
+            if text is not None:
+                return text if factor == 1 else str(int(text) * factor), source
+    return None
+
+
+def group(overrides: Mapping[str, str], live: Live) -> list[Entry]:
     """Every group property, in the order of names; `overrides` are the group's own."""
     entries = []
     for prop in GROUP.values():
         above = GROUP_SYNONYMS[prop.name]
         if above is not None:
-            synonyms, default = _broker_synonyms(above, (above,), view), view.text(above)
+            synonyms, default = _broker_synonyms(above, (above,), live), live.text(above)
         else:
             synonyms, default = (Synonym(prop.name, prop.default, SOURCE_DEFAULT),), prop.default
         entries.append(_overridable(prop, overrides, SOURCE_GROUP, synonyms, default))
     return entries
+
+
+def client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
+    """Every property of client metrics, in the order of names; `overrides` are those of the subscription."""
+    return [_overridable(prop, overrides, SOURCE_CLIENT_METRICS, (), prop.default) for prop in CLIENT_METRICS.values()]
+
+
+def loggers(levels: Mapping[str, str]) -> list[Entry]:
+    """The broker's loggers with their levels."""
+    return [Entry(name, level, False, SOURCE_LOGGER, False, UNKNOWN_TYPE, ()) for name, level in levels.items()]
 
 
 def _overridable(
@@ -102,30 +157,48 @@ def _overridable(
     return Entry(prop.name, value, False, source, prop.sensitive, prop.wire_type, synonyms)
 
 
-def _topic_synonyms(name: str, view: View) -> tuple[Synonym, ...]:
+def _topic_synonyms(name: str, live: Live) -> tuple[Synonym, ...]:
     if name not in TOPIC_SYNONYMS:
         return ()
     first = TOPIC_SYNONYMS[name][0][0]
-    return _broker_synonyms(first, BROKER_SYNONYMS.get(first, (first,)), view)
+    return _broker_synonyms(first, BROKER_SYNONYMS.get(first, (first,)), live)
 
 
-def _topic_default(name: str, view: View) -> str | None:
+def _topic_default(name: str, live: Live) -> str | None:
     def value(synonym: str) -> Value:
-        text = view.text(synonym)
+        text = live.text(synonym)
         return None if text is None else BROKER[synonym].parse(text)
 
     return text_of(broker_default(name, value))
 
 
-def _broker_synonyms(name: str, names: tuple[str, ...], view: View) -> tuple[Synonym, ...]:
+def _layers(live: Live) -> tuple[tuple[int, Callable[[str], str | None]], ...]:
+    """Where values may have been given, what counts first before the rest: (source, text by name)."""
+    static = live.static
+
+    def started_with(name: str) -> str | None:
+        return static.text(name) if static.source(name) == "static" else None
+
+    return (
+        (SOURCE_DYNAMIC_BROKER, live.own.get),
+        (SOURCE_DYNAMIC_DEFAULT, live.cluster_wide.get),
+        (SOURCE_STATIC, started_with),
+    )
+
+
+def _broker_synonyms(name: str, names: tuple[str, ...], live: Live) -> tuple[Synonym, ...]:
     """ConfigHelper.configSynonyms: what was given before what is default; those before `name` itself are dropped."""
-    sensitive = name in BROKER and BROKER[name].sensitive
-    given = [one for one in names if view.source(one) == "static"]
-    found = [Synonym(one, None if sensitive else view.text(one), SOURCE_STATIC) for one in given]
+    secret = _is_secret(name, definition(name))
+    found = []
+    for source, given in _layers(live):
+        for one in names:
+            text = given(one)
+            if text is not None:
+                found.append(Synonym(one, None if secret else text, source))
     for one in names:
         default = BROKER[one].default if one in BROKER else None
         if default is not None:
-            found.append(Synonym(one, None if sensitive else default, SOURCE_DEFAULT))
+            found.append(Synonym(one, None if secret else default, SOURCE_DEFAULT))
     while found and found[0].name != name:
         del found[0]
     return tuple(found)

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from muster.coordinator.properties.table import Row
 
+ABOUT = {
+    "muster.cluster.id": "The id of the cluster this node says it is; without it the one kept in the data directory, "
+    "else a fresh one.",
+    "muster.group.events.enable": "Write what happens in groups to the topic __group_events.",
+    "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; taken when the topic "
+    "is created.",
+    "muster.group.events.retention.ms": "How long __group_events keeps what happened; taken when the topic is created.",
+    "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
+    "the page cache, as on Kafka.",
+}
+"""What each is for, as DescribeConfigs tells it."""
+
 OWN: tuple[Row, ...] = (
-    # the id of the cluster this node says it is; without it, the one kept in the data directory, else a fresh one
     ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
     ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
-    # "commit": an offset is on the disk before it is acknowledged; "os": Kafka's promise, it is in the page cache
     ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),
     ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),
 )

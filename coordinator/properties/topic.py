@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from muster.coordinator.properties.definition import InvalidProperty, Value
-from muster.coordinator.properties.lookup import BROKER, TOPIC, TOPIC_SYNONYMS
+from muster.coordinator.properties.lookup import TOPIC, TOPIC_SYNONYMS
 
 
-def validate(configs: Mapping[str, str | None]) -> dict[str, Value]:
-    """A topic's own configuration, read. Raises InvalidProperty with the text Kafka puts into INVALID_CONFIG.
+def validate(configs: Mapping[str, str | None], broker: Callable[[str], Value]) -> dict[str, Value]:
+    """A topic's own configuration, read; `broker` gives the value of a broker property. Raises InvalidProperty with the
+    text Kafka puts into INVALID_CONFIG.
 
     As on Kafka: null values first, then unknown names, then each value by type and range, then what must fit together.
     """
@@ -20,14 +21,15 @@ def validate(configs: Mapping[str, str | None]) -> dict[str, Value]:
         if name not in TOPIC:
             raise InvalidProperty(name, None, f"Unknown topic config name: {name}")
     values = {name: prop.parse(text) for name, prop in TOPIC.items() if (text := configs.get(name)) is not None}
-    _fit_together(values)
+    _fit_together(values, broker)
     return values
 
 
-def _fit_together(values: Mapping[str, Value]) -> None:
+def _fit_together(values: Mapping[str, Value], broker: Callable[[str], Value]) -> None:
     """LogConfig.validateValues, and what it says of tiered storage, which is not to be had here."""
     least, greatest = (
-        values.get(name, TOPIC[name].default_value) for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+        values[name] if name in values else broker_default(name, broker)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
     )
     if isinstance(least, int) and isinstance(greatest, int) and least > greatest:
         raise InvalidProperty(
@@ -67,22 +69,24 @@ def broker_default(name: str, broker: Callable[[str], Value]) -> Value:
     return TOPIC[name].default_value
 
 
-def list_append(name: str, current: str, change: str) -> str:
-    """The text of a LIST property after IncrementalAlterConfigs' APPEND (KIP-339). InvalidProperty for other types."""
-    held = _words(name, current)
-    return ",".join([*held, *(word for word in _words(name, change) if word not in held)])
+def list_append(current: str | None, change: str) -> str:
+    """The text of a list after IncrementalAlterConfigs' APPEND (KIP-339). Words are taken as they are, blanks too."""
+    held = [word for word in (current or "").split(",") if word]
+    return ",".join([*held, *(word for word in dict.fromkeys(_java_split(change)) if word not in held)])
 
 
-def list_subtract(name: str, current: str, change: str) -> str:
-    """The text of a LIST property after IncrementalAlterConfigs' SUBTRACT. Raises InvalidProperty for other types."""
-    gone = _words(name, change)
-    return ",".join(word for word in _words(name, current) if word not in gone)
+def list_subtract(current: str | None, change: str) -> str:
+    """The text of a list after IncrementalAlterConfigs' SUBTRACT; a word that is there twice goes once."""
+    held = [word for word in (current or "").split(",") if word]
+    for word in _java_split(change):
+        if word in held:
+            held.remove(word)
+    return ",".join(held)
 
 
-def _words(name: str, text: str) -> list[str]:
-    prop = TOPIC.get(name) or BROKER.get(name)
-    if prop is None or prop.type != "LIST":
-        raise InvalidProperty(
-            name, text, f"Can't append or subtract to config key {name} because its type is not LIST."
-        )
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _java_split(text: str) -> list[str]:
+    """Java's String.split: without the empty words at the end, but "" is one word."""
+    words = text.split(",")
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    return words if text else [""]

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import Log, LogError, Storage, batches
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
-from muster.coordinator.topics.state import ClusterState
+from muster.coordinator.topics.state import BROKER_RESOURCE, ClusterState
 from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
 from muster.protocol.records import UnknownRecord, decode_metadata, encode_metadata
 
@@ -22,6 +23,7 @@ METADATA_VERSION = 30
 """The metadata.version of Kafka 4.3 (4.3-IV0): the record versions written here are those of this level."""
 LEADER_EPOCH = 1
 """This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2}
 """Versions in which Kafka writes the records at that level; the others are version 0."""
 
@@ -39,12 +41,24 @@ class Catalogue:
         self._unsynced: deque[tuple[int, bytearray]] = deque()
         """Base offset and bytes of batches that are in force and may not be on the disk yet."""
 
-    def load(self, now: Now) -> None:
-        """Replay the log; a new one gets its first record, the metadata.version."""
+    def load(self, now: Now, min_insync_replicas: str | None = None) -> None:
+        """Replay the log; a new one gets its first records: the metadata.version, and for all brokers what was given as
+        `min.insync.replicas`, which Kafka fixes so in a cluster with eligible leader replicas (KIP-966).
+        """
         for chunk in self.log.replay():
             self.unknown += _replay(self.state, chunk)
         if not self.state.features:
-            self.write([FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)], now)
+            first: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
+            if min_insync_replicas is not None:
+                first.append(
+                    ConfigRecord(
+                        resource_type=BROKER_RESOURCE,
+                        resource_name="",
+                        name=MIN_INSYNC_REPLICAS,
+                        value=min_insync_replicas,
+                    )
+                )
+            self.write(first, now)
 
     def use_log(self, log: Log) -> None:
         """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not

@@ -23,7 +23,11 @@ from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-"""ConfigResource.Type."""
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
+"""ConfigResource.Type, of what is kept in the metadata log."""
+ALL_BROKERS = ""
+"""The broker resource that stands for all of them."""
 
 NO_LEADER_CHANGE = -2
 """PartitionChangeRecord.leader when the leader stays."""
@@ -88,9 +92,17 @@ class ClusterState:
         """The metadata log's end offset up to which this state has seen it."""
         self._collisions: dict[str, dict[str, None]] = {}
 
+    def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """The configs set on a resource, as texts."""
+        return self.configs.get((resource_type, name), NO_CONFIGS)
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The configs set on a topic, as texts."""
         return self.configs.get((TOPIC_RESOURCE, name), NO_CONFIGS)
+
+    def resources(self, resource_type: int) -> list[str]:
+        """The names of the resources of a type that have configs of their own."""
+        return [name for kind, name in self.configs if kind == resource_type]
 
     def colliding_topic(self, name: str) -> str | None:
         """A topic whose name differs from `name` only in '.' and '_'."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import structlog
@@ -27,7 +27,7 @@ from muster.coordinator.log import (
 )
 from muster.coordinator.log.durability import Waiter
 from muster.coordinator.topics import adoption
-from muster.coordinator.topics.catalogue import Catalogue
+from muster.coordinator.topics.catalogue import MIN_INSYNC_REPLICAS, Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.in_force import InForce
@@ -41,11 +41,12 @@ from muster.coordinator.topics.names import (
     METADATA_TOPIC_ID,
 )
 from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.reconfiguring import Reconfiguring
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.restoring import folders_of, made_again, tell
 from muster.coordinator.topics.sessions import FetchSessions
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.topics.state import ClusterState, TopicState
+from muster.coordinator.topics.state import BROKER_RESOURCE, ClusterState, TopicState
 from muster.coordinator.topics.strays import Strays, never_held_records
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
@@ -97,6 +98,7 @@ class Topics:
         self._strays: Strays
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
+        self.reconfiguring = Reconfiguring(configs, clock, identity.node_id, lambda: self.state, self.by_name)
         self._producer_ids = range(0)
 
     @property
@@ -126,7 +128,8 @@ class Topics:
         )
         lost = log.start_offset > 0 or log.end_offset < was_synced_to
         self.catalogue = Catalogue(log)
-        self.catalogue.load(self.clock.now())
+        self.catalogue.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
+        self.reconfiguring.take_in()
         self._in_force = InForce(
             lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
         )
@@ -144,16 +147,14 @@ class Topics:
         Mending(self.clock, self._offline).start()
 
     def _expire_producers_later(self) -> None:
-        settings = self.settings
-
         def expire() -> None:
             for topic in self.by_name.values():
                 for partition in topic.partitions:
                     if partition is not None:
-                        partition.expire_producers(self.clock.now(), settings.producer_id_expiration_ms)
+                        partition.expire_producers(self.clock.now(), self.settings.producer_id_expiration_ms)
             self._expire_producers_later()
 
-        interval_ms = settings.producer_id_expiration_check_interval_ms
+        interval_ms = self.settings.producer_id_expiration_check_interval_ms
         self.clock.call_at(self.clock.now().mono_ms + interval_ms, expire)
 
     def _adopt_offsets(self) -> None:
@@ -268,17 +269,13 @@ class Topics:
         self._write([RemoveTopicRecord(topic_id=topic.topic_id)])
 
     def set_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set (text) or unset (None) checked configs of a topic or of the broker. Raises `Refused`."""
+        """Set (text) or unset (None) checked configs of a resource. Raises `Refused`."""
         self._write(
             [
                 ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
                 for key, value in changes.items()
             ]
         )
-
-    def unset_configs(self, topic: Topic, but: Collection[str]) -> dict[str, str | None]:
-        """The changes that unset every config of a topic except those named."""
-        return {name: None for name in self.state.topic_configs(topic.name) if name not in but}
 
     def next_producer_id(self) -> int:
         """A producer id that nobody had before; a block of them is taken from the metadata log when none is left."""
@@ -322,6 +319,8 @@ class Topics:
         gone = [self.by_id.get(r.topic_id) for r in records if isinstance(r, RemoveTopicRecord)]
         self._append(records)
         doomed = [folder for topic in gone if topic is not None for folder in self._close(topic)]
+        if any(isinstance(r, ConfigRecord) and r.resource_type == BROKER_RESOURCE for r in records):
+            self.reconfiguring.take_in()
         touched = {self.state.touched_by(record): None for record in records}
         for state in touched:
             if state is not None:
@@ -356,10 +355,7 @@ class Topics:
         topic = self.by_id.get(state.topic_id)
         if topic is None:
             topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(state)
-        config = self.configs.log_config(self.state.topic_configs(state.name))
-        for partition in topic.partitions:
-            if partition is not None:
-                partition.log.config = config
+        config = self.reconfiguring.configure(topic)
         for index in range(len(topic.partitions), len(state.partitions)):
             try:
                 partition = self._open_partition(state, index, config)

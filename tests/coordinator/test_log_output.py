@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from muster.coordinator import log_output
+from muster.coordinator.log_levels import LEVELS, ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +53,27 @@ def test_levels() -> None:
     structlog.get_logger("a").info("no")
     structlog.get_logger("a").warning("yes")
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["yes"]
+
+
+def test_levels_may_be_changed_for_each_logger() -> None:
+    out = io.StringIO()
+    log_output.configure("info", stream=out)
+    mine, other = structlog.get_logger("muster.groups"), structlog.get_logger("muster.log")
+    mine.debug("no")
+    LEVELS.set("muster", "DEBUG")
+    mine.debug("1")
+    LEVELS.set("muster.groups", "ERROR")
+    mine.warning("no")
+    mine.log(logging.WARNING, "no")
+    mine.error("2")
+    other.log(logging.DEBUG, "3")
+    LEVELS.unset("muster.groups")
+    LEVELS.unset("muster")
+    LEVELS.unset(ROOT)
+    mine.info("4")
+    mine.debug("no")
+    assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["1", "2", "3", "4"]
+    assert [LEVELS.name(name) for name in (ROOT, "muster", "muster.groups", "elsewhere")] == ["INFO"] * 4
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -23,6 +23,11 @@ from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -322,3 +327,24 @@ def _parks(server: Server) -> bool:
 
 async def _stopped() -> None:
     """The test has stopped the server already."""
+
+
+async def test_what_is_changed_while_the_broker_runs_takes_effect_and_survives_a_restart(tmp_path: Path) -> None:
+    def alter(name: str, **configs: str) -> IncrementalAlterConfigsRequest:
+        rows = [AlterableConfig(key.replace("_", "."), 0, text) for key, text in configs.items()]
+        return IncrementalAlterConfigsRequest([AlterConfigsResource(4, name, rows)])
+
+    async with running(data_dir=tmp_path) as server, connected(server) as client:
+        for_all = alter("", max_connections="7", log_cleaner_backoff_ms="16000", producer_id_expiration_ms="60000")
+        assert (await client.ask(for_all)).responses[0].error_code == 0
+        assert (await client.ask(alter("1", max_connections="5"))).responses[0].error_code == 0
+        _check_changed(server)
+    async with running(data_dir=tmp_path) as server:
+        _check_changed(server)
+
+
+def _check_changed(server: Server) -> None:
+    assert server._limits is not None
+    assert server._limits.max_connections == 5
+    assert server.logs.settings.log_cleaner_backoff_ms == 16_000
+    assert server.topics.settings.producer_id_expiration_ms == 60_000

@@ -62,6 +62,7 @@ public class DumpProperties {
             row.put("importance", key.importance.toString());
             row.put("internal", key.internalConfig);
             row.put("validator", validator(key.validator));
+            row.put("documentation", key.documentation);
             rows.add(row);
         }
         return rows;

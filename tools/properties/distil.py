@@ -1,8 +1,10 @@
-"""Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/table.py.
+"""Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/: table.py, and
+the documentation that DescribeConfigs tells into documentation.json.
 
 Run `KAFKA_JARS=directory python -m tools.properties.distil` (Java 17 and Kafka's jars are needed; the table is
-committed, so only a new Kafka version asks for it). Only names, types, defaults, ranges, importances and update modes
-are kept: facts, no prose. ProbeValues.java, run the same way, prints what Kafka makes of odd values: the oracle that
+committed, so only a new Kafka version asks for it). The table holds names, types, defaults, ranges, importances and
+update modes: facts, no prose. The documentation is Kafka's own text (NOTICE names it). ProbeValues.java, run the same
+way, prints what Kafka makes of odd values: the oracle that
 tests/coordinator/properties/kafka_answers.json holds.
 """
 
@@ -17,6 +19,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE.parent.parent / "coordinator" / "properties" / "table.py"
+DOCUMENTATION = TABLE.with_name("documentation.json")
 
 HEAD = '''"""Every property that Apache Kafka {version} knows, distilled from its jars by tools/properties.
 
@@ -131,12 +134,20 @@ def render(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def documentation(found: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Kafka's text on each property, by the kind of resource that has it and its name."""
+    kinds = {"broker": "broker", "client-metrics": "clientMetrics", "group": "group", "topic": "topic"}
+    return {kind: {key["name"]: key["documentation"] for key in found[source]} for kind, source in kinds.items()}
+
+
 def main() -> None:
-    """Write the table anew."""
+    """Write the table and the documentation anew."""
     jars = os.environ.get("KAFKA_JARS")
     if not jars:
         sys.exit("KAFKA_JARS is not set: name the directory that holds Kafka's jars")
-    TABLE.write_text(render(dump(jars)), encoding="utf-8")
+    found = dump(jars)
+    TABLE.write_text(render(found), encoding="utf-8")
+    DOCUMENTATION.write_text(json.dumps(documentation(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", str(TABLE)], check=True)
 
 

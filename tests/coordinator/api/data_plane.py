@@ -11,14 +11,14 @@ from muster.coordinator.clock import ManualClock
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from tests.coordinator.api.harness import Answers, PlainConfig, make_context, make_node
-from tests.coordinator.topics.support import make_topics
+from tests.coordinator.api.harness import Answers, make_context, make_node
+from tests.coordinator.topics.support import make_topics, started_with
 
 
 def data_node(config: dict[str, str] | None = None, **settings: Any) -> Node:
     """A node with topics over logs in memory."""
-    clock = ManualClock()
-    return make_node(clock=clock, topics=make_topics(clock=clock, **settings), config=PlainConfig(config))
+    clock, live = ManualClock(), started_with(config or {})
+    return make_node(clock=clock, topics=make_topics(clock=clock, live=live, **settings), config=live)
 
 
 def send(node: Node, request: Message, version: int | None = None, context: RequestContext | None = None) -> Answers:

@@ -19,6 +19,7 @@ from muster.coordinator.shard import Shard
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from tests.coordinator.fakes import FakeCodec, FakeLog
+from tests.coordinator.topics.support import started_with
 
 
 class Answers:
@@ -49,19 +50,6 @@ def make_context(
     return RequestContext(channel, Client(client_id, channel.host), api_key, api_version)
 
 
-class PlainConfig:
-    """A ConfigView over a dict; everything in it counts as static."""
-
-    def __init__(self, values: dict[str, str] | None = None) -> None:
-        self.values = values or {}
-
-    def text(self, name: str) -> str | None:
-        return self.values.get(name)
-
-    def source(self, name: str) -> str:
-        return "static" if name in self.values else "default"
-
-
 def make_node(**parts: Any) -> Node:
     """A node; the parts not given are a ManualClock, known ids, and nothing for topics and routing."""
     ids = itertools.count(1)
@@ -69,7 +57,7 @@ def make_node(**parts: Any) -> Node:
         "clock": ManualClock(),
         "topics": None,
         "routing": None,
-        "config": PlainConfig(),
+        "config": started_with({}),
         "cluster_id": "test-cluster-id-000000",
         "draw_uuid": lambda: next(ids).to_bytes(16, "big"),
         "draw_uuid_text": lambda: f"00000000-0000-4000-8000-{next(ids):012}",

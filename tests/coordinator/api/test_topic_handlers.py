@@ -253,7 +253,7 @@ def test_only_topics_that_there_are_can_be_configured(node: Node) -> None:
     assert alter(node, change, name="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert alter(node, change, name="a b") == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert alter(node, change, name="") == ErrorCode.INVALID_REQUEST
-    assert alter(node, change, name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert alter(node, change, name="2", kind=BROKER) == ErrorCode.INVALID_REQUEST
     assert alter(node, change, kind=3) == ErrorCode.INVALID_REQUEST
     assert alter(node, change, dry=True) == 0
     assert node.topics.state.topic_configs("t") == {}
@@ -277,6 +277,33 @@ def test_the_brokers_configs_are_described(node: Node) -> None:
     assert describe(node, TOPIC, "a b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert describe(node, GROUP, "").error_code == ErrorCode.INVALID_REQUEST
     assert describe(node, 3, "x").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_documentation_is_told_to_those_who_ask(node: Node) -> None:
+    def documentation(kind: int, name: str, key: str, include: bool) -> Any:
+        wanted = DescribeConfigsResource(kind, name, [key])
+        request = DescribeConfigsRequest(resources=[wanted], include_documentation=include)
+        return ask_one(node, request).results[0].configs[0].documentation
+
+    assert documentation(TOPIC, "t", "preallocate", False) is None
+    assert documentation(TOPIC, "t", "preallocate", True).startswith("True if we should preallocate the file on disk")
+    assert documentation(BROKER, "1", "log.cleaner.backoff.ms", True) == (
+        "The amount of time to sleep when there are no logs to clean"
+    )
+    assert documentation(GROUP, "g", "consumer.heartbeat.interval.ms", True).startswith("The heartbeat interval")
+    assert documentation(16, "m", "match", True) == "Client match criteria"
+    assert documentation(8, "1", "root", True) == ""
+
+
+@pytest.mark.parametrize("name", ["--1", "-", "+", "1" * 5_000, "٣", " 1", "1 ", "0x1", "2147483648", "a\0b"])
+def test_names_that_are_no_brokers(node: Node, name: str) -> None:
+    for kind in (BROKER, 8):
+        row = describe(node, kind, name)
+        assert row.error_code == ErrorCode.INVALID_REQUEST
+        assert row.error_message == f"Broker id must be an integer, but it is: {name}"
+        resource = incremental.AlterConfigsResource(kind, name, [])
+        answer = ask_one(node, incremental.IncrementalAlterConfigsRequest([resource])).responses[0]
+        assert answer.error_message == f"Node id must be an integer, but it is: {name}"
 
 
 def test_records_are_deleted(node: Node) -> None:

@@ -57,6 +57,17 @@ class TestCounts:
         assert limits.refusal("10.0.0.2") is None
         assert len(limits) == 1
 
+    def test_they_may_be_changed(self) -> None:
+        limits = make(max_connections=1, max_files=9)
+        first, waiting = Connection(limits), Connection.__new__(Connection)
+        waiting.host, waiting.calls, waiting.limits = "10.0.0.2", [], limits
+        assert limits.wait(waiting)
+        limits.set_most(replace(NetSettings(), max_connections=2, max_connections_per_ip=1))
+        assert waiting.calls == ["room"]
+        assert "max.connections.per.ip" in (limits.refusal(first.host) or "")
+        limits.set_most(replace(NetSettings(), max_connections=20))
+        assert limits.max_connections == 9
+
     def test_open_files_limit_connections_too(self) -> None:
         limits = make(max_files=1)
         Connection(limits)

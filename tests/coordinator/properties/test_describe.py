@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.config import Config, load
+from muster.coordinator.config import load
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.definition import WIRE_TYPES
 from muster.coordinator.properties.describe import Entry
+from muster.coordinator.properties.live import Live
 
 FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "kafka_describe.json").read_text())
 GIVEN: dict[str, str] = FOUND["properties"]
@@ -24,13 +25,13 @@ NOT_KAFKAS = {
 }
 NOT_DEFINED = {"super.users", "listener.name.plaintext.ssl.client.auth"}
 
-# a cluster formatted with eligible leader replicas (KIP-966) gets this as a dynamic default; Muster has none
-DYNAMIC_DEFAULT = {"min.insync.replicas"}
-
 
 @pytest.fixture(scope="module")
-def config() -> Config:
-    return load(overrides=[f"{name}={text}" for name, text in GIVEN.items()])
+def live() -> Live:
+    live = Live(load(overrides=[f"{name}={text}" for name, text in GIVEN.items()]))
+    # a cluster formatted with eligible leader replicas (KIP-966) gets this as a dynamic default
+    live.set({"min.insync.replicas": "1"}, {})
+    return live
 
 
 def rows(entries: list[Entry]) -> dict[str, list[Any]]:
@@ -46,10 +47,10 @@ def kafkas(resource: str) -> dict[str, list[Any]]:
     return {row[0]: row for row in FOUND["described"][resource] if row[0] not in NOT_DEFINED}
 
 
-def test_broker(config: Config) -> None:
-    ours, theirs = rows(describe.broker(config)), kafkas("BROKER:1")
+def test_broker(live: Live) -> None:
+    ours, theirs = rows(describe.broker(live)), kafkas("BROKER:1")
     assert ours.keys() == theirs.keys()
-    assert {name: row for name, row in ours.items() if row != theirs[name] and name not in DYNAMIC_DEFAULT} == {}
+    assert {name: row for name, row in ours.items() if row != theirs[name]} == {}
 
 
 @pytest.mark.parametrize(
@@ -59,14 +60,14 @@ def test_broker(config: Config) -> None:
         ("TOPIC:own", {"retention.ms": "-1", "cleanup.policy": "compact,delete", "segment.bytes": "2097152"}),
     ],
 )
-def test_topic(config: Config, resource: str, own: dict[str, str]) -> None:
-    ours, theirs = rows(describe.topic(own, config)), kafkas(resource)
+def test_topic(live: Live, resource: str, own: dict[str, str]) -> None:
+    ours, theirs = rows(describe.topic(own, live)), kafkas(resource)
     assert ours.keys() == theirs.keys()
-    assert {name: row for name, row in ours.items() if row != theirs[name] and name not in DYNAMIC_DEFAULT} == {}
+    assert {name: row for name, row in ours.items() if row != theirs[name]} == {}
 
 
 @pytest.mark.parametrize(
     ("resource", "own"), [("GROUP:other", {}), ("GROUP:g", {"consumer.session.timeout.ms": "50000"})]
 )
-def test_group(config: Config, resource: str, own: dict[str, str]) -> None:
-    assert rows(describe.group(own, config)) == kafkas(resource)
+def test_group(live: Live, resource: str, own: dict[str, str]) -> None:
+    assert rows(describe.group(own, live)) == kafkas(resource)

@@ -7,7 +7,11 @@ from muster.coordinator.properties import BROKER, TOPIC, InvalidProperty, Value,
 
 def test_values_are_typed() -> None:
     given: dict[str, str | None] = {"retention.ms": " 5 ", "cleanup.policy": "compact, delete", "preallocate": "TRUE"}
-    assert topic.validate(given) == {"cleanup.policy": ("compact", "delete"), "preallocate": True, "retention.ms": 5}
+    assert topic.validate(given, default_value) == {
+        "cleanup.policy": ("compact", "delete"),
+        "preallocate": True,
+        "retention.ms": 5,
+    }
 
 
 @pytest.mark.parametrize(
@@ -30,7 +34,7 @@ def test_values_are_typed() -> None:
 )
 def test_refused_with_kafkas_message(configs: dict[str, str | None], message: str) -> None:
     with pytest.raises(InvalidProperty) as caught:
-        topic.validate(configs)
+        topic.validate(configs, default_value)
     assert str(caught.value) == message
 
 
@@ -60,7 +64,23 @@ def test_the_brokers_value_counts_when_the_topic_says_nothing(given: dict[str, V
 
 
 def test_lists_grow_and_shrink() -> None:
-    assert topic.list_append("cleanup.policy", "delete", "compact,delete") == "delete,compact"
-    assert topic.list_subtract("cleanup.policy", "delete,compact", "delete") == "compact"
-    with pytest.raises(InvalidProperty, match=r"retention\.ms because its type is not LIST"):
-        topic.list_append("retention.ms", "5", "6")
+    assert topic.list_append("delete", "compact,delete") == "delete,compact"
+    assert topic.list_subtract("delete,compact", "delete") == "compact"
+
+
+@pytest.mark.parametrize(
+    ("current", "change", "more", "fewer"),
+    [
+        ("delete", "", "delete,", "delete"),
+        ("delete", " compact", "delete, compact", "delete"),
+        ("delete", "compact,", "delete,compact", "delete"),
+        ("delete", ",compact", "delete,,compact", "delete"),
+        ("compact, delete", "delete", "compact, delete,delete", "compact, delete"),
+        ("compact, delete", "compact", "compact, delete", " delete"),
+        ("delete,delete", "delete", "delete,delete", "delete"),
+        ("", "compact", "compact", ""),
+        (None, "a,a", "a", ""),
+    ],
+)
+def test_words_of_lists_are_taken_as_they_are(current: str | None, change: str, more: str, fewer: str) -> None:
+    assert (topic.list_append(current, change), topic.list_subtract(current, change)) == (more, fewer)

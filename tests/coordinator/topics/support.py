@@ -18,11 +18,33 @@ from muster.coordinator.log import (
     only_batch,
 )
 from muster.coordinator.properties import BROKER, Value
+from muster.coordinator.properties.live import Defaults, Live
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.partition import Appended, Partition
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
+
+
+class Started(Defaults):
+    """What a broker was started with, from a dict; the rest are defaults."""
+
+    def __init__(self, values: dict[str, str] | None = None) -> None:
+        self.values = values or {}
+
+    def value(self, name: str) -> Value:
+        return BROKER[name].parse(self.values[name]) if name in self.values else super().value(name)
+
+    def text(self, name: str) -> str | None:
+        return self.values.get(name, super().text(name))
+
+    def source(self, name: str) -> str:
+        return "static" if name in self.values else "default"
+
+
+def started_with(properties: dict[str, str]) -> Live:
+    """The configuration of a broker that was started with these."""
+    return Live(Started(properties))
 
 
 class Draws:
@@ -39,7 +61,7 @@ class Draws:
 def make_topics(
     storage: Storage | None = None,
     clock: ManualClock | None = None,
-    properties: dict[str, Value] | None = None,
+    live: Live | None = None,
     sync: SharedSync | None = None,
     offsets_partitions_are_given: bool = True,
     **settings: Any,
@@ -48,8 +70,7 @@ def make_topics(
     draws = Draws()
     logs = LogManager(storage or MemoryStorage(), LogSettings(), sync=sync)
     identity = logs.open(cluster_id=None, node_id=1, draw_uuid=draws)
-    given = properties or {}
-    configs = TopicConfigs(lambda name: given[name] if name in given else BROKER[name].default_value)
+    configs = TopicConfigs(live)
     topics = Topics(
         TopicSettings(**settings),
         clock or ManualClock(),

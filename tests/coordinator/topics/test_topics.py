@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import MemoryStorage
@@ -16,11 +17,18 @@ from muster.coordinator.topics.names import (
     METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
+from muster.coordinator.topics.reconfiguring import CONFIGURED_AT_ONCE
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState
+from muster.coordinator.topics.state import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ClusterState,
+)
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
+from tests.coordinator.topics.support import add_topic, batch, make_topics, produce, started_with
 
 NOW = Now(0, 1_700_000_000_000)
 
@@ -120,11 +128,64 @@ def test_validate_only_changes_nothing() -> None:
 
 
 def test_configs_reach_the_logs() -> None:
-    topics = make_topics(properties={"log.retention.ms": 77})
+    topics = make_topics(live=started_with({"log.retention.ms": "77"}))
     partition = add_topic(topics, "t", max_message_bytes="1000")
     assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1000, 77)
     topics.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": "5", "max.message.bytes": None})
     assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1_048_588, 5)
+
+
+def test_what_is_set_on_the_broker_reaches_the_logs_at_once_and_after_a_restart() -> None:
+    storage = MemoryStorage()
+    topics = make_topics(storage, live=started_with({"log.retention.ms": "77", "message.max.bytes": "200"}))
+    told: list[int] = []
+    topics.reconfiguring.subscribe(lambda: told.append(topics.configs.broker.value("message.max.bytes")))
+    partition = add_topic(topics, "t", retention_ms="5")
+    other = add_topic(topics, "u")
+    topics.set_configs(BROKER_RESOURCE, "", {"log.retention.ms": "300", "message.max.bytes": "1000"})
+    topics.set_configs(BROKER_RESOURCE, "1", {"message.max.bytes": " 2000 "})
+    topics.set_configs(BROKER_RESOURCE, "2", {"message.max.bytes": "3000"})  # another broker's
+    for log in (partition.log, other.log):
+        assert log.config.max_message_bytes == 2000
+    assert (partition.log.config.retention_ms, other.log.config.retention_ms) == (5, 300)
+    assert told == [1000, 2000]
+    topics.logs.close(clean=True)
+    again = make_topics(storage, live=started_with({"log.retention.ms": "77"}))
+    found = again.partition("u", 0)
+    assert found is not None
+    assert (found.log.config.max_message_bytes, found.log.config.retention_ms) == (2000, 300)
+    again.set_configs(BROKER_RESOURCE, "1", {"message.max.bytes": None})
+    again.set_configs(BROKER_RESOURCE, "", {"message.max.bytes": None, "log.retention.ms": None})
+    assert (found.log.config.max_message_bytes, found.log.config.retention_ms) == (1_048_588, 77)
+
+
+def test_the_logs_of_many_topics_get_their_configs_in_many_turns() -> None:
+    clock = ManualClock()
+    topics = make_topics(clock=clock)
+    partitions = [add_topic(topics, f"t{n}") for n in range(CONFIGURED_AT_ONCE + 1)]
+    topics.set_configs(BROKER_RESOURCE, "", {"message.max.bytes": "1000"})
+    done = [partition.log.config.max_message_bytes == 1000 for partition in partitions]
+    assert done.count(False) == 1
+    clock.advance(1)
+    assert all(partition.log.config.max_message_bytes == 1000 for partition in partitions)
+
+
+def test_a_value_that_cannot_be_read_counts_for_nothing() -> None:
+    topics = make_topics()
+    topics.set_configs(BROKER_RESOURCE, "", {"message.max.bytes": "many", "node.id": "7", "x": "y"})
+    assert add_topic(topics, "t").log.config.max_message_bytes == 1_048_588
+    assert topics.configs.broker.text("node.id") != "7"
+
+
+def test_groups_and_client_metrics_keep_their_configs() -> None:
+    storage = MemoryStorage()
+    topics = make_topics(storage)
+    topics.set_configs(GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "46000"})
+    topics.set_configs(CLIENT_METRICS_RESOURCE, "m", {"interval.ms": "100"})
+    topics.logs.close(clean=True)
+    state = make_topics(storage).state
+    assert state.resource_configs(GROUP_RESOURCE, "g") == {"consumer.session.timeout.ms": "46000"}
+    assert (state.resources(GROUP_RESOURCE), state.resources(CLIENT_METRICS_RESOURCE)) == (["g"], ["m"])
 
 
 def test_a_wrong_config_is_refused_with_kafkas_sentence() -> None:

@@ -1,0 +1,69 @@
+"""How much each logger says: Kafka's level names, loggers that inherit from those above them, changed while running.
+
+The one table for the process, as the loggers are: `log_output` asks it for each line, and config requests for broker
+loggers (KIP-412) change it. It is forgotten with the process, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+ROOT: Final = "root"
+LOGGERS: Final = (
+    ROOT,
+    "muster",
+    "muster.api",
+    "muster.config",
+    "muster.events",
+    "muster.groups",
+    "muster.log",
+    "muster.net",
+    "muster.server",
+    "muster.shard",
+    "muster.topics",
+)
+"""The loggers whose level can be set."""
+NUMBERS: Final[Mapping[str, int]] = MappingProxyType(
+    {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
+)
+"""The levels by Kafka's names, with the numbers of Python's logging; lines below the number are dropped."""
+_NAMES: Final = {number: name for name, number in NUMBERS.items()}
+
+
+class Levels:
+    """What was set for each logger; what was not set is inherited, in the end from the root's."""
+
+    def __init__(self) -> None:
+        self._set: dict[str, int] = {ROOT: NUMBERS["INFO"]}
+        self._counts: dict[str, int] = {}
+
+    def number(self, logger: str) -> int:
+        """The level that counts for a logger."""
+        found = self._counts.get(logger)
+        if found is None:
+            above = logger
+            while above not in self._set and above:
+                above = above.rpartition(".")[0]
+            found = self._counts[logger] = self._set.get(above, self._set[ROOT])
+        return found
+
+    def name(self, logger: str) -> str:
+        """The same, by Kafka's name."""
+        return _NAMES[self.number(logger)]
+
+    def set(self, logger: str, level: str) -> None:
+        """Set the level of a logger, by Kafka's name. Raises KeyError for another one."""
+        self._set[logger] = NUMBERS[level]
+        self._counts.clear()
+
+    def unset(self, logger: str) -> None:
+        """Let a logger, but the root, inherit its level again."""
+        if logger != ROOT:
+            self._set.pop(logger, None)
+            self._counts.clear()
+
+
+LEVELS: Final = Levels()
+"""Those of this process."""

@@ -1,0 +1,59 @@
+"""What a client metrics subscription may be told (KIP-714): the checks of Kafka's ClientMetricsConfigs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
+from muster.coordinator.properties.lookup import CLIENT_METRICS
+
+INTERVAL_MS: Final = "interval.ms"
+MATCH: Final = "match"
+LEAST_INTERVAL_MS: Final = 100
+GREATEST_INTERVAL_MS: Final = 3_600_000
+
+_MATCHED = frozenset(
+    (
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    )
+)
+"""What clients can be told apart by (ClientMetricsConfigs.ClientMatchingParams)."""
+
+
+def validate(name: str, configs: Mapping[str, str]) -> None:
+    """Raises InvalidRequest or InvalidProperty, as Kafka takes the one or the other for the fault, with its text."""
+    if not name:
+        raise InvalidRequest("Subscription name can't be empty")
+    for key in configs:
+        if key not in CLIENT_METRICS:
+            raise InvalidRequest(f"Unknown client metrics configuration: {key}")
+    values = {key: CLIENT_METRICS[key].parse(text) for key, text in configs.items()}
+    interval_ms = values.get(INTERVAL_MS)
+    if isinstance(interval_ms, int) and not LEAST_INTERVAL_MS <= interval_ms <= GREATEST_INTERVAL_MS:
+        raise InvalidRequest(
+            f"Invalid value {interval_ms} for {INTERVAL_MS}, interval must be between {LEAST_INTERVAL_MS} and "
+            f"{GREATEST_INTERVAL_MS} (1 hour)"
+        )
+    patterns = values.get(MATCH)
+    for pattern in patterns if isinstance(patterns, tuple) else ():
+        _check_pattern(pattern)
+
+
+def _check_pattern(pattern: str) -> None:
+    """`name=regular expression`. Java's and Python's expressions differ in details; what Python reads is taken."""
+    parts = pattern.split("=")
+    if len(parts) == 2 and parts[0].strip() in _MATCHED and parts[1].strip():
+        try:
+            re.compile(parts[1].strip())
+        except re.error:
+            pass
+        else:
+            return
+    raise InvalidProperty(MATCH, pattern, f"Illegal client matching pattern: {pattern}")

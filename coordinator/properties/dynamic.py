@@ -1,0 +1,161 @@
+"""Which broker properties may be changed while it runs, and to what: the checks of Kafka's DynamicBrokerConfig.
+
+Refusals are InvalidProperty with Kafka's text. Properties that Kafka does not know are taken and kept, as by Kafka:
+plug-ins may know them. Those of listeners can be changed on Kafka; here only to what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from muster.coordinator.properties.definition import InvalidProperty, Property, Value
+from muster.coordinator.properties.live import LISTENER_PREFIX, Live, definition, effective
+from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY, DYNAMIC_SECURITY, MUSTER
+
+PER_BROKER: Final = "per-broker"
+_FIXED: Final = ("listeners", "listener.security.protocol.map")
+"""What Kafka would change by opening and closing listeners."""
+_THREADS: Final = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+"""Pools that grow and shrink by half at a time."""
+_MEGABYTE: Final = 1 << 20
+_NOT_DYNAMIC: Final = "Cannot update these configs dynamically"
+_PER_BROKER_ONLY: Final = "Cannot update these configs at default cluster level, broker id must be specified"
+_LISTENER_ONLY: Final = "These security configs can be dynamically updated only per-listener using the listener prefix"
+
+
+def changeable(name: str) -> Property | None:
+    """The definition of a property that can be set while the broker runs, when there is one."""
+    found = DYNAMIC_ONLY.get(name) or BROKER.get(name)
+    return None if found is None or found.read_only else found
+
+
+def check(configs: Mapping[str, str], live: Live, *, for_all: bool) -> None:
+    """May this be all that is set for all brokers, or else for this one? Raises InvalidProperty."""
+    _refuse(_NOT_DYNAMIC, filter(_is_fixed, configs))
+    _refuse(_LISTENER_ONLY, (name for name in configs if name in DYNAMIC_SECURITY))
+    for name, text in configs.items():
+        prop = DYNAMIC_ONLY.get(name) or definition(name)
+        if prop is not None:
+            read = prop.parse(text)
+            if prop.type == "CLASS" and read != prop.default:
+                raise _invalid(name, text, f"Class {text} could not be found.")
+    if for_all:
+        _refuse(_PER_BROKER_ONLY, filter(_is_of_one_broker, configs))
+    _refuse(_NOT_DYNAMIC, (name for name in _FIXED if configs.get(name, live.text(name)) != live.text(name)))
+    values = effective(configs, live.own) if for_all else effective(live.cluster_wide, configs)
+
+    def value(name: str) -> Value:
+        return values[name][1] if name in values else live.static.value(name)
+
+    _fit_together(value)
+    _within_reach(value, live)
+
+
+def _refuse(why: str, names: Iterable[str]) -> None:
+    refused = list(names)
+    if refused:
+        raise InvalidProperty(refused[0], None, f"{why}: [{', '.join(refused)}]")
+
+
+def _is_fixed(name: str) -> bool:
+    return name in MUSTER or (name in BROKER and BROKER[name].read_only)
+
+
+def _is_of_one_broker(name: str) -> bool:
+    return name.startswith(LISTENER_PREFIX) or (name in BROKER and BROKER[name].update_mode == PER_BROKER)
+
+
+def _invalid(name: str, text: object, why: str) -> InvalidProperty:
+    return InvalidProperty(name, str(text), f"Invalid value {text} for configuration {name}: {why}")
+
+
+def _require(condition: bool, name: str, why: str) -> None:
+    if not condition:
+        raise InvalidProperty(name, None, f"requirement failed: {name} {why}")
+
+
+def _number(value: Value) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
+def _fit_together(value: Callable[[str], Value]) -> None:
+    """As much of KafkaConfig.validateValues as properties that can change are in."""
+    roll, jitter, retention = map(_number, map(value, ("log.roll.ms", "log.roll.jitter.ms", "log.retention.ms")))
+    _require(roll is None or roll >= 1, "log.roll.ms", "must be greater than or equal to 1")
+    _require(jitter is None or jitter >= 0, "log.roll.jitter.ms", "must be greater than or equal to 0")
+    _require(retention != 0, "log.retention.ms", "must be unlimited (-1) or, greater than or equal to 1")
+    threads, buffer = _number(value("log.cleaner.threads")), _number(value("log.cleaner.dedupe.buffer.size"))
+    if threads == 0:
+        raise InvalidProperty("log.cleaner.threads", "0", "/ by zero")
+    enough = threads is None or buffer is None or buffer // threads > _MEGABYTE
+    _require(enough, "log.cleaner.dedupe.buffer.size", "must be at least 1MB per cleaner thread.")
+    name = "max.connections.per.ip.overrides"
+    overrides = value(name) or ""
+    for pair in filter(None, (word.strip() for word in str(overrides).split(","))):
+        if ":" not in pair:
+            why = f"Error parsing configuration property '{name}': begin 0, end -1, length {len(pair)}"
+            raise InvalidProperty(name, str(overrides), why)
+        count = pair.rpartition(":")[2].strip()
+        if not (count.isascii() and count.isdecimal()):
+            why = f"Error parsing configuration property '{name}': For input string: \"{count}\""
+            raise InvalidProperty(name, str(overrides), why)
+    why = "can be set to zero only if max.connections.per.ip.overrides property is set."
+    _require(value("max.connections.per.ip") != 0 or overrides != "", "max.connections.per.ip", why)
+    directories, cordoned = value("log.dirs") or value("log.dir"), value("cordoned.log.dirs")
+    if isinstance(cordoned, tuple):
+        there = directories if isinstance(directories, tuple) else (directories,)
+        missing = [one for one in cordoned if one != "*" and one not in there]
+        entries = "must be present in log.dirs or log.dir. Missing entries : "
+        if missing:
+            raise InvalidProperty(
+                "cordoned.log.dirs",
+                ",".join(cordoned),
+                f"requirement failed: All entries in cordoned.log.dirs {entries}{', '.join(missing)}",
+            )
+
+
+def _within_reach(value: Callable[[str], Value], live: Live) -> None:
+    """What the parts that are reconfigured would refuse: too large a change of threads, no connection at all."""
+    for name in _THREADS:
+        new, old = _number(value(name)), _number(live.value(name))
+        if new is None or old is None or new == old:
+            continue
+        what = f"Dynamic thread count update validation failed for {name}={new}"
+        if new < old / 2:
+            raise _wrapped(name, f"{what}, value should be at least half the current value {old}")
+        if new > old * 2:
+            raise _wrapped(name, f"{what}, value should not be greater than double the current value {old}")
+    name = "log.cleaner.threads"
+    new, old = _number(value(name)), _number(live.value(name))
+    if new is not None and old is not None:
+        if new < old / 2:
+            raise _wrapped(name, f"Log cleaner threads cannot be reduced to less than half the current value {old}")
+        if new > old * 2:
+            raise _wrapped(name, f"Log cleaner threads cannot be increased to more than double the current value {old}")
+    for name in ("max.connections", "max.connection.creation.rate"):
+        if value(name) == 0 and live.value(name) != 0:
+            raise _wrapped(name, f"Invalid {name} 0")
+    name = "metric.reporters"
+    if value(name) != live.value(name):
+        raise _wrapped(
+            name,
+            f"Validation of dynamic config update of Set({name}) failed with class class "
+            "kafka.server.DynamicMetricsReporters",
+        )
+
+
+def _wrapped(name: str, why: str) -> InvalidProperty:
+    """As Kafka says what one of its parts refused."""
+    what = f"org.apache.kafka.common.config.ConfigException: {why}"
+    return InvalidProperty(name, None, f"Invalid value {what} for configuration Invalid dynamic configuration")

@@ -1,0 +1,101 @@
+"""The broker's configuration as it is now: what was set while it runs, over what it was started with (KIP-226)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from muster.coordinator.properties.definition import InvalidProperty, Property, Value
+from muster.coordinator.properties.lookup import BROKER, MUSTER
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+class Static(Protocol):
+    """The configuration the broker was started with (`coordinator.config.Config` is one)."""
+
+    def value(self, name: str) -> Value:
+        """The value of a property, typed; None when it has none."""
+
+    def text(self, name: str) -> str | None:
+        """The value as text, None when it has none."""
+
+    def source(self, name: str) -> str:
+        """`static` when file, environment or an option gave the value, else `default`."""
+
+
+class Defaults:
+    """The `Static` of a broker that was given nothing."""
+
+    def value(self, name: str) -> Value:
+        """Kafka's default."""
+        return BROKER[name].default_value
+
+    def text(self, name: str) -> str | None:
+        """Kafka's default, as text."""
+        return BROKER[name].default if name in BROKER else None
+
+    def source(self, name: str) -> str:  # noqa: ARG002 - none was given
+        """`default`."""
+        return "default"
+
+
+class Live:
+    """`value`, `text` and `source` as a `Static`, with what was set for all brokers and, before that, for this one.
+
+    `cluster_wide` and `own` are those settings, as texts. A value that cannot be read counts for nothing: the log that
+    tells it may have been written elsewhere.
+    """
+
+    __slots__ = ("_values", "cluster_wide", "own", "static")
+
+    def __init__(self, static: Static | None = None) -> None:
+        self.static: Static = static or Defaults()
+        self.cluster_wide: Mapping[str, str] = NOTHING
+        self.own: Mapping[str, str] = NOTHING
+        self._values: dict[str, tuple[str, Value]] = {}
+
+    def set(self, cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """From now on these are set."""
+        self.cluster_wide, self.own = dict(cluster_wide), dict(own)
+        self._values = effective(self.cluster_wide, self.own)
+
+    def value(self, name: str) -> Value:
+        """The value that counts, typed; None when there is none."""
+        found = self._values.get(name)
+        return self.static.value(name) if found is None else found[1]
+
+    def text(self, name: str) -> str | None:
+        """The value that counts, as text; None when there is none."""
+        found = self._values.get(name)
+        return self.static.text(name) if found is None else found[0]
+
+    def source(self, name: str) -> str:
+        """Where the value that the broker was started with comes from: `static` or `default`."""
+        return self.static.source(name)
+
+
+def definition(name: str) -> Property | None:
+    """The definition of a broker property; of one for a listener (`listener.name.x.y`) that of `y`."""
+    found = BROKER.get(name) or MUSTER.get(name)
+    if found is None and name.startswith(LISTENER_PREFIX):
+        found = BROKER.get(name.removeprefix(LISTENER_PREFIX).partition(".")[2])
+    return found
+
+
+LISTENER_PREFIX = "listener.name."
+
+
+def effective(cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> dict[str, tuple[str, Value]]:
+    """Those of the properties set that can be read and changed while the broker runs: (text, value)."""
+    values = {}
+    for name, text in [*cluster_wide.items(), *own.items()]:
+        prop = BROKER.get(name)
+        if prop is None or prop.read_only:
+            continue
+        try:
+            values[name] = text, prop.parse(text)
+        except InvalidProperty:
+            continue
+    return values

@@ -1,0 +1,98 @@
+"""Configs of brokers, groups, client metrics and loggers: every answer is the one a real Kafka 4.3 gave to the same
+requests in the same order (`kafka_configured.json.gz`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.log_levels import LEVELS, ROOT
+from muster.protocol.messages import alter_configs as full
+from muster.protocol.messages import incremental_alter_configs as incremental
+from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from muster.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from tests.coordinator.api.data_plane import ask_one, data_node
+from tests.coordinator.topics.support import add_topic
+
+FOUND: dict[str, list[Any]] = json.loads(
+    gzip.decompress((Path(__file__).parent / "kafka_configured.json.gz").read_bytes())
+)
+BROKER, LOGGER = 4, 8
+UNKNOWN_SERVER_ERROR = -1
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """A node that was started as that Kafka was."""
+    before = LEVELS.name(ROOT)
+    node = data_node({"message.max.bytes": "100000", "group.min.session.timeout.ms": "100"})
+    add_topic(node.topics, "p_t0", 1, retention_bytes="77")
+    yield node
+    LEVELS.set(ROOT, before)
+
+
+def ask(node: Node, row: list[Any]) -> Any:
+    """The answer to a row of the data, in its form."""
+    api, kind, name, configs, validate_only, _ = row
+    if api == "IncrementalAlterConfigs":
+        changes = [incremental.AlterableConfig(key, operation, value) for key, operation, value in configs]
+        resource = incremental.AlterConfigsResource(kind, name, changes)
+        request: Any = incremental.IncrementalAlterConfigsRequest([resource], validate_only)
+        answer = ask_one(node, request).responses[0]
+        return [answer.error_code, answer.error_message]
+    if api == "AlterConfigs":
+        given = [full.AlterableConfig(key, value) for key, _, value in configs]
+        request = full.AlterConfigsRequest([full.AlterConfigsResource(kind, name, given)], validate_only)
+        answer = ask_one(node, request).responses[0]
+        return [answer.error_code, answer.error_message]
+    if api == "DescribeConfigs":
+        wanted = DescribeConfigsResource(kind, name, configs)
+        row = ask_one(node, DescribeConfigsRequest([wanted], include_synonyms=True)).results[0]
+        entries = {
+            c.name: [
+                c.value,
+                c.read_only,
+                c.config_source,
+                c.is_sensitive,
+                c.config_type,
+                [[s.name, s.value, s.source] for s in c.synonyms],
+            ]
+            for c in row.configs
+        }
+        return [row.error_code, row.error_message, entries]
+    if api == "ListConfigResources":
+        resources = ask_one(node, ListConfigResourcesRequest([kind])).config_resources
+        return sorted(resource.resource_name for resource in resources)
+    answer = ask_one(node, CreateTopicsRequest([CreatableTopic(name, 1, 1)], 1_000, validate_only)).topics[0]
+    return {config.name: [config.value, config.config_source] for config in answer.configs}
+
+
+def is_known(row: list[Any], answer: Any) -> bool:
+    """Does docs/conformance.md say of this answer that it differs?"""
+    api, kind, _, configs, _, kafkas = row
+    if kafkas[0] == UNKNOWN_SERVER_ERROR:  # an unknown operation
+        return bool(answer[0] == 42)
+    names = [config[0] for config in configs]
+    if kind == BROKER and names and names[-1] in ("listeners", "listener.security.protocol.map"):
+        return answer == [42, f"Cannot update these configs dynamically: [{names[-1]}]"] or answer == [0, None]
+    if kind == BROKER and names and names[-1].startswith("muster."):
+        return answer == [42, f"Cannot update these configs dynamically: [{names[-1]}]"]
+    return kind == LOGGER and "kafka.server.KafkaApis" in names and api != "DescribeConfigs"
+
+
+@pytest.mark.parametrize("story", sorted(FOUND))
+def test_every_answer_is_kafkas(node: Node, story: str) -> None:
+    different = []
+    for number, row in enumerate(FOUND[story]):
+        answer = ask(node, row)
+        if answer != row[5] and not is_known(row, answer):
+            different.append((number, row[:5], row[5], answer))
+    assert different == []

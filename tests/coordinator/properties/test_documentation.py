@@ -1,0 +1,40 @@
+"""What DescribeConfigs tells of properties: there is something for each, and nobody pays for it who does not ask."""
+
+import subprocess
+import sys
+
+import pytest
+
+from muster.coordinator.properties.documentation import documentation
+from muster.coordinator.properties.lookup import BROKER, CLIENT_METRICS, GROUP, MUSTER, TOPIC
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("broker", [*BROKER, *MUSTER]),
+        ("topic", list(TOPIC)),
+        ("group", list(GROUP)),
+        ("client-metrics", list(CLIENT_METRICS)),
+    ],
+)
+def test_every_property_has_its_text(kind: str, names: list[str]) -> None:
+    texts = documentation(kind)
+    undocumented = [name for name in names if not texts[name]]
+    # Kafka says nothing of its internal ones
+    assert [name for name in undocumented if not (BROKER.get(name) or TOPIC[name]).internal] == []
+    assert set(texts) == set(names)
+
+
+def test_kafkas_words() -> None:
+    assert documentation("client-metrics")["interval.ms"] == "Metrics push interval in milliseconds"
+    assert documentation("group")["consumer.heartbeat.interval.ms"] == (
+        "The heartbeat interval given to the members of a consumer group."
+    )
+
+
+def test_a_start_reads_none_of_it() -> None:
+    module = "muster.coordinator.properties.documentation"
+    asked = f"import sys, muster.coordinator.server; print('{module}' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True)
+    assert answer.stdout.strip() == "False"
