@@ -313,6 +313,11 @@ class ManualClock:
         self._now = Now(mono_ms, self._now.wall_ms + mono_ms - self._now.mono_ms)
 
 
+def mono_ms() -> int:
+    """Monotonic ms, where no clock is at hand: for how often a line is said, before there is an event loop."""
+    return time.monotonic_ns() // 1_000_000
+
+
 def thread_cpu_s() -> float:
     """CPU seconds that the calling thread has used: for work that must not take more than its share."""
     return time.thread_time()

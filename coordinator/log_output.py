@@ -1,6 +1,7 @@
 """Where log lines go and how they look: stderr, readable on a terminal, one JSON object a line otherwise.
 
-Rooms only call `structlog.get_logger(name)`; the command line calls `configure` once.
+Rooms only call `structlog.get_logger(name)`; the command line calls `configure` once, and closes what it returns at the
+end. Nobody waits for whoever reads the lines (`outlet`), and nothing is said without end (`log_limit`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from muster.coordinator.log_levels import LEVELS, ROOT
 
@@ -21,6 +22,10 @@ import structlog  # noqa: E402  # only after rich is hidden
 if _hidden:
     del sys.modules["rich"]
 
+from muster.coordinator.clock import mono_ms  # noqa: E402
+from muster.coordinator.log_limit import SUMMARY, Limiter  # noqa: E402
+from muster.coordinator.outlet import CLOSE_S, Outlet, writer  # noqa: E402
+
 OPTIONS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 """The levels of --log-level, from the most lines to the fewest, by Kafka's names for them."""
 _METHODS = {
@@ -32,25 +37,55 @@ _METHODS = {
     "exception": logging.ERROR,
 }
 
+LONGEST: Final = 1_000
+"""Characters of one value in a line; a longer one, which a client chose, ends with "…"."""
+
 Event = MutableMapping[str, Any]
 
 
+class Log:
+    """Where the lines go: what `configure` returns, to be closed at the end."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._outlet = Outlet(writer(stream), self._lost, self._tell_left_out)
+        self.limiter = Limiter(mono_ms, self._outlet.wake)
+
+    def say(self, text: str) -> None:
+        """Text that is no log line (the last words of a command), behind all that was logged."""
+        self._outlet.put(text)
+
+    def close(self, timeout_s: float = CLOSE_S) -> bool:
+        """Tell what was only counted so far, and wait until all is written, but no longer than that: False then."""
+        _tell(self.limiter.due(all_of_them=True)[0])
+        return self._outlet.close(timeout_s)
+
+    def _lost(self, count: int) -> None:
+        _tell([{"logger": "muster.log", "level": "warning", "event": "lines of this log were lost: nobody read it",
+                "count": count}])  # fmt: skip
+
+    def _tell_left_out(self) -> float | None:
+        lines, in_s = self.limiter.due()
+        _tell(lines)
+        return in_s
+
+
+def _tell(lines: list[dict[str, Any]]) -> None:
+    for line in lines:
+        logger, level, text = line.pop("logger"), line.pop("level"), line.pop("event")
+        getattr(structlog.get_logger(logger), level)(text, **line, **{SUMMARY: True})
+
+
 class _Lines:
-    """Writes finished lines; `name` is that of the logger."""
+    """Takes finished lines; `name` is that of the logger."""
 
-    __slots__ = ("_stream", "name")
+    __slots__ = ("_log", "name")
 
-    def __init__(self, stream: TextIO, name: str) -> None:
-        self._stream = stream
+    def __init__(self, log: Log, name: str) -> None:
+        self._log = log
         self.name = name
 
     def msg(self, line: str) -> None:
-        try:
-            self._stream.write(line + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):
-            # whoever read the log has gone; that is no reason to stop serving
-            pass
+        self._log.say(line)
 
     debug = info = warning = error = critical = exception = msg
 
@@ -70,8 +105,11 @@ def _add_logger(logger: _Lines, _method: str, event: Event) -> Event:
 def _printable(_logger: object, _method: str, event: Event) -> Event:
     """Text that clients chose may not move the cursor or start a line of its own."""
     for key, value in event.items():
-        if isinstance(value, str) and not value.isprintable() and key not in ("exception", "stack"):
-            event[key] = repr(value)
+        if isinstance(value, str) and key not in ("exception", "stack"):
+            if len(value) > LONGEST:
+                event[key] = value = value[:LONGEST] + "…"
+            if not value.isprintable():
+                event[key] = repr(value)
     return event
 
 
@@ -90,17 +128,21 @@ def _heeding_levels() -> type[Any]:
     def log(self: Any, number: int, event: str, *args: Any, **values: Any) -> Any:
         return every.log(self, number, event, *args, **values) if number >= LEVELS.number(self._logger.name) else None
 
+    def is_enabled_for(self: Any, number: int) -> bool:
+        return number >= LEVELS.number(self._logger.name)
+
     methods = {name: heeding(name, number) for name, number in _METHODS.items()}
-    return type("HeedingLogger", (every,), {**methods, "log": log})
+    return type("HeedingLogger", (every,), {**methods, "log": log, "is_enabled_for": is_enabled_for})
 
 
-def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> None:
+def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> Log:
     """Send log lines of `level` (a key of OPTIONS) and above to `stream` (stderr when None).
 
-    `terminal`: coloured, for people; None asks the stream.
+    `terminal`: coloured, for people; None asks the stream. What is returned is to be closed.
     """
-    out = sys.stderr if stream is None else stream
-    readable = out.isatty() if terminal is None else terminal
+    out: TextIO | None = sys.stderr if stream is None else stream  # None: the process was started without
+    readable = (out is not None and out.isatty()) if terminal is None else terminal
+    log = Log(out)
     if readable:
         last: list[Any] = [
             structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
@@ -115,12 +157,13 @@ def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None
             structlog.processors.JSONRenderer(),
         ]
     structlog.configure(
-        processors=[_add_logger, structlog.processors.add_log_level, _printable, *last],
+        processors=[_add_logger, structlog.processors.add_log_level, log.limiter, _printable, *last],
         wrapper_class=_heeding_levels(),
-        logger_factory=lambda name="muster", *_: _Lines(out, str(name)),
+        logger_factory=lambda name="muster", *_: _Lines(log, str(name)),
         cache_logger_on_first_use=True,
     )
     LEVELS.set(ROOT, OPTIONS[level])
     root = logging.getLogger()
     root.handlers[:] = [_Bridge()]
     root.setLevel(logging.WARNING)
+    return log

@@ -10,7 +10,7 @@ import errno
 import gc
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -327,15 +327,16 @@ def _max_connections() -> int | None:
 
 
 async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
-    """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM or SIGINT."""
+    """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM, SIGINT or SIGHUP."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_exception)
     stop = asyncio.Event()
     # what was loaded lives as long as the process: the collector need not walk through it again and again
     server = Server(config, loaded=gc.freeze)
     # before the start, for it may be long; the first process of a container has no other handlers
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, loop, number, stop)
+    signals = _signals_to_stop()
+    for number in signals:
+        loop.add_signal_handler(number, _on_signal, loop, number, stop, signals)
     await server.start()
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()
@@ -349,10 +350,21 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     log.info("stopped")
 
 
-def _on_signal(loop: asyncio.AbstractEventLoop, number: int, stop: asyncio.Event) -> None:
+def _signals_to_stop() -> list[signal.Signals]:
+    """SIGTERM, SIGINT, and SIGHUP unless it is ignored (nohup) or not known (Windows)."""
+    stopping = [signal.SIGTERM, signal.SIGINT]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        stopping.append(hangup)
+    return stopping
+
+
+def _on_signal(
+    loop: asyncio.AbstractEventLoop, number: int, stop: asyncio.Event, signals: Iterable[signal.Signals]
+) -> None:
     log.info("stopping", signal=signal.Signals(number).name)
     stop.set()
-    for one in (signal.SIGTERM, signal.SIGINT):
+    for one in signals:
         # whoever asks a second time does not want to wait for it
         loop.remove_signal_handler(one)
 

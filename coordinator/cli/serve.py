@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
+from collections.abc import Callable
 
 from muster.coordinator.config import Config, ConfigError, load
 from muster.coordinator.config.listeners import show
@@ -21,17 +23,35 @@ _LOG4J_LEVELS = {
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Run the server. Exit status: 0 after SIGTERM or SIGINT, 2 for a wrong configuration, 1 for another failure."""
+    """Run the server. Exit status: 0 after SIGTERM, SIGINT or SIGHUP, 2 for a wrong configuration, 1 for another
+    failure.
+    """
+    from muster.coordinator.outlet import Outlet, open_standard_files, writer
+
+    open_standard_files()
     try:
         config = _load(options)
     except ConfigError as error:
-        return _fail(str(error), 2)
+        said = Outlet(writer(sys.stderr))
+        said.put(f"muster serve: {error}")
+        said.close()
+        return 2
     from muster.coordinator import log_output
 
     # the apache/kafka image sets its level so
     fallback = _LOG4J_LEVELS.get(os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").upper(), "info")
-    log_output.configure(options.log_level or fallback)
-    return _run(config)
+    log = log_output.configure(options.log_level or fallback)
+    stdout = Outlet(writer(sys.stdout))
+    try:
+        # the one line on stdout, for whoever waits for it
+        status, last_words = _run(config, lambda host, port: stdout.put(f"muster ready {show(host, port)}"))
+    except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
+        status, last_words = 1, traceback.format_exc().rstrip("\n")
+    if last_words:
+        log.say(last_words)
+    stdout.close()
+    log.close()
+    return status
 
 
 def _load(options: argparse.Namespace) -> Config:
@@ -47,7 +67,8 @@ def _load(options: argparse.Namespace) -> Config:
     )
 
 
-def _run(config: Config) -> int:
+def _run(config: Config, ready: Callable[[str, int], None]) -> tuple[int, str]:
+    """The exit status, and what stood in the way."""
     import structlog
 
     from muster.coordinator import server
@@ -56,27 +77,13 @@ def _run(config: Config) -> int:
     for note in config.notes:
         structlog.get_logger("muster.config").warning(note)
     try:
-        return server.run(config, _ready)
+        return server.run(config, ready), ""
     except LogError as error:
-        return _fail(str(error), 1)
+        return 1, f"muster serve: {error}"
     except OSError as error:
         from muster.coordinator.cli.failure import sentence
 
-        return _fail(sentence(error, config), 1)
+        return 1, f"muster serve: {sentence(error, config)}"
     except KeyboardInterrupt:
         # pressed before the server had taken the signal over
-        return 130
-
-
-def _ready(host: str, port: int) -> None:
-    """The one line on stdout, for whoever waits for it."""
-    try:
-        print(f"muster ready {show(host, port)}", flush=True)
-    except OSError:
-        # nobody reads stdout; clients can connect all the same
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # or the interpreter would fail again on its way out
-
-
-def _fail(message: str, status: int) -> int:
-    print(f"muster serve: {message}", file=sys.stderr)
-    return status
+        return 130, ""

@@ -148,9 +148,7 @@ class Connection(_Often, asyncio.Protocol):
             self._enter()
             self._pump()
         elif not self._limits.wait(self):
-            refused = self._limits.count_refused()
-            if refused:
-                log.warning("refused connections", count=refused, peer=self.channel.peer, why=refusal)
+            log.warning("refused a connection", peer=self.channel.peer, why=refusal)
             self._abort()
 
     def data_received(self, data: bytes) -> None:

@@ -16,8 +16,6 @@ from muster.coordinator.net.settings import NetSettings
 
 IDLE_STEPS: Final = 8
 """The idle time is told in this many steps, so that a request costs one assignment and no reading of the clock."""
-REFUSALS_TOLD_EVERY_MS: Final = 1_000
-"""How often the log may tell of refused connections."""
 
 
 class Member(Protocol):
@@ -76,8 +74,6 @@ class Limits:
         self._memory = settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else None
         self._waiting: deque[Member] = deque()
         self._max_entering = settings.socket_listen_backlog_size
-        self._refused = 0
-        self._refused_told_ms: int | None = None
         self._when_empty: Callable[[], object] | None = None
         self.bounded = self._memory is not None
 
@@ -121,18 +117,6 @@ class Limits:
 
     def _has_too_many(self, host: str) -> bool:
         return self._by_host.get(host, 0) >= self._overrides.get(host, self._per_ip)
-
-    def count_refused(self) -> int:
-        """A connection was refused: how many were since the last time this was told, 0 when it is too soon to tell.
-
-        Once a second, so that a flood of connections is not a flood of log lines too.
-        """
-        self._refused += 1
-        now_ms = self.clock.now().mono_ms
-        if self._refused_told_ms is not None and now_ms - self._refused_told_ms < REFUSALS_TOLD_EVERY_MS:
-            return 0
-        count, self._refused, self._refused_told_ms = self._refused, 0, now_ms
-        return count
 
     def enter(self, member: Member) -> None:
         """A connection was taken."""

@@ -3,13 +3,16 @@
 import io
 import json
 import logging
+import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
 import structlog
 
-from muster.coordinator import log_output
+from muster.coordinator import log_output, outlet
 from muster.coordinator.log_levels import LEVELS, ROOT
+from muster.coordinator.log_limit import MOST_OF_A_CAUSE
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +27,9 @@ def as_before() -> Iterator[None]:
 
 def test_json() -> None:
     out = io.StringIO()
-    log_output.configure("info", stream=out)
+    log = log_output.configure("info", stream=out)
     structlog.get_logger("muster.test").info("it happened", group="g\n\x1b[2J", count=3)
+    assert log.close()
     line = json.loads(out.getvalue())
     assert line.pop("timestamp").endswith("Z")
     assert line == {
@@ -39,8 +43,9 @@ def test_json() -> None:
 
 def test_terminal() -> None:
     out = io.StringIO()
-    log_output.configure("info", stream=out, terminal=True)
+    log = log_output.configure("info", stream=out, terminal=True)
     structlog.get_logger("muster.test").warning("it happened", client="x\x1b[2J\nforged")
+    assert log.close()
     text = out.getvalue()
     assert "it happened" in text
     assert text.count("\n") == 1
@@ -49,15 +54,16 @@ def test_terminal() -> None:
 
 def test_levels() -> None:
     out = io.StringIO()
-    log_output.configure("warning", stream=out)
+    log = log_output.configure("warning", stream=out)
     structlog.get_logger("a").info("no")
     structlog.get_logger("a").warning("yes")
+    assert log.close()
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["yes"]
 
 
 def test_levels_may_be_changed_for_each_logger() -> None:
     out = io.StringIO()
-    log_output.configure("info", stream=out)
+    log = log_output.configure("info", stream=out)
     mine, other = structlog.get_logger("muster.groups"), structlog.get_logger("muster.log")
     mine.debug("no")
     LEVELS.set("muster", "DEBUG")
@@ -72,6 +78,7 @@ def test_levels_may_be_changed_for_each_logger() -> None:
     LEVELS.unset(ROOT)
     mine.info("4")
     mine.debug("no")
+    assert log.close()
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["1", "2", "3", "4"]
     assert [LEVELS.name(name) for name in (ROOT, "muster", "muster.groups", "elsewhere")] == ["INFO"] * 4
 
@@ -79,20 +86,22 @@ def test_levels_may_be_changed_for_each_logger() -> None:
 @pytest.mark.parametrize("terminal", [False, True])
 def test_exceptions(terminal: bool) -> None:
     out = io.StringIO()
-    log_output.configure("info", stream=out, terminal=terminal)
+    log = log_output.configure("info", stream=out, terminal=terminal)
     try:
         raise ValueError("boom")
     except ValueError as error:
         structlog.get_logger("a").error("failed", exc_info=error)
+    assert log.close()
     assert "ValueError: boom" in out.getvalue()
     assert terminal or out.getvalue().count("\n") == 1
 
 
 def test_what_libraries_log_comes_too() -> None:
     out = io.StringIO()
-    log_output.configure("info", stream=out)
+    log = log_output.configure("info", stream=out)
     logging.getLogger("asyncio").warning("slow %s", "callback")
     logging.getLogger("asyncio").info("not this")
+    assert log.close()
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [(line["logger"], line["event"]) for line in lines] == [("asyncio", "slow callback")]
 
@@ -103,5 +112,64 @@ class Gone(io.StringIO):
 
 
 def test_nobody_reads_the_log() -> None:
-    log_output.configure("info", stream=Gone())
+    log = log_output.configure("info", stream=Gone())
     structlog.get_logger("a").info("into the void")
+    assert log.close()
+
+
+def test_the_process_was_started_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    log = log_output.configure("info")
+    structlog.get_logger("a").info("into the void")
+    assert log.close()
+
+
+def test_what_a_client_chose_is_cut() -> None:
+    out = io.StringIO()
+    log = log_output.configure("info", stream=out)
+    structlog.get_logger("a").info("refused", client_id="x" * 30_000)
+    assert log.close()
+    assert json.loads(out.getvalue())["client_id"] == "x" * log_output.LONGEST + "…"
+
+
+def test_the_same_again_and_again_is_counted() -> None:
+    out = io.StringIO()
+    log = log_output.configure("info", stream=out)
+    for number in range(5_000):
+        structlog.get_logger("a").warning("closed a connection", peer=f"10.0.0.1:{number}", why=f"{number} is no size")
+    structlog.get_logger("a").warning("closed a connection", peer="10.0.0.1:1", why="another reason")
+    log.say("the end")
+    assert log.close()
+    *lines, end, summary = out.getvalue().splitlines()
+    assert (len(lines), end) == (MOST_OF_A_CAUSE + 1, "the end")
+    told = json.loads(summary)
+    assert (told["level"], told["logger"], told["more"], told["why"]) == (
+        "warning", "a", 5_000 - MOST_OF_A_CAUSE, "4999 is no size",
+    )  # fmt: skip
+    assert told["event"].startswith("closed a connection … and 4980 more of these in the last ")
+    assert "peer" not in told
+
+
+def test_lines_that_nobody_read_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlet, "MOST_LINES", 3)
+    gate = threading.Event()
+
+    class Slow(io.StringIO):
+        def write(self, text: str) -> int:
+            began.set()
+            assert gate.wait(60)
+            return super().write(text)
+
+    began, out = threading.Event(), Slow()
+    log = log_output.configure("info", stream=out)
+    structlog.get_logger("a").info("first")
+    assert began.wait(60)
+    for number in range(10):
+        structlog.get_logger("a").info(f"line {number}")  # of ten kinds: the limit is another matter
+    gate.set()
+    assert log.close(60)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == [
+        "first", "line 0", "line 1", "line 2", "lines of this log were lost: nobody read it",
+    ]  # fmt: skip
+    assert lines[-1]["count"] == 7

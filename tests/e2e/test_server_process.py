@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
 import signal
 import socket
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,9 @@ pytestmark = pytest.mark.skipif(SERVER != "muster" or BOOTSTRAP is not None, rea
 Start = Callable[..., ServerProcess]
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    "signal_number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=["SIGTERM", "SIGINT", "SIGHUP"]
+)
 @pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "files"])
 def test_it_says_ready_once_and_ends_with_status_zero(start_server: Start, signal_number: int, in_memory: bool) -> None:
     server = start_server(in_memory=in_memory)
@@ -46,6 +52,104 @@ def test_with_clients_at_work_it_ends_with_status_zero(start_server: Start) -> N
         half.sendall(b"\0\0")
         wire.call(idle, wire.api_versions())
         server.stop()
+
+
+class Shell(MusterServer):
+    """Started by a shell that sets something up first."""
+
+    first = ""
+
+    def command(self) -> Sequence[str | Path]:
+        return ["sh", "-c", f'{self.first}; exec "$@"', "sh", *super().command()]
+
+
+def test_under_nohup_a_hangup_does_not_end_it(tmp_path: Path) -> None:
+    server = Shell(tmp_path, QUICK, in_memory=True)
+    server.first = "trap '' HUP"
+    server.start()
+    with socket.create_connection(server.address, timeout=20) as connection:
+        os.kill(server.pid, signal.SIGHUP)
+        assert wire.call(connection, wire.api_versions()).number("h") == 0
+    server.stop()
+    assert "SIGHUP" not in server.log()
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-", "2>/dev/full"])
+def test_without_a_log_it_serves_all_the_same(tmp_path: Path, closed: str) -> None:
+    server = Shell(tmp_path, QUICK)
+    server.first = f"exec {closed}"
+    server.start()
+    with socket.create_connection(server.address, timeout=20) as connection:
+        for _ in range(20):
+            refused(server)
+        assert wire.read_error(wire.call(connection, wire.find_coordinator("g"))) == 0
+    server.stop()
+    # nothing of the log has got into a file that was opened in its place
+    for file in (tmp_path / "data").rglob("*"):
+        assert file.is_dir() or b"listening" not in file.read_bytes()
+
+
+def refused(server: ServerProcess) -> None:
+    """A connection that is closed for what it says, with a line in the log."""
+    with socket.create_connection(server.address, timeout=20) as connection:
+        connection.sendall(b"\xff" * 20)
+        assert connection.recv(1) == b""
+
+
+def test_a_log_that_nobody_reads_holds_up_nobody(tmp_path: Path) -> None:
+    """A pipe holds 64 KB; the server starts, serves and ends all the same."""
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write_end, b"x" * 4096)
+    os.set_blocking(write_end, True)
+    command = MusterServer(tmp_path, QUICK, in_memory=True).command()
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=write_end)
+    try:
+        assert server.stdout is not None
+        host, port = server.stdout.readline().split()[2].decode().rsplit(":", 1)
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            answer = wire.call(connection, wire.join_group("g", ""))
+            assert wire.read_join_group(answer).error_code == 79
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(30) == 0
+        # nor does a start that fails wait for it
+        again = subprocess.run([*command, "--override", "num.partitions=x"], stderr=write_end, timeout=30, check=False)
+        assert again.returncode == 2
+    finally:
+        server.kill()
+        server.communicate()
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_what_the_log_leaves_out_is_told_at_the_end(start_server: Start) -> None:
+    server = start_server(in_memory=True)
+    for _ in range(100):
+        refused(server)
+    server.stop()
+    lines = [json.loads(line) for line in server.log().splitlines()]
+    told = [line for line in lines if line["event"] == "closed a connection"]
+    (summary,) = [line for line in lines if "more of these" in line["event"]]
+    assert len(told) + summary["more"] == 100
+    assert len(told) < 50
+
+
+def test_a_fault_of_the_program_is_told_behind_what_was_logged(tmp_path: Path) -> None:
+    fault = "from muster.coordinator import server\nserver.Server.stop = None\n"
+    program = f"{fault}import sys\nfrom muster.coordinator.cli import main\nsys.exit(main())"
+    _, *arguments = MusterServer(tmp_path, QUICK, in_memory=True).command()
+    command = [sys.executable, "-c", program, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline().startswith(b"muster ready ")
+        server.send_signal(signal.SIGTERM)
+        _, log = server.communicate(timeout=30)
+    assert server.returncode == 1
+    stopping, trace = log.index(b'"stopping"'), log.index(b"Traceback (most recent call last):")
+    assert stopping < trace
+    assert log.endswith(b"TypeError: 'NoneType' object is not callable\n")
 
 
 def test_a_second_server_on_the_same_data_is_refused(start_server: Start, tmp_path: Path) -> None:

@@ -406,7 +406,7 @@ class TestEnd:
         assert transport.closed == "aborted"
         assert not hasattr(echo, "seen")
         assert transport.writes == []
-        assert [line["event"] for line in logs] == ["refused connections"]
+        assert [line["event"] for line in logs] == ["refused a connection"]
         connection.connection_lost(None)
         assert len(bench.limits) == 1
 

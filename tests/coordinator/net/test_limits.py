@@ -110,15 +110,6 @@ class TestCounts:
         assert not limits.wait(Connection(make()))
         assert limits.wait(Connection(make(), "10.0.0.2"))
 
-    def test_a_flood_of_refusals_is_told_once_a_second(self) -> None:
-        clock = ManualClock(0)
-        limits = make(clock)
-        assert [limits.count_refused() for _ in range(5)] == [1, 0, 0, 0, 0]
-        clock.advance(999)
-        assert limits.count_refused() == 0
-        clock.advance(1)
-        assert limits.count_refused() == 6
-
     def test_leaving_without_having_entered_is_harmless(self) -> None:
         limits = make()
         limits.leave(Connection(make()))

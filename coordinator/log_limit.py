@@ -1,0 +1,154 @@
+"""How often the log may say the same: a client that is refused again and again must not fill a disk.
+
+Of one cause (who says what, and why; numbers and addresses apart) `MOST_OF_A_CAUSE` lines are told in a window of
+`WINDOW_MS`, of all causes of one kind of line `MOST_OF_A_KIND`. The others are counted, and told of in one line for
+each cause when the window is over. Debug lines are not counted. Reads the clock it is given; may be called from any
+thread.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
+
+import structlog
+
+WINDOW_MS: Final = 10_000
+MOST_OF_A_CAUSE: Final = 20
+MOST_OF_A_KIND: Final = 200
+MOST_CAUSES: Final = 10
+"""Causes of one kind that are told of one by one when the window is over; the others are one line."""
+ALIKE: Final = 200
+"""Characters of a reason that make it another one."""
+MOST_KINDS: Final = 1_000
+"""Kinds of lines that are counted apart: what libraries say is of as many kinds as they like."""
+CAUSE: Final = ("group", "partition", "path", "topic", "api")
+"""The fields of a line that say what it is about."""
+WHY: Final = ("why", "error", "reason", "what")
+"""Those that give a reason in words, with numbers that differ each time."""
+SUMMARY: Final = "_summary"
+"""A field of lines that are made here: they are not counted."""
+_NUMBER: Final = re.compile(r"[0-9]+")
+
+Event = MutableMapping[str, Any]
+
+
+class _Count:
+    __slots__ = ("example", "left_out", "told")
+
+    def __init__(self) -> None:
+        self.told = self.left_out = 0
+        self.example: dict[str, Any] = {}
+
+
+class _Kind:
+    """The lines of one text from one logger, in this window."""
+
+    __slots__ = ("began_ms", "causes", "others", "told")
+
+    def __init__(self, now_ms: int) -> None:
+        self.began_ms = now_ms
+        self.told = 0
+        self.causes: dict[tuple[str, ...], _Count] = {}
+        self.others = _Count()
+
+
+class Limiter:
+    """A processor of structlog, behind those that add logger and level."""
+
+    def __init__(self, mono_ms: Callable[[], int], left_out: Callable[[], object] = lambda: None) -> None:
+        """`left_out` is called when the first line of a window was not told: `due` will have something to say."""
+        self._mono_ms = mono_ms
+        self._left_out = left_out
+        self._lock = threading.Lock()
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._is_quiet = True
+
+    def __call__(self, _logger: object, _method: str, event: Event) -> Event:
+        """The line, if it may be told; else raises structlog's DropEvent."""
+        if event.pop(SUMMARY, False) or event["level"] == "debug":
+            return event
+        with self._lock:
+            if self._may_be_told(event):
+                return event
+            was_quiet, self._is_quiet = self._is_quiet, False
+        if was_quiet:
+            self._left_out()
+        raise structlog.DropEvent
+
+    def due(self, *, all_of_them: bool = False) -> tuple[list[dict[str, Any]], float | None]:
+        """What was not told in the windows that are over (or in all), as lines; and in how many seconds there will be
+        more to say, None when there will not.
+        """
+        lines: list[dict[str, Any]] = []
+        now_ms = self._mono_ms()
+        next_ms: int | None = None
+        with self._lock:
+            for key, kind in list(self._kinds.items()):
+                over_ms = kind.began_ms + WINDOW_MS
+                if all_of_them or now_ms >= over_ms:
+                    lines += _summary(kind, now_ms)
+                    del self._kinds[key]
+                elif _left_out(kind):
+                    next_ms = over_ms if next_ms is None else min(next_ms, over_ms)
+            self._is_quiet = next_ms is None
+        return lines, None if next_ms is None else (next_ms - now_ms) / 1000
+
+    def _may_be_told(self, event: Event) -> bool:
+        """Whether it may; else it was counted."""
+        kind = self._kind(event)
+        cause = tuple([str(event.get(name))[:ALIKE] for name in CAUSE] + [_alike(event.get(name)) for name in WHY])
+        count = kind.causes.get(cause)
+        if kind.told < MOST_OF_A_KIND and (count is None or count.told < MOST_OF_A_CAUSE):
+            if count is None:
+                count = kind.causes[cause] = _Count()
+            kind.told += 1
+            count.told += 1
+            return True
+        if count is None:
+            count = kind.others
+        count.left_out += 1
+        count.example = dict(event)
+        return False
+
+    def _kind(self, event: Event) -> _Kind:
+        now_ms = self._mono_ms()
+        key = (event["logger"], event["event"])
+        kind = self._kinds.get(key)
+        if kind is not None and (now_ms - kind.began_ms < WINDOW_MS or _left_out(kind)):
+            return kind
+        if kind is None and len(self._kinds) >= MOST_KINDS:
+            self._kinds = {key: one for key, one in self._kinds.items() if _left_out(one)}
+            if len(self._kinds) >= MOST_KINDS:
+                key = ("", "")
+                if key in self._kinds:
+                    return self._kinds[key]
+        kind = self._kinds[key] = _Kind(now_ms)
+        return kind
+
+
+def _left_out(kind: _Kind) -> bool:
+    return kind.others.left_out > 0 or any(one.left_out for one in kind.causes.values())
+
+
+def _summary(kind: _Kind, now_ms: int) -> list[dict[str, Any]]:
+    seconds = max(round((now_ms - kind.began_ms) / 1000), 1)
+    counts = sorted((one for one in kind.causes.values() if one.left_out), key=lambda one: -one.left_out)
+    lines = [_line(one.example, one.left_out, seconds) for one in counts[:MOST_CAUSES]]
+    rest = kind.others.left_out + sum(one.left_out for one in counts[MOST_CAUSES:])
+    if rest:
+        example = kind.others.example or counts[MOST_CAUSES].example
+        lines.append(_line({name: example[name] for name in ("event", "level", "logger")}, rest, seconds))
+    return lines
+
+
+def _line(example: dict[str, Any], left_out: int, seconds: int) -> dict[str, Any]:
+    said = f"{example['event']} … and {left_out} more of these in the last {seconds} seconds"
+    known = {name: example[name] for name in ("level", "logger", *CAUSE, *WHY) if name in example}
+    return known | {"event": said, "more": left_out, "seconds": seconds}
+
+
+def _alike(value: object) -> str:
+    return _NUMBER.sub("#", str(value)[:ALIKE])

@@ -1,0 +1,163 @@
+"""Lines on their way out of the process: to a pipe or a terminal that may not be read.
+
+Whoever has a line to say leaves it here and goes on; a thread writes. What waits is bounded: when nobody reads,
+further lines are counted instead of kept, and told of as soon as lines flow again. A stream that is closed is no
+reason to stop.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+MOST_LINES: Final = 10_000
+"""Lines that wait."""
+MOST_BYTES: Final = 1024 * 1024
+"""What they have together."""
+CHUNK_BYTES: Final = 64 * 1024
+"""How much is written at a time."""
+CLOSE_S: Final = 2.0
+"""How long the end of the process waits for whoever reads."""
+
+Write = Callable[[bytes], object]
+"""Writes all of it, as long as that may take; raises OSError or ValueError when the stream is no more."""
+
+
+class Outlet:
+    """See the module."""
+
+    def __init__(
+        self,
+        write: Write,
+        lost: Callable[[int], object] = lambda _: None,
+        tick: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """`lost` is told, in the thread, how many lines were not kept, when lines flow again. `tick` is called in the
+        thread after it has written, and then as often as it asks: it returns in how many seconds, None for not.
+        """
+        self._write = write
+        self._told_lost = lost
+        self._tick = tick
+        self._lock = threading.Lock()
+        self._lines: deque[bytes] = deque()
+        self._bytes = 0
+        self._lost = 0
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closing = self._gone = False
+
+    def put(self, line: str) -> None:
+        """Take one line, without its end. Never waits for whoever reads."""
+        data = (line + "\n").encode("utf-8", "backslashreplace")
+        with self._lock:
+            if self._gone:
+                return
+            if self._lines and (len(self._lines) >= MOST_LINES or self._bytes + len(data) > MOST_BYTES):
+                self._lost += 1
+                return
+            self._lines.append(data)
+            self._bytes += len(data)
+            if self._thread is None:
+                # a daemon: a write that never ends does not keep the process from ending
+                self._thread = threading.Thread(target=self._run, name="muster-lines", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Let `tick` be called soon."""
+        self._wake.set()
+
+    def close(self, timeout_s: float = CLOSE_S) -> bool:
+        """Wait until all is written, but no longer than that. False: something is not; it is lost."""
+        self._closing = True
+        self._wake.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+        with self._lock:
+            self._gone = True
+            return not (self._lines or self._lost or (thread is not None and thread.is_alive()))
+
+    def _run(self) -> None:
+        timeout_s: float | None = None
+        while True:
+            closing = self._closing
+            if not closing:
+                self._wake.wait(timeout_s)
+                self._wake.clear()
+            if not self._write_all():
+                return
+            timeout_s = self._tick()
+            if closing and not self._lines:
+                return
+
+    def _write_all(self) -> bool:
+        """Write what waits; False: the stream is no more."""
+        while True:
+            with self._lock:
+                some: list[bytes] = []
+                size = 0
+                while self._lines and size < CHUNK_BYTES:
+                    some.append(self._lines.popleft())
+                    size += len(some[-1])
+                self._bytes -= size
+                lost = 0
+                if not some:
+                    lost, self._lost = self._lost, 0
+            if lost:
+                self._told_lost(lost)
+            elif not some:
+                return True
+            else:
+                try:
+                    self._write(b"".join(some))
+                except (OSError, ValueError):
+                    # whoever read it has gone; that is no reason to stop serving
+                    with self._lock:
+                        self._gone = True
+                        self._lines.clear()
+                        self._lost = 0
+                    return False
+
+
+def writer(stream: Any) -> Write:
+    """What writes to a text stream (None: there is none): past its buffer, for a thread that hangs in there would keep
+    the interpreter from ending.
+    """
+    if stream is None:
+        return lambda _: None
+    try:
+        number: int = stream.fileno()
+    except (OSError, ValueError, AttributeError):
+        # one in memory
+        def write(data: bytes) -> None:
+            stream.write(data.decode())
+            stream.flush()
+
+        return write
+    return lambda data: write_all(number, data)
+
+
+def write_all(number: int, data: bytes) -> None:
+    """Write everything to a file descriptor, which another process may have made one that does not block."""
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(number, left) :]
+        except BlockingIOError:
+            select.select((), (number,), ())
+
+
+def open_standard_files() -> None:
+    """Let the numbers of stdin, stdout and stderr be taken, when the process was started without: else the next file
+    that is opened would get one, and what is said to stderr would be written into it.
+    """
+    while True:
+        number = os.open(os.devnull, os.O_RDWR)
+        if number > 2:
+            os.close(number)
+            return
