@@ -5,7 +5,7 @@ Groups are asked one by one at their shards. Topic ids (v10) become names on the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from muster.coordinator.api.bounds import TOO_LARGE, Room
@@ -96,10 +96,12 @@ def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> 
 
     def take(piece: _Piece, response: Any) -> None:
         (part,) = response.groups
+        row = piece.row
         found = part.topics
         if piece.is_all:
+            if piece.topics is not None:
+                found = _still_there(node.routing.shard(row.group_id).committed(row.group_id), found)
             found = _seen(context, node.topics.image if by_id else None, found)
-        row = piece.row
         row.error_code = row.error_code or part.error_code
         if not row.error_code and not room.take(_size(found)):
             row.error_code = TOO_LARGE
@@ -172,14 +174,22 @@ def _refuse(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResp
     return OffsetFetchResponseTopics(topic.name, topic.topic_id, rows)
 
 
+def _still_there(
+    committed: Mapping[str, Container[int]], rows: Sequence[OffsetFetchResponseTopics]
+) -> list[OffsetFetchResponseTopics]:
+    """All that was committed was looked up before it was asked for: what has gone since is left out. That an offset is
+    negative says nothing: it may have been committed so.
+    """
+    for topic in rows:
+        there = committed.get(topic.name, ())
+        topic.partitions = [row for row in topic.partitions if row.partition_index in there or row.error_code]
+    return [topic for topic in rows if topic.partitions]
+
+
 def _seen(
     context: RequestContext, image: TopicsImage | None, rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """What the principal may see of a group's topics; with an image: under their ids, less deleted topics. What is not
-    there any more, since they were looked up, is left out.
-    """
-    for topic in rows:
-        topic.partitions = [row for row in topic.partitions if row.committed_offset >= 0 or row.error_code]
+    """What the principal may see of a group's topics; with an image: under their ids, less deleted topics."""
     seen = [topic for topic in rows if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name))]
     if image is not None:
         seen = [topic for topic in seen if topic.name in image.by_name]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api import offset_fetch
+from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node
 from muster.coordinator.groups.image import TopicsImage
 from muster.protocol.errors import ErrorCode
@@ -131,3 +132,14 @@ def test_the_empty_name_is_a_name_that_no_topic_has(node: Node) -> None:
     assert fetch(node, asked, version=9) == [("g", 0, [("", [(0, -1, 0)])])]
     asked = OffsetFetchRequestGroup("g", topics=[topic("", 0)])
     assert fetch(node, asked, version=10) == [("g", 0, [("", [(0, -1, ErrorCode.UNKNOWN_TOPIC_ID)])])]
+
+
+@pytest.mark.parametrize("partitions", [2, ROWS_AT_ONCE + 2])
+def test_negative_offsets_that_were_committed_are_among_all(partitions: int) -> None:
+    node = make_group_node(FakeTopics(t1=partitions, t2=1))
+    offsets = {0: -1, 1: -2, **dict.fromkeys(range(2, partitions), 5)}
+    rows = [OffsetCommitRequestPartition(index, offset) for index, offset in offsets.items()]
+    committed = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t1", partitions=rows)])
+    ask(node, committed, make_context(8, 9)).one()
+    found = fetch(node, OffsetFetchRequestGroup("g", topics=None))
+    assert found == [("g", 0, [("t1", [(index, offset, 0) for index, offset in offsets.items()])])]
