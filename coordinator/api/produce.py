@@ -8,7 +8,7 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.api.capabilities import produce_allows_zstd, produce_by_topic_id
@@ -16,10 +16,13 @@ from muster.coordinator.api.context import TOPIC, TRANSACTIONAL_ID, Operation, R
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.refused import Refused as ConnectionRefused
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
+from muster.coordinator.log.errors import MoreThanAllowed
+from muster.coordinator.log.unpack import LITTLE, Allowed, Unpacking
+from muster.coordinator.slices import Apart, Job, Later
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import RecordsRefused, Refused
 from muster.coordinator.topics.topic import Topic
-from muster.coordinator.topics.validation import Batch
+from muster.coordinator.topics.validation import Batch, Checked, is_little
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -50,31 +53,42 @@ ACKS_ALL = -1
 
 def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
     """Append each partition's batch; the answer leaves when every append is as durable as the topic asks for."""
-    produce = _Produce(node, context, request.acks, respond)
+    node.run(context, respond, _produce(node, context, request))
+
+
+def _produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
+    produce = _Produce(node, context, request.acks)
     try:
-        firsts = _first_batches(context, request)
+        firsts = yield from _first_batches(context, request)
     except (Refused, CorruptBatch) as refusal:
-        produce.refuse_all(request, refusal)
+        yield from produce.refuse_all(request, refusal)
     else:
-        accepted = produce.look_at(request, firsts)
-        produce.append(accepted)
+        accepted = yield from produce.look_at(request, firsts)
+        yield from produce.append(accepted)
     produce.one_done()
+    yield produce.all_done
+    return produce.answer()
 
 
-def _first_batches(context: RequestContext, request: ProduceRequest) -> list[BatchHeader | None]:
+def _first_batches(context: RequestContext, request: ProduceRequest) -> Job[list[BatchHeader | None]]:
     """The header of the first batch of each row, in order.
 
     Raises what refuses the whole request: CorruptBatch, and `Refused` (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
     batch of a transaction from a client that named no transactional id.
     """
-    firsts = [first_batch(row.records or b"") for topic in request.topic_data for row in topic.partition_data]
-    for header in firsts:
-        if header is not None and header.is_transactional:
-            transactional_id = request.transactional_id
-            if transactional_id is None or not authorize(
-                context, Operation.WRITE, Resource(TRANSACTIONAL_ID, transactional_id)
-            ):
-                raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    firsts: list[BatchHeader | None] = []
+    transactional_id, is_transactional = request.transactional_id, False
+    for topic in request.topic_data:
+        for row in topic.partition_data:
+            header = first_batch(row.records or b"")
+            firsts.append(header)
+            is_transactional = is_transactional or (header is not None and header.is_transactional)
+            yield None
+    if is_transactional and (
+        transactional_id is None
+        or not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, transactional_id))
+    ):
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return firsts
 
 
@@ -94,26 +108,28 @@ _Key = tuple[str, bytes]
 class _Produce:
     """One request on its way: its rows, and what must happen before it is answered."""
 
-    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_respond", "_rows")
+    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_rows", "_unpacking", "all_done")
 
-    def __init__(self, node: Node, context: RequestContext, acks: int, respond: Respond) -> None:
+    def __init__(self, node: Node, context: RequestContext, acks: int) -> None:
         self._node = node
         self._context = context
         self._acks = acks
-        self._respond = respond
         self._now = node.clock.now()
+        self._unpacking = Unpacking()
         self._rows: dict[_Key, dict[int, PartitionProduceResponse]] = {}
         """One answer for each partition, however often the request names it."""
         self._pending = 1
         """Appends that are not durable yet, and one for the request itself while it is being read."""
+        self.all_done = Later()
 
-    def refuse_all(self, request: ProduceRequest, refusal: Refused | LogError) -> None:
+    def refuse_all(self, request: ProduceRequest, refusal: Refused | LogError) -> Job[None]:
         """Nothing is appended; every partition hears the same."""
         for topic in request.topic_data:
             for row in topic.partition_data:
                 self._answers(topic)[row.index] = _refused(row.index, refusal)
+                yield None
 
-    def look_at(self, request: ProduceRequest, firsts: Sequence[BatchHeader | None]) -> Iterable[_Accepted]:
+    def look_at(self, request: ProduceRequest, firsts: Sequence[BatchHeader | None]) -> Job[Iterable[_Accepted]]:
         """What is to be appended, once every row was looked at. Of a partition that is named twice the last row counts,
         but a refusal of any of them is what its client hears, as on Kafka.
         """
@@ -127,6 +143,7 @@ class _Produce:
             topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
             for row, first in zip(data.partition_data, headers, strict=False):
                 answers = self._answers(data)
+                yield None
                 try:
                     found = self._writable(topic, row.index, by_id)
                     header = only_batch(row.records or b"", first, allow_zstd=allow_zstd)
@@ -152,7 +169,7 @@ class _Produce:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic
 
-    def append(self, accepted: Iterable[_Accepted]) -> None:
+    def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
         """Append the batches, or say of each why not."""
         for topic, records, header, answer in accepted:
             log_start_offset = NO_OFFSET
@@ -163,7 +180,7 @@ class _Produce:
                     raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
                 partition = topic.existing(answer.index)
                 log_start_offset = partition.log.start_offset
-                self._append(partition, records, header, answer)
+                yield from self._append(partition, records, header, answer)
             except (Refused, LogError) as error:
                 _fail(answer, error)
                 if error.error_code not in _WITHOUT_START:
@@ -171,9 +188,21 @@ class _Produce:
 
     def _append(
         self, partition: Partition, records: Batch, header: BatchHeader, answer: PartitionProduceResponse
-    ) -> None:
+    ) -> Job[None]:
         """Raises `Refused` or an error of the log."""
-        appended = partition.append(records, header, self._now)
+        check = partition.check(records, header, self._now)
+        most = self._unpacking.allowed(partition.log.config.max_message_bytes)
+        stored = _little(check, records, header, most)
+        if stored is None:
+            try:
+                stored = yield Apart(lambda: check(most))
+            except MoreThanAllowed:
+                self._unpacking.note(most.unpacked_bytes)
+                raise
+        else:
+            yield None
+        self._unpacking.note(stored.unpacked_bytes)
+        appended = partition.append(stored.batch, stored.header, self._now)
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = partition.log.start_offset
@@ -190,13 +219,15 @@ class _Produce:
     def one_done(self) -> None:
         """One thing less to wait for; the answer leaves after the last."""
         self._pending -= 1
-        if self._pending:
-            return
+        if not self._pending:
+            self.all_done(None)
+
+    def answer(self) -> ProduceResponse | None:
+        """What the client hears; None: nothing (acks=0)."""
         if self._acks == ACKS_NONE:
             self._end_connection_on_error()
-            self._respond(None)
-        else:
-            self._respond(ProduceResponse(self._topics()))
+            return None
+        return ProduceResponse(self._topics())
 
     def _topics(self) -> list[TopicProduceResponse]:
         return [
@@ -221,6 +252,19 @@ class _Produce:
     def _name(self, topic_id: bytes) -> str:
         topic = self._node.topics.by_id.get(topic_id)
         return topic_id.hex() if topic is None else topic.name
+
+
+def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHeader, most: Allowed) -> Checked | None:
+    """A small batch, checked at once. None: it is not small, though it may look so. Raises what `check` does."""
+    if not is_little(batch, header):
+        return None
+    here = min(LITTLE, most)
+    try:
+        return check(here)
+    except MoreThanAllowed:
+        if here is most:
+            raise
+        return None
 
 
 def _refused(index: int, error: Refused | LogError) -> PartitionProduceResponse:

@@ -33,7 +33,7 @@ from muster.coordinator.log.memory import MemoryStorage
 from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage import File, Storage
-from muster.coordinator.log.validation import check_form, first_batch, only_batch
+from muster.coordinator.log.validation import check_form, check_size, first_batch, only_batch
 
 __all__ = [
     "AppendResult",
@@ -67,6 +67,7 @@ __all__ = [
     "UnsupportedCompression",
     "WrongDirectory",
     "check_form",
+    "check_size",
     "first_batch",
     "only_batch",
 ]

@@ -10,15 +10,21 @@ from __future__ import annotations
 import gzip
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import cramjam
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from muster.coordinator.log.errors import BatchError, CorruptBatch, InvalidRecords, UnsupportedCompression
+from muster.coordinator.log.errors import (
+    BatchError,
+    CorruptBatch,
+    InvalidRecords,
+    MoreThanAllowed,
+    UnsupportedCompression,
+)
 from muster.coordinator.log.headers import (
     COMPRESSION_MASK,
     CONTROL,
@@ -37,8 +43,8 @@ from muster.coordinator.log.headers import (
     set_log_append_time,
     stamp,
 )
-from muster.coordinator.log.rows import assemble
-from muster.coordinator.log.unpack import unpack
+from muster.coordinator.log.rows import assemble, parts_of, views_of
+from muster.coordinator.log.unpack import Allowed, unpack
 
 Headers = list[tuple[str, bytes | None]]
 Pair = tuple[bytes | None, bytes | None]
@@ -50,6 +56,11 @@ CODECS = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4":
 """Names as in `compression.type`."""
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
+
+UNCOUNTED_BYTES: Final = 32 * 1024
+"""In so few bytes there is no room for headers that would take long."""
+LARGE_RECORD_BYTES: Final = 1024 * 1024
+"""A larger record is not copied to be looked at."""
 
 _MAGIC = 2
 _UNLIMITED = 1 << 30
@@ -190,17 +201,54 @@ def _records(batch: Buffer, header: BatchHeader) -> list[Record]:
         ) from error
 
 
-def greatest_timestamp(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> int:
-    """The greatest timestamp of the records (ms; -1: none has one) of the one batch in `data`, from a client, all of
-    which pass what Kafka's LogValidator checks of every record: they can be read, are as many as the header promises,
-    and numbered one by one. A producer's own word on that timestamp is not taken, as by Kafka.
+class Plain(NamedTuple):
+    """A batch from a client, uncompressed, that is not too large."""
 
-    Raises BatchTooLarge when compressed records take more than `max_unpacked_bytes` (`unpack.unpacked_limit`), or
-    InvalidRecords.
+    data: Buffer
+    header: BatchHeader
+    """As it came: of the compressed batch."""
+    has_large: bool
+    """There is a record that is not to be copied."""
+
+
+def plain(data: Buffer, header: BatchHeader, most: Allowed) -> Plain:
+    """The one batch in `data`, from a client, uncompressed, for the functions below.
+
+    Raises MoreThanAllowed; and InvalidRecords where the log would say CorruptBatch: a client asks again for ever when
+    it hears that what it sent arrived damaged, and with a CRC that is right it did not.
     """
+    try:
+        found = unpack(data, header, most.unpacked_bytes)
+    except CorruptBatch as error:
+        raise InvalidRecords(str(error)) from error
+    parts, largest = header.record_count, 0
+    if parts <= most.parts and len(found) > UNCOUNTED_BYTES:
+        parts, largest = parts_of(found, parts, most.parts)
+    if parts > most.parts:
+        raise MoreThanAllowed(
+            f"the batch has {header.record_count} records with {parts - header.record_count} headers or more, it may "
+            f"have at most {most.parts} of both together"
+        )
+    return Plain(found, header, largest > LARGE_RECORD_BYTES)
+
+
+def _read(batch: Plain) -> Iterable[Record]:
+    if batch.has_large:
+        # the reader below copies each record, in one go: 64 MB take 60 ms, for which nobody else could run
+        return cast(Iterable[Record], views_of(batch.data, batch.header))
+    # it takes any buffer, its annotation says bytes only
+    return cast(Iterable[Record], DefaultRecordBatch(cast(bytes, batch.data)))
+
+
+def greatest_timestamp(batch: Plain) -> int:
+    """The greatest timestamp of the records (ms; -1: none has one), all of which pass what Kafka's LogValidator checks
+    of every record: they can be read, are as many as the header promises, and numbered one by one. A producer's own
+    word on that timestamp is not taken, as by Kafka. Raises InvalidRecords.
+    """
+    header = batch.header
     greatest, expected = NO_TIMESTAMP, header.base_offset
     try:
-        for record in _from_client(data, header, max_unpacked_bytes):
+        for record in _read(batch):
             if record.offset != expected:
                 raise _misnumbered(record.offset, expected)
             expected += 1
@@ -214,31 +262,21 @@ def greatest_timestamp(data: Buffer, header: BatchHeader, max_unpacked_bytes: in
     return greatest
 
 
-def checked_records(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> Iterator[Record]:
+def checked_records(batch: Plain) -> Iterator[Record]:
     """The same records one by one as they pass, for topics that demand something of each. Raises the same."""
+    header = batch.header
     expected = header.base_offset
     try:
-        for record in _from_client(data, header, max_unpacked_bytes):
+        for record in _read(batch):
             if record.offset != expected:
                 raise _misnumbered(record.offset, expected)
             expected += 1
-            yield cast(Record, record)
+            yield record
     except BatchError:
         raise
     except _UNREADABLE as error:
         raise _cannot_be_read(header, error) from error
     _check_count(header, expected)
-
-
-def _from_client(data: Buffer, header: BatchHeader, max_unpacked_bytes: int) -> DefaultRecordBatch:
-    """Raises InvalidRecords where the log would say CorruptBatch: a client asks again for ever when it hears that what
-    it sent arrived damaged, and with a CRC that is right it did not.
-    """
-    try:
-        # the reader takes any buffer, its annotation says bytes only
-        return DefaultRecordBatch(cast(bytes, unpack(data, header, max_unpacked_bytes)))
-    except CorruptBatch as error:
-        raise InvalidRecords(str(error)) from error
 
 
 def _misnumbered(offset: int, expected: int) -> InvalidRecords:
@@ -254,19 +292,25 @@ def _check_count(header: BatchHeader, expected: int) -> None:
         raise InvalidRecords(f"the batch holds {expected - header.base_offset} records and says {header.record_count}")
 
 
-def recompress(data: Buffer, header: BatchHeader, codec: int, max_unpacked_bytes: int) -> bytes:
-    """The one batch in `data`, which was checked before, with its records under another codec (Kafka's number) and all
-    else as it was (topics whose `compression.type` is not "producer").
+def recompress(batch: Plain, codec: int) -> bytes:
+    """The batch, which was checked before, with its records under another codec (Kafka's number) and
+    all else as it was (topics whose `compression.type` is not "producer").
     """
-    records = bytes(memoryview(unpack(data, header, max_unpacked_bytes))[HEADER_SIZE:])
+    header, records = batch.header, memoryview(batch.data)[HEADER_SIZE:]
     attributes = header.attributes & ~COMPRESSION_MASK | codec
     return assemble(header._replace(attributes=attributes), compress(records, codec), header.record_count)
 
 
-_COMPRESS: tuple[Callable[[bytes], bytes], ...] = (bytes, gzip_encode, snappy_encode, lz4_encode, zstd_encode)
+_COMPRESS: tuple[Callable[[Any], bytes], ...] = (
+    bytes,
+    gzip_encode,
+    snappy_encode,
+    lambda records: lz4_encode(bytes(records)),  # it takes nothing else
+    zstd_encode,
+)
 
 
-def compress(records: bytes, codec: int) -> bytes:
+def compress(records: Buffer, codec: int) -> bytes:
     """The records of a batch, one after the other, as this codec (Kafka's number) stores them."""
     return _COMPRESS[codec](records)
 

@@ -33,6 +33,10 @@ class BatchTooLarge(BatchError):
     error_code = 10
 
 
+class MoreThanAllowed(BatchTooLarge):
+    """Its records unpack to more than this server looks at, or are more."""
+
+
 class RecordListTooLarge(BatchError):
     """Larger than a whole segment may be (RECORD_LIST_TOO_LARGE)."""
 

@@ -8,7 +8,7 @@ varint key length (-1: none), key, varint value length (-1: tombstone), value, h
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from google_crc32c import value as crc32c
@@ -24,6 +24,7 @@ from muster.coordinator.log.headers import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
+    Buffer,
 )
 
 DELETE_HORIZON = 0x40
@@ -87,6 +88,92 @@ def rows_of(batch: bytes, header: BatchHeader) -> list[Row]:
     return found
 
 
+def parts_of(data: Buffer, count: int, most: int) -> tuple[int, int]:
+    """How many records and headers there are in the `count` records of an uncompressed batch, and how many bytes the
+    largest record has. Soon after `most` it does not count on. Headers are not looked at, so it does not matter how
+    many a record says it has. When the records do not hold together, as many as come before that place.
+    """
+    parts, largest, at = count, 0, HEADER_SIZE
+    try:
+        for _ in range(count):
+            size, at = _varint(data, at)
+            largest = max(largest, size)
+            end = at + size
+            here = at + 1
+            while data[here] >= 128:  # the timestamp delta
+                here += 1
+            here += 1
+            while data[here] >= 128:  # the offset delta
+                here += 1
+            length, here = _varint(data, here + 1)
+            length, here = _varint(data, here + max(length, 0))
+            here += max(length, 0)
+            if here >= end:
+                break
+            headers, _ = _varint(data, here)
+            parts += max(headers, 0)
+            if parts > most:
+                break
+            at = end
+    except (IndexError, CorruptBatch):
+        return parts, largest
+    return parts, largest
+
+
+class View(NamedTuple):
+    """One record of a batch, its key and value where they lie."""
+
+    offset: int
+    timestamp: int
+    key: memoryview | None
+    value: memoryview | None
+
+
+def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
+    """The records of an uncompressed batch, without a copy of anything: for large ones. ValueError or IndexError when
+    they do not hold together.
+    """
+    view, at = memoryview(data), HEADER_SIZE
+    for _ in range(header.record_count):
+        size, at = _long(view, at)
+        end = at + size
+        if not 0 <= size <= len(view) - at:
+            raise ValueError(f"a record of {size} bytes with {len(view) - at} bytes left")
+        timestamp_delta, here = _long(view, at + 1)
+        offset_delta, here = _long(view, here)
+        key, here = _slice(view, here)
+        value, here = _slice(view, here)
+        headers, here = _long(view, here)
+        if headers < 0:
+            raise ValueError(f"a record with {headers} headers")
+        for _ in range(headers):
+            name, here = _slice(view, here)
+            if name is None:
+                raise ValueError("a header without a name")
+            str(name, "utf-8")
+            _, here = _slice(view, here)
+        if here != end:
+            raise ValueError(f"a record says that it has {size} bytes, it has {here - at}")
+        timestamp = header.max_timestamp if header.is_log_append_time else header.base_timestamp + timestamp_delta
+        yield View(header.base_offset + offset_delta, timestamp, key, value)
+        at = end
+    if at != len(view):
+        raise ValueError(f"{len(view) - at} bytes follow the records")
+
+
+def _slice(view: memoryview, at: int) -> tuple[memoryview | None, int]:
+    """Bytes behind their length, and the position after them."""
+    size, at = _long(view, at)
+    return (None, at) if size < 0 else (view[at : at + size], at + size)
+
+
+def _long(view: memoryview, at: int) -> tuple[int, int]:
+    try:
+        return _varint(view, at)
+    except CorruptBatch as error:
+        raise ValueError(str(error)) from error
+
+
 Pair = tuple[bytes | None, bytes | None]
 
 
@@ -147,7 +234,7 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
             raise CorruptBatch("a varint of more than ten bytes")
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: Buffer, at: int) -> tuple[int, int]:
     """A zigzag varint and the position after it."""
     byte = data[at]
     at += 1

@@ -63,6 +63,12 @@ def _no_batch(data: Buffer) -> InvalidRecords:
     return InvalidRecords(f"Produce version 3 and later take batches of magic {MAGIC} only, not {data[16]}")
 
 
+def check_size(header: BatchHeader, max_message_bytes: int) -> None:
+    """Raises BatchTooLarge; asked again of a batch that was compressed anew, as on Kafka."""
+    if header.size > max_message_bytes:
+        raise BatchTooLarge(f"the batch has {header.size} bytes, the topic takes at most {max_message_bytes}")
+
+
 def check_form(data: Buffer, header: BatchHeader, max_message_bytes: int) -> None:
     """Every check of a batch from a client that needs no records (UnifiedLog.analyzeAndValidateRecords,
     LogValidator.validateBatch). `max_message_bytes`: the topic's `max.message.bytes`.
@@ -73,8 +79,7 @@ def check_form(data: Buffer, header: BatchHeader, max_message_bytes: int) -> Non
         raise UnsupportedCompression(f"unknown compression type {header.compression}")
     if header.base_offset != 0:
         raise InvalidRecords(f"the base offset of a batch from a client must be 0, it is {header.base_offset}")
-    if header.size > max_message_bytes:
-        raise BatchTooLarge(f"the batch has {header.size} bytes, the topic takes at most {max_message_bytes}")
+    check_size(header, max_message_bytes)
     if not check_crc(data, 0, header):
         raise CorruptBatch(f"the batch's CRC is not the one it carries ({header.crc:#010x})")
     _check_fields(header)

@@ -7,14 +7,16 @@ nothing about topics, parses no request, waits for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import BatchHeader, Log
+from muster.coordinator.log.unpack import Allowed
 from muster.coordinator.topics.history import ProducerHistory
 from muster.coordinator.topics.producers import AbortedTransaction, Producers
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.validation import Batch, checked
+from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode
 
 NO_EPOCH = -1
@@ -67,19 +69,26 @@ class Partition:
 
     # -- appending
 
-    def append(self, batch: Batch, header: BatchHeader, now: Now) -> Appended:
-        """Append the one batch of a client's row (Produce v3+); `header` comes from `only_batch`.
-
-        Raises `Refused`, or a `BatchError` or `LogOffline` of the log; each has an `error_code`.
+    def check(self, batch: Batch, header: BatchHeader, now: Now) -> Callable[[Allowed], Checked]:
+        """What checks the one batch of a client's row (Produce v3+), in any thread, and says what `append` takes;
+        `header` comes from `only_batch`. Raises `Refused`; what is returned raises that too, or a `BatchError`.
         """
-        log = self.log
         name = f"{self.topic}-{self.index}"
         if header.is_transactional and header.producer_id >= 0:
             raise Refused(
                 ErrorCode.INVALID_TXN_STATE,
                 f"The partition {name} is in no transaction of producer {header.producer_id}",
             )
-        batch, header = checked(batch, header, log.config, now.wall_ms, name)
+        return partial(checked, batch, header, self.log.config, now.wall_ms, name)
+
+    def append(self, batch: Batch, header: BatchHeader, now: Now) -> Appended:
+        """Append a batch of a client that was checked.
+
+        Raises `Refused`, or a `BatchError` or `LogOffline` of the log; each has an `error_code`.
+        """
+        if self.closed:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        log = self.log
         if header.producer_id >= 0:
             seen = self.history.current().check(
                 header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence

@@ -4,10 +4,12 @@ LogValidator). Pure: a batch and settings in, the batch for the log or a refusal
 
 from __future__ import annotations
 
-from muster.coordinator.log import LogConfig, batches, check_form
+from typing import NamedTuple
+
+from muster.coordinator.log import LogConfig, batches, check_form, check_size
 from muster.coordinator.log.batches import Record
 from muster.coordinator.log.headers import BatchHeader, read_header, set_timestamps
-from muster.coordinator.log.unpack import unpacked_limit
+from muster.coordinator.log.unpack import LITTLE, Allowed
 from muster.coordinator.topics.refusal import RecordsRefused
 from muster.protocol.errors import ErrorCode
 
@@ -23,45 +25,62 @@ _SHOWN = 3
 """And so many in its sentence."""
 
 
-def checked(
-    batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, partition: str
-) -> tuple[Batch, BatchHeader]:
-    """What `partition` ("topic-3") stores of a client's batch, and the header of that: in the topic's own codec
-    (compression.type), and with the greatest timestamp of its records, whatever its header says. Offsets are given
-    later. `header` comes from `only_batch`.
+class Checked(NamedTuple):
+    """What is stored of a client's batch, the header of that, and how many bytes its compressed records unpacked to."""
 
-    Raises a `BatchError`, or `RecordsRefused` (INVALID_RECORD: a compacted topic misses keys; INVALID_TIMESTAMP).
+    batch: Batch
+    header: BatchHeader
+    unpacked_bytes: int
+
+
+def is_little(batch: Batch, header: BatchHeader) -> bool:
+    """Whether it is worth while to try with `LITTLE`: the batch may hold more than it says."""
+    return len(batch) <= LITTLE.unpacked_bytes and header.record_count <= LITTLE.parts
+
+
+def checked(
+    batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, partition: str, most: Allowed
+) -> Checked:
+    """What `partition` ("topic-3") stores of a client's batch: in the topic's own codec (compression.type), and with
+    the greatest timestamp of its records, whatever its header says. Offsets are given later. `header` comes from
+    `only_batch`.
+
+    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `RecordsRefused` (INVALID_RECORD: a compacted topic
+    misses keys; INVALID_TIMESTAMP).
     """
     if header.size < len(batch):
         # as Kafka: part of another batch behind the one is dropped
         batch = memoryview(batch)[: header.size]
     check_form(batch, header, config.max_message_bytes)
-    limit = unpacked_limit(config.max_message_bytes)
+    found = batches.plain(batch, header, most)
+    unpacked_bytes = len(found.data) if header.compression else 0
     stamps, claims = config.stamps_append_time, header.is_log_append_time
     each = config.compacts or (claims if stamps else config.message_timestamp_before_max_ms != ANY_AGE_MS)
     if not each:
-        greatest = batches.greatest_timestamp(batch, header, limit)
+        greatest = batches.greatest_timestamp(found)
         each = not (stamps or NO_TIMESTAMP < greatest <= wall_ms + config.message_timestamp_after_max_ms)
     if each:
-        greatest = _check_each(batch, header, config, wall_ms, partition)
+        greatest = _check_each(found, config, wall_ms, partition)
     codec = batches.CODECS.get(config.compression_type, header.compression)
     if codec != header.compression:
-        batch = batches.recompress(batch, header, codec, limit)
+        batch = batches.recompress(found, codec)
         header = read_header(batch)
+        check_size(header, config.max_message_bytes)
     if not stamps and (claims or greatest != header.max_timestamp):
         batch = bytearray(batch)
         set_timestamps(batch, greatest)
         header = read_header(batch)
-    return batch, header
+    return Checked(batch, header, unpacked_bytes)
 
 
-def _check_each(batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, partition: str) -> int:
+def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition: str) -> int:
     """The greatest timestamp when nothing is wrong with any record. Raises `RecordsRefused`."""
+    header = batch.header
     oldest = wall_ms - config.message_timestamp_before_max_ms
     newest = wall_ms + config.message_timestamp_after_max_ms
     greatest, found, wrong_time = NO_TIMESTAMP, 0, False
     faults: list[tuple[int, str]] = []
-    for index, record in enumerate(batches.checked_records(batch, header, unpacked_limit(config.max_message_bytes))):
+    for index, record in enumerate(batches.checked_records(batch)):
         timestamp = record.timestamp
         greatest = max(greatest, timestamp)
         if config.compacts and record.key is None:

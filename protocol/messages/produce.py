@@ -10,9 +10,10 @@ from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
     Parts,
     UVARINTS,
-    long_bytes,
+    long_part,
     long_string,
     not_in_version,
+    part,
     read_tags,
     refuse,
     skip_tags,
@@ -234,7 +235,7 @@ def decode_produce_request_v3(b: bytes, p: int, end: int, left: int = 250000) ->
                     if v12 >= 0:
                         q = p
                         p += v12
-                        s13: bytes | None = b[q:p]
+                        s13: bytes | None = part(b, q, p)
                     elif v12 == -1:
                         s13 = None
                     else:
@@ -303,7 +304,7 @@ def decode_produce_request_v9(b: bytes, p: int, end: int, left: int = 250000) ->
                         s13 = None
                         p += 1
                     else:
-                        s13, p = long_bytes(b, p, end)
+                        s13, p = long_part(b, p, end)
                     if b[p]:
                         left -= b[p]
                         p = skip_tags(b, p, end)
@@ -378,7 +379,7 @@ def decode_produce_request_v13(b: bytes, p: int, end: int, left: int = 250000) -
                         s12 = None
                         p += 1
                     else:
-                        s12, p = long_bytes(b, p, end)
+                        s12, p = long_part(b, p, end)
                     if b[p]:
                         left -= b[p]
                         p = skip_tags(b, p, end)

@@ -21,8 +21,9 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.protocol.records import OFFSETS, UnknownRecord, decode_metadata
-from muster.protocol.wire import MOST_ELEMENTS, MOST_TAGS, TooMany
+from muster.protocol.wire import COPIED_BYTES, MOST_ELEMENTS, MOST_TAGS, TooMany
 from tests.protocol.random_messages import draw, layouts
 
 LAYOUTS = layouts()
@@ -235,3 +236,18 @@ def test_arbitrary_bytes_elsewhere(data: bytes) -> None:
     ):
         with suppress(MalformedMessage, UnknownRecord, frames.UnknownRequest):
             decode()
+
+
+def test_large_records_of_a_request_are_not_copied() -> None:
+    served = api_named("Produce")
+    for size in (COPIED_BYTES, COPIED_BYTES + 1):
+        rows = [PartitionProduceData(0, bytes(size)), PartitionProduceData(1, None)]
+        for version in (3, 9):
+            sent = ProduceRequest(topic_data=[TopicProduceData("t", partition_data=rows)])
+            data = served.encode_request(version, sent)
+            read = served.decode_request(version, data)
+            assert read == sent
+            records = read.topic_data[0].partition_data[0].records
+            assert isinstance(records, memoryview) == (size > COPIED_BYTES)
+            with pytest.raises(MalformedMessage):
+                served.decode_request(version, data[:-40])

@@ -86,8 +86,13 @@ class Decoder(Source):
             self(f"    {x} = None")
             self("    p += 1")
         self("else:")
-        self(f"    {x}, p = {'long_string' if text else 'long_bytes'}(b, p, end)")
+        self(f"    {x}, p = {self._long(kind)}(b, p, end)")
         return x
+
+    def _long(self, kind: str) -> str:
+        if kind == "string":
+            return "long_string"
+        return "long_part" if kind == "records" and self._counts else "long_bytes"
 
     def _classic(self, kind: str, null: bool) -> str:
         """A string with a 16-bit length, or bytes with a 32-bit length; -1 is null."""
@@ -99,7 +104,8 @@ class Decoder(Source):
         self("    q = p")
         self(f"    p += {n}")
         annotation = f": {'str' if text else 'bytes'} | None" if null else ""
-        self(f"    {x}{annotation} = b[q:p]{'.decode()' if text else ''}")
+        is_view = kind == "records" and self._counts
+        self(f"    {x}{annotation} = {'part(b, q, p)' if is_view else 'b[q:p]'}{'.decode()' if text else ''}")
         if null:
             self(f"elif {n} == -1:")
             self(f"    {x} = None")

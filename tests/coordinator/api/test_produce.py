@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.refused import Refused
-from muster.coordinator.log import batches
+from muster.coordinator.log import batches, unpack
 from muster.coordinator.log.headers import read_header
 from muster.coordinator.log.rows import assemble
+from muster.coordinator.slices import AtOnce
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -245,3 +247,93 @@ def test_producer_ids_differ_and_their_duplicates_are_found(node: Node) -> None:
 def test_no_producer_id_for_bad_requests_and_transactions(node: Node, wanted: InitProducerIdRequest, code: int) -> None:
     answer = ask_one(node, wanted)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+# ---- large batches, and many
+
+
+class Elsewhere(AtOnce):
+    """A thread that counts what it is given."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.before: list[Callable[[], object]] = []
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        self.count += 1
+        for callback in self.before:
+            callback()
+        super().run(work, done)
+
+
+@pytest.fixture
+def elsewhere(node: Node) -> Elsewhere:
+    node.slices.worker = found = Elsewhere()
+    return found
+
+
+def zeros(megabytes: int) -> bytes:
+    return bytes(batches.build([(b"k", bytes(megabytes << 20))], timestamp_ms=1, compression=batches.ZSTD))
+
+
+def test_small_batches_are_checked_at_once_and_large_ones_in_the_thread(node: Node, elsewhere: Elsewhere) -> None:
+    small = [batch(b"a"), bytes(batches.build([(b"k", bytes(500_000))], timestamp_ms=1, compression=batches.LZ4))]
+    for one in small:
+        assert rows(ask_one(node, request(node, (0, one))))[0][1] == 0
+    assert elsewhere.count == 0
+    headers: list[tuple[str, bytes | None]] = [("", None)] * 20_000
+    large = [
+        bytes(batches.build([(b"k", b"v")] * 3_000, timestamp_ms=1)),
+        bytes(batches.build([(b"k", b"v", headers)], timestamp_ms=1)),
+        zeros(2),
+    ]
+    for count, one in enumerate(large, 1):
+        assert rows(ask_one(node, request(node, (0, one))))[0][1] == 0
+        assert elsewhere.count == count
+
+
+def test_what_the_batches_of_a_request_unpack_to_is_bounded_together(
+    node: Node, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpack, "REQUEST_UNPACKED_BYTES", 8 << 20)
+    add_topic(node.topics, "wide", 6)
+    data = [PartitionProduceData(index, zeros(3)) for index in range(6)]
+    wanted = ProduceRequest(
+        acks=-1, topic_data=[TopicProduceData(topic_id=topic_id(node, "wide"), partition_data=data)]
+    )
+    codes = [code for _, code, _ in rows(ask_one(node, wanted))]
+    assert codes == [0, 0] + [ErrorCode.MESSAGE_TOO_LARGE] * 4
+    # the first one may be as large as any batch, and uncompressed ones are not held against it
+    plain = bytes(batches.build([(b"k", bytes(900_000))], timestamp_ms=1))
+    data = [PartitionProduceData(index, one) for index, one in enumerate([zeros(20), plain, zeros(1)])]
+    wanted.topic_data = [TopicProduceData(topic_id=topic_id(node, "wide"), partition_data=data)]
+    codes = [code for _, code, _ in rows(ask_one(node, wanted))]
+    assert codes == [0, 0, ErrorCode.MESSAGE_TOO_LARGE]
+
+
+def test_a_record_of_millions_of_headers_is_too_large(node: Node, elsewhere: Elsewhere) -> None:
+    count = 2_000_000
+    head = b"\0\0\0\x01\0" + varint(count)
+    body = varint(len(head) + 2 * count) + head + bytes(2 * count)
+    plain = batches.build([(None, b"")], timestamp_ms=1)
+    header = read_header(plain)
+    packed = batches.compress(body, batches.ZSTD)
+    data = assemble(header._replace(attributes=batches.ZSTD), packed, 1)
+    ((_, code, _),) = rows(ask_one(node, request(node, (0, data))))
+    assert (code, elsewhere.count) == (ErrorCode.MESSAGE_TOO_LARGE, 1)
+
+
+def varint(value: int) -> bytes:
+    value <<= 1
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def test_a_topic_that_is_deleted_while_its_batch_is_checked(node: Node, elsewhere: Elsewhere) -> None:
+    elsewhere.before.append(lambda: node.topics.delete(node.topics.by_name["t"]))
+    ((_, code, _),) = rows(ask_one(node, request(node, (0, zeros(2)))))
+    assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,6 +1,10 @@
+from __future__ import annotations
+
 import contextlib
 import re
 import struct
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -9,7 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.log import BatchError, CorruptBatch, InvalidRecords, UnsupportedCompression, batches
+from muster.coordinator.log.batches import LARGE_RECORD_BYTES
+from muster.coordinator.log.errors import MoreThanAllowed
 from muster.coordinator.log.headers import BatchHeader, read_header, set_crc
+from muster.coordinator.log.rows import parts_of
+from muster.coordinator.log.unpack import Allowed
 from tests.coordinator.log.support import NOW, batch, values
 
 text = st.text(max_size=5)
@@ -125,16 +133,34 @@ def test_damaged_records_raise_only_batch_errors(codec: int, position: int, flip
     with contextlib.suppress(BatchError):
         check(data)
     try:
-        wanted = max(record.timestamp for record in batches.checked_records(data, read_header(data), 1 << 20))
+        wanted = max(record.timestamp for record in records(data))
     except BatchError as error:
         with pytest.raises(type(error), match=re.escape(str(error))):
-            batches.greatest_timestamp(data, read_header(data), 1 << 20)
+            greatest(data)
     else:
-        assert batches.greatest_timestamp(data, read_header(data), 1 << 20) == wanted
+        assert greatest(data) == wanted
+
+
+SOME = Allowed(1 << 20, 10_000)
+
+
+def records(data: bytearray, header: BatchHeader | None = None) -> Iterator[batches.Record]:
+    header = header or read_header(data)
+    return batches.checked_records(batches.plain(data, header, SOME))
+
+
+def greatest(data: bytearray) -> int:
+    header = read_header(data)
+    return batches.greatest_timestamp(batches.plain(data, header, SOME))
+
+
+def recompress(data: bytearray, codec: int) -> bytes:
+    header = read_header(data)
+    return batches.recompress(batches.plain(data, header, SOME), codec)
 
 
 def check(data: bytearray, header: BatchHeader | None = None) -> list[bytes | None]:
-    return [record.value for record in batches.checked_records(data, header or read_header(data), 1 << 20)]
+    return [record.value for record in records(data, header)]
 
 
 def test_checked_records_are_those_that_clients_send() -> None:
@@ -170,7 +196,7 @@ def test_recompress_changes_nothing_else(codec: int) -> None:
         base_sequence=9,
         base_offset=70,
     )
-    result = batches.recompress(source, read_header(source), codec, 1 << 20)
+    result = recompress(source, codec)
     before, after = read_header(source), read_header(result)
     assert after.compression == codec
     assert after._replace(length=0, crc=0, attributes=0) == before._replace(length=0, crc=0, attributes=0)
@@ -180,6 +206,94 @@ def test_recompress_changes_nothing_else(codec: int) -> None:
 
 def test_recompress_keeps_log_append_time() -> None:
     source = batches.build([(None, b"v" * 100)], timestamp_ms=NOW, compression=batches.GZIP, log_append_time=True)
-    header = read_header(batches.recompress(source, read_header(source), batches.LZ4, 1 << 20))
+    header = read_header(recompress(source, batches.LZ4))
     assert header.is_log_append_time
     assert header.max_timestamp == NOW
+
+
+# ---- records with many headers
+
+
+def with_headers(*counts: int, filler: int = 0) -> bytearray:
+    headers: list[tuple[str, bytes | None]] = [("", None)]
+    content = [(b"k" * 300, b"v" * filler, headers * count) for count in counts]
+    return batches.build(content, timestamp_ms=NOW)
+
+
+def parts(data: bytearray, most: int = 10**9) -> int:
+    return parts_of(data, read_header(data).record_count, most)[0]
+
+
+def test_records_and_headers_are_counted_without_being_read() -> None:
+    assert parts(with_headers(0)) == 1
+    assert parts(with_headers(3, 0, 700, filler=20_000)) == 3 + 703
+    assert parts(batch(None, b"")) == 2
+    # a record that says so and has none of them
+    claims = with_headers(1)
+    claims[-3] = 126  # zigzag for 63
+    assert parts(claims) == 1 + 63
+
+
+def test_it_is_not_counted_on_behind_the_most() -> None:
+    assert parts(with_headers(500, 500, 500), most=600) == 3 + 1_000
+
+
+@settings(max_examples=100)
+@given(position=st.integers(61, 400), flip=st.integers(1, 255), cut=st.integers(0, 200))
+def test_of_damaged_records_no_more_is_counted_than_before_the_damage(position: int, flip: int, cut: int) -> None:
+    data = with_headers(2, 2)
+    data[min(position, len(data) - 1)] ^= flip
+    parts_of(data[: len(data) - cut], 2, 10**9)  # raises nothing
+
+
+def test_a_batch_of_too_many_headers_is_too_large() -> None:
+    few, many = with_headers(9_990, 8, filler=20_000), with_headers(9_990, 9, filler=20_000)
+    assert sum(1 for _ in records(few)) == 2
+    with pytest.raises(MoreThanAllowed, match="2 records with 9999 headers or more, it may have at most 10000"):
+        records(many)
+    packed = batches.recompress(batches.Plain(many, read_header(many), False), batches.ZSTD)
+    with pytest.raises(MoreThanAllowed, match="headers"):
+        batches.plain(packed, read_header(packed), SOME)
+
+
+def both(data: bytearray) -> tuple[Any, Any]:
+    """What aiokafka's reader finds, and what is found without a copy: records, or that they are refused."""
+    header = read_header(data)
+    found: list[Any] = []
+    for has_large in (False, True):
+        try:
+            read = [*batches.checked_records(batches.Plain(data, header, has_large))]
+        except InvalidRecords:
+            found.append("refused")
+        else:
+            found.append([(r.offset, r.timestamp, r.key, r.value) for r in read])
+    return found[0], found[1]
+
+
+CONTENT = [(b"k", None, [("h", None), ("name", b"x" * 70)]), (None, b"v" * 200, []), (b"", b"", [("", b"")])]
+
+
+@pytest.mark.parametrize("log_append_time", [False, True])
+def test_large_records_are_read_without_a_copy(log_append_time: bool) -> None:
+    data = batches.build(CONTENT, timestamp_ms=NOW, log_append_time=log_append_time)
+    copied, seen = both(data)
+    assert copied == seen
+    assert [(key, value) for _, _, key, value in seen] == [row[:2] for row in CONTENT]
+    header = read_header(data)
+    assert not batches.plain(data, header, SOME).has_large
+    large = batches.build([(None, bytes(LARGE_RECORD_BYTES + 1))], timestamp_ms=NOW)
+    found = batches.plain(large, read_header(large), SOME)
+    assert found.has_large
+    assert batches.greatest_timestamp(found) == NOW
+
+
+@settings(max_examples=300, deadline=None)
+@given(position=st.integers(61, 420), flip=st.integers(1, 255), cut=st.integers(0, 60))
+def test_both_readers_refuse_the_same(position: int, flip: int, cut: int) -> None:
+    data = batches.build(CONTENT, timestamp_ms=NOW)
+    data[min(position, len(data) - 1)] ^= flip
+    if cut:
+        del data[-cut:]
+        struct.pack_into(">i", data, 8, len(data) - 12)
+    copied, seen = both(data)
+    assert copied == seen

@@ -17,6 +17,7 @@ from muster.coordinator.log import (
     first_batch,
     only_batch,
 )
+from muster.coordinator.log.unpack import allowed
 from muster.coordinator.properties import BROKER, Value
 from muster.coordinator.properties.live import Defaults, Live
 from muster.coordinator.topics.configs import TopicConfigs
@@ -95,7 +96,9 @@ def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: s
 
 def produce(partition: Partition, data: bytes, now: Now) -> Appended:
     """Append what a client's Produce request holds for this partition."""
-    return partition.append(data, only_batch(data, first_batch(data)), now)
+    most = allowed(partition.log.config.max_message_bytes)
+    stored = partition.check(data, only_batch(data, first_batch(data)), now)(most)
+    return partition.append(stored.batch, stored.header, now)
 
 
 def batch(*values: bytes | None, key: bytes | None = b"k", at_ms: int = 1_700_000_000_000, **more: Any) -> bytes:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import LogError, batches
+from muster.coordinator.log import LogError, batches, unpack
 from muster.coordinator.log.headers import read_header
 from muster.coordinator.log.rows import assemble
 from muster.coordinator.topics import validation
@@ -88,7 +88,9 @@ def test_an_answer_names_so_many_records_and_no_more(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_batch_that_unpacks_to_too_much_is_too_large(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "unpacked_limit", lambda max_message_bytes: max_message_bytes)
+    monkeypatch.setattr(unpack, "UNPACKED_BYTES", 0)
+    monkeypatch.setattr(unpack, "UNPACKED_TIMES", 1)
+    monkeypatch.setattr(unpack, "BYTES_PER_RECORD", 1)
     number = batches.CODECS[codec]
     zeros = bytes(50_000)
     assert code_of(partition(max_message_bytes="40000"), batch(zeros, compression=number)) == (
