@@ -18,20 +18,23 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline import arguments as args
 from muster.pipeline.about import About
-from muster.pipeline.delta import EXTENSION
+from muster.pipeline.beforehand import NotUsable, check_master, check_out
+from muster.pipeline.delta import EXTENSION, NoDelta
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.failure import reason
 from muster.pipeline.follow.command import follow
+from muster.pipeline.follow.manifest import NotOurs
 from muster.pipeline.formats import DELTA, HTML, PARQUET
 from muster.pipeline.java import NoJava
-from muster.pipeline.output import LARGE, remove, write_table, write_text
+from muster.pipeline.output import LARGE, check_place, remove, write_table, write_text
 from muster.pipeline.progress import Progress, quiet
 from muster.pipeline.report.chosen import Chosen
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
-from muster.pipeline.session import open_session
+from muster.pipeline.session import open_session, told_in_full
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.places import NoSource
@@ -43,8 +46,6 @@ from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 
 STAGE: Final = ".stage"
 PAGE: Final = "report.html"
-_CAUSE: Final = "Caused by: "
-"""How Java says what an error came from."""
 
 
 class Analysis(NamedTuple):
@@ -72,9 +73,11 @@ def run(
     """Analyse a source, and leave tables and page in `out`, a folder for as long as the analysis is looked at.
 
     `settings`: of the what-if (whatif.settings.Setting); None: those asked when nobody says what to ask; empty: none.
-    Raises NoSource, ClusterError, BadOption, ValueError (rows that are none of Kafka's), and Spark's own errors.
+    Raises NotUsable (`out`), NoSource, ClusterError, BadOption, ValueError (rows that are none of Kafka's), and Spark's
+    own errors.
     """
     steps = progress if progress is not None else Progress(0, on=False)
+    check_place(spark, out)
     try:
         return _Run(spark, source, out, formats, steps).run(wanted, settings)
     except BaseException:
@@ -188,11 +191,11 @@ def analyze(options: argparse.Namespace, prog: str) -> int:
         return _fail(prog, error, 2)
     try:
         return _analyze(asked, settings)
-    except (NoSource, BadOption, ValueError) as error:
+    except (BadOption, NotOurs, NoDelta) as error:
         return _fail(prog, error, 2, verbose=asked.verbose)
     except KeyboardInterrupt:
         return _fail(prog, "stopped", 130)
-    except (NoJava, ClusterError, OSError) as error:
+    except (NotUsable, NoSource, NoJava, ClusterError, ValueError, OSError) as error:
         return _fail(prog, error, 1, verbose=asked.verbose)
     except (PySparkException, Py4JError) as error:
         hint = "" if asked.verbose else " (--verbose says more)"
@@ -200,6 +203,8 @@ def analyze(options: argparse.Namespace, prog: str) -> int:
 
 
 def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
+    check_out(asked.out)
+    check_master(asked.master)
     if asked.follow is not None:
         return follow(asked, asked.follow)
     source = Source(path=asked.path, kafka=asked.kafka or None)
@@ -209,7 +214,7 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     try:
         with quiet(asked.verbose):
             is_delta = asked.path is not None and table_kind(asked.path) == DELTA
-            spark = open_session(asked.master, EXTENSION if is_delta else None)
+            spark = open_session(asked.master, told_in_full(asked.verbose) | (EXTENSION if is_delta else {}))
     finally:
         progress.end()
     try:
@@ -227,16 +232,6 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
         return 0
     finally:
         spark.stop()
-
-
-def reason(error: Exception) -> str:
-    """What Spark has to say and what that came from in the end, without where in Java it says it."""
-    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    first = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
-    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
-    return f"{first}: {causes[-1]}" if causes and causes[-1] not in first else first
 
 
 def _settings(text: str) -> Sequence[Setting] | None:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from muster.pipeline import beforehand
 from muster.pipeline.follow import arguments as following
 from muster.pipeline.formats import FORMATS
 
@@ -103,6 +104,8 @@ def read(options: argparse.Namespace) -> Arguments:
     if (options.source is None) == (options.bootstrap_server is None):
         both = "both were given" if options.source is not None else "neither was given"
         raise BadArgument(f"a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; {both}")
+    if options.source is not None and not options.source.strip():
+        raise BadArgument(f"SOURCE '{options.source}': a data directory, copied segments or a table was expected")
     kafka = _client(options)
     formats = tuple(name.strip().lower() for name in options.format.split(","))
     for name in formats:
@@ -113,8 +116,8 @@ def read(options: argparse.Namespace) -> Arguments:
         raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
-    _check_out(options.out)
     try:
+        beforehand.check_names(options.bootstrap_server, options.master, options.out)
         follow = following.read(options)
     except ValueError as error:
         raise BadArgument(str(error)) from None
@@ -129,7 +132,9 @@ def read(options: argparse.Namespace) -> Arguments:
 
 
 def _client(options: argparse.Namespace) -> dict[str, str]:
-    kafka = {} if options.bootstrap_server is None else {BOOTSTRAP: options.bootstrap_server}
+    kafka = {}
+    if options.bootstrap_server is not None:
+        kafka[BOOTSTRAP] = options.bootstrap_server
     for given in options.client:
         name, equals, value = given.partition("=")
         if not equals or not name.startswith("kafka.") or name == "kafka.":
@@ -138,18 +143,6 @@ def _client(options: argparse.Namespace) -> dict[str, str]:
             raise BadArgument(f"-X {given} is for a live cluster: give --bootstrap-server, or leave it out")
         kafka[name.removeprefix("kafka.")] = value
     return kafka
-
-
-def _check_out(out: str) -> None:
-    """Of a place on this machine, whether a folder can be there: asked before Spark is waited for."""
-    if "://" in out:
-        return
-    place = Path(out.removeprefix("file:"))
-    there = next(one for one in (place, *place.absolute().parents) if one.exists())
-    if not there.is_dir():
-        raise BadArgument(f"--out {out}: {there} is a file, where a folder was expected: give another one")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise BadArgument(f"--out {out}: nothing may be written into {there}: give another folder")
 
 
 def _time(option: str, text: str | None) -> int | None:

@@ -9,14 +9,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from muster.pipeline.beforehand import NotUsable, check_out
+from muster.pipeline.failure import reason
 from muster.pipeline.formats import CSV, JSON, PARQUET
 
 LARGE: Final = ("commits",)
 """Tables as long as the log; all others are written into one file each where it is text."""
+
+
+def check_place(spark: SparkSession, out: str) -> None:
+    """Whether anything can be written into a folder, wherever it is; tried, and nothing of that is left. Raises
+    NotUsable.
+    """
+    probe = f"{out.rstrip('/')}/.probe"
+    try:
+        if is_local(spark, out):
+            check_out(out)
+        else:
+            write_text(spark, probe, "\n")
+            remove(spark, probe)
+    except (PySparkException, Py4JError) as error:
+        raise NotUsable(f"--out {out}: nothing can be written there ({reason(error)}): give another folder") from error
 
 
 def is_local(spark: SparkSession, path: str) -> bool:

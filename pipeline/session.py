@@ -17,6 +17,8 @@ from muster.pipeline.sources.format import MusterSource
 _QUIET: Final = Path(__file__).with_name("log4j2.properties")
 _LEVEL: Final = "spark.log.level"
 
+_HIDE_TRACEBACK: Final = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+
 LOCAL: Final = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
@@ -77,6 +79,11 @@ def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | 
     return spark
 
 
+def told_in_full(verbose: bool) -> dict[str, str]:
+    """The setting with which what is raised in a worker comes with where in Python that was, or without."""
+    return {_HIDE_TRACEBACK: str(not verbose).lower()}
+
+
 def _prepare(master: str) -> None:
     """What Spark reads from the environment only."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -98,6 +105,8 @@ def of_a_new_one(*, local: bool) -> dict[str, str]:
         "spark.driver.extraJavaOptions": java,
         # where in Python each column was made is a third of the time that plans take
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # what a source refuses is a sentence, and where in Python that was raised says no more
+        _HIDE_TRACEBACK: "true",
         # muster analyze draws a bar of its own
         "spark.ui.showConsoleProgress": "false",
         **(LOCAL if local else {}),

@@ -23,13 +23,14 @@ from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import EVENTS, TABLES
 from muster.pipeline.formats import DELTA, PARQUET
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
-from muster.pipeline.sources.cluster import bounds
+from muster.pipeline.sources.cluster import bounds, knock
 from muster.pipeline.sources.ends import ENDS, Reach, ends_of_cluster, ends_of_path, reach_of_cluster
 from muster.pipeline.sources.format import open_reader
 from muster.pipeline.sources.frame import raw_rows, some_rows
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
 from muster.pipeline.sources.places import NoSource, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
+from muster.pipeline.sources.tables import check_table
 from muster.pipeline.sources.topics import names_of_cluster, names_of_path
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
@@ -69,10 +70,18 @@ def check(source: Source) -> None:
     """Whether there is something to read, asked before anything runs: so that what is wrong is told at once, and not
     from the depths of Spark. Raises NoSource, ClusterError.
     """
-    if source.path is not None and table_kind(source.path) is None:
-        find_segments(source.path, OFFSETS_TOPIC)
-    elif source.kafka is not None and not _has_rows(source.kafka, OFFSETS_TOPIC):
-        raise NoSource(f"{source.name()}: {OFFSETS_TOPIC} holds nothing that can be read")
+    if source.path is not None:
+        kind = table_kind(source.path)
+        if kind is None:
+            find_segments(source.path, OFFSETS_TOPIC)
+        elif kind == PARQUET:
+            check_table(source.path)
+    elif source.kafka is not None:
+        knock(source.kafka)
+        if not _has_rows(source.kafka, OFFSETS_TOPIC):
+            raise NoSource(
+                f"{source.name()}: {OFFSETS_TOPIC} holds no record: no group has committed or joined there yet"
+            )
 
 
 def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL) -> Staged:
@@ -80,11 +89,11 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     BadOption, ValueError (see `sources.frame`).
     """
     check(source)
-    name, source = source.name(), _as_rows(spark, source)
+    name, path, source = source.name(), source.path, _as_rows(spark, source)
     # before the log is read: groups may have committed, by then, for what came after
     ends = None if source.path is None else ends_of_path(source.path, wanted.until_ms)
     reach = None if source.kafka is None else reach_of_cluster(source.kafka)
-    rows = write_decoded(_work(spark, source), f"{folder}/decoded", wanted)
+    rows = write_decoded(_work(spark, source, path), f"{folder}/decoded", wanted)
     staged = _read(spark, f"{folder}/decoded", DECODED)
     raw = _raw_events(spark, source)
     staged_events = malformed = None
@@ -101,8 +110,8 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
             # a topic, or a column that could name it, tells nothing by being there
             staged_events = None
         malformed = _read(spark, f"{folder}/malformed_events", TABLES["malformed"])
-    if wanted != ALL and staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
-        raise NoSource(f"{name}: nothing of what was asked for is there: {wanted.told()}")
+    if staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
+        raise NoSource(_nothing(name, staged, rows, wanted))
     if source.kafka is not None and reach is not None:
         ends = _ends(source.kafka, reach, staged, wanted.until_ms)
     if ends is not None:
@@ -111,6 +120,25 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     decoded = with_last_before(staged, wanted)
     epochs = epochs_in(decoded, rows, lambda: _topic_names(source))
     return Staged(Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs), malformed, rows)
+
+
+def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Wanted) -> str:
+    """What is said of a source that tells of no group."""
+    odd = sum(rows.get(kind, 0) for kind in _ODD)
+    if wanted != ALL and not odd:
+        return f"{name}: nothing of what was asked for is there: {wanted.told()}"
+    if not odd:
+        return (
+            f"{name}: {OFFSETS_TOPIC} holds no record of a group: all of it was deleted, compacted away or aborted; "
+            "give a log in which groups committed"
+        )
+    found = staged.where(F.col("kind").isin(*_ODD)).groupBy("reason").agg(F.count("*").alias("rows"))
+    first = found.orderBy(F.desc("rows"), "reason").first()
+    why = "" if first is None else f", as in: {first['reason']}"
+    return (
+        f"{name}: nothing of {OFFSETS_TOPIC} can be read, nothing but damage or other records is there ({odd:,} found"
+        f"{why}): is it the log of another topic, or damaged? muster log check DIR looks at a data directory"
+    )
 
 
 def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
@@ -152,7 +180,13 @@ def table_kind(path: str) -> str | None:
     return PARQUET if "_SUCCESS" in names or any(name.endswith(".parquet") for name in names) else None
 
 
-def _work(spark: SparkSession, source: Source) -> Work:
+def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
+    """`path`: of the table that the rows come from; None: they are somebody's DataFrame."""
+    if source.rows is not None and path is not None:
+        raw = raw_rows(source.rows)
+        if raw.isEmpty():
+            raise NoSource(f"{path} has no row of {OFFSETS_TOPIC}: a copy of that topic is what tells of groups")
+        return work_of_rows(raw)
     if source.rows is not None:
         return work_of_rows(some_rows(source.rows))
     return work_of_reader(spark, open_reader(_options(spark, source, {"rows": DECODED_ROWS})))

@@ -14,9 +14,10 @@ from muster.pipeline.delta import EXTENSION, prepare
 from muster.pipeline.follow.arguments import Follow
 from muster.pipeline.follow.run import Follower, Following
 from muster.pipeline.formats import DELTA
+from muster.pipeline.output import check_place
 from muster.pipeline.progress import quiet
-from muster.pipeline.session import open_session
-from muster.pipeline.sources.cluster import bounds
+from muster.pipeline.session import open_session, told_in_full
+from muster.pipeline.sources.cluster import bounds, knock
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import Reading
 from muster.pipeline.wanted import Wanted
@@ -25,17 +26,18 @@ from muster.pipeline.wanted import Wanted
 def follow(asked: Arguments, how: Follow) -> int:
     """Follow until a signal comes or, with `once`, until all is read; the exit status.
 
-    Raises NoJava, NotOurs, NoDelta, ClusterError, BadOption and Spark's own errors.
+    Raises NoJava, NotUsable, NotOurs, NoDelta, ClusterError, BadOption and Spark's own errors.
     """
     _reach(asked.kafka)
     stopped = threading.Event()
     line = StatusLine()
     with ends_on_signals(stopped):
         line("starting Spark …")
-        settings = {"spark.ui.showConsoleProgress": "false"}
+        settings = {"spark.ui.showConsoleProgress": "false", **told_in_full(asked.verbose)}
         with quiet(asked.verbose):
             spark = open_session(asked.master, settings | (EXTENSION if how.table_format == DELTA else {}))
         try:
+            check_place(spark, asked.out)
             if how.table_format == DELTA:
                 prepare(spark, "--table-format delta")
             follower = Follower(spark, _following(asked, how), told=line, stopped=stopped)
@@ -51,6 +53,7 @@ def follow(asked: Arguments, how: Follow) -> int:
 
 def _reach(kafka: dict[str, str]) -> None:
     """Whether the cluster answers, before Spark is waited for; that it has no group yet is no fault."""
+    knock(kafka)
     with suppress(NoSource):
         bounds(kafka, Reading())
 

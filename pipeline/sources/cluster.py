@@ -5,6 +5,7 @@ range read with confluent-kafka (librdkafka: all its security settings work; no 
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -28,12 +29,19 @@ Offsets = dict[int, int]
 """Of each partition."""
 
 ANSWER_TIMEOUT_S: Final = 30.0
+FIRST_ANSWER_TIMEOUT_S: Final = 5.0
+"""So long a cluster that was never reached may take: it is more likely that there is none."""
 IDLE_TIMEOUT_S: Final = 120.0
 """So long a range may bring nothing at all."""
 BATCH_ROWS: Final = 20_000
 POLL_S: Final = 0.1
 """So long rows are gathered for a batch; with large records it is this that bounds the memory."""
 _NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+_HOPELESS: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL)
+"""What the client library complains of when waiting any longer is in vain."""
+_PLACE: Final = re.compile(r"\S*/\S+?: | \(after [^)]*\)|, [0-9]+ identical error\(s\) suppressed")
+"""What its complaints say beside what went wrong."""
+_NO_KAFKA: Final = "Invalid response size"
 _CLIENT: Final = {"client.id": "muster-pipeline", "log_level": "0"}
 """Unless told otherwise. What goes wrong stands in the errors, so the library need not write it to stderr as well."""
 _FETCHING: Final = {
@@ -65,10 +73,14 @@ class Cluster:
 
     def __init__(self, client: Mapping[str, str]) -> None:
         self._complaints: dict[str, None] = {}
+        self.is_hopeless = False
+        """Whether no broker can be had."""
         self.config: dict[str, Any] = {**_CLIENT, **client, "error_cb": self._complaint}
 
     def _complaint(self, error: KafkaError) -> None:
-        self._complaints[error.str()] = None
+        self.is_hopeless |= error.code() in _HOPELESS
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._complaints[_PLACE.sub("", error.str())] = None
 
     def error(self, what: object) -> ClusterError | BadOption:
         """`what` went wrong, with everything that was complained of. BadOption: nobody was asked, for an option (they
@@ -81,6 +93,37 @@ class Cluster:
             return BadOption(f"{text} (options kafka.* have librdkafka's names)")
         more = "".join(f"; {one}" for one in self._complaints if one != text)
         return ClusterError(f"{self.config['bootstrap.servers']}: {text}{more}")
+
+    def unreachable(self) -> ClusterError:
+        """Nobody answered."""
+        silent = f"nobody answered for {FIRST_ANSWER_TIMEOUT_S:.0f} s"
+        told = "; ".join(self._complaints) or ("the connection was closed" if self.is_hopeless else silent)
+        if _NO_KAFKA in told:
+            told = "what answered there is no Kafka"
+        return ClusterError(
+            f"{self.config['bootstrap.servers']} cannot be reached: {told}: is a broker listening there, and does it "
+            f"speak {self.config.get('security.protocol', 'PLAINTEXT')} (-X kafka.security.protocol=...)?"
+        )
+
+
+def knock(client: Mapping[str, str]) -> None:
+    """Whether anybody answers, asked before anything else: the library itself tries for half a minute and more. Raises
+    ClusterError, BadOption.
+    """
+    cluster = Cluster(client)
+    try:
+        admin = AdminClient(cluster.config)
+        answer = admin.describe_cluster(request_timeout=FIRST_ANSWER_TIMEOUT_S)
+        while not answer.done() and not cluster.is_hopeless:
+            admin.poll(POLL_S)
+        if answer.done():
+            answer.result()
+            return
+    except KafkaException as error:
+        found = cluster.error(error)
+        if isinstance(found, BadOption):
+            raise found from error
+    raise cluster.unreachable()
 
 
 def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:

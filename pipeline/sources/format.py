@@ -15,7 +15,16 @@ from pyspark.sql.types import StructType
 
 from muster.pipeline.decode import decode_all
 from muster.pipeline.schema import DECODED, RAW
-from muster.pipeline.sources.cluster import ClusterError, Offsets, Range, bounded, bounds, read_ranges, share_ranges
+from muster.pipeline.sources.cluster import (
+    ClusterError,
+    Offsets,
+    Range,
+    bounded,
+    bounds,
+    knock,
+    read_ranges,
+    share_ranges,
+)
 from muster.pipeline.sources.options import DECODED_ROWS, LATEST, BadOption, Options, options_of
 from muster.pipeline.sources.places import NoSource
 from muster.pipeline.sources.segments import Share, read_share, share_out
@@ -82,6 +91,7 @@ class ClusterReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Shares of ranges. Raises NoSource, ClusterError."""
         options = self._options
+        knock(options.kafka)
         start, end = bounds(options.kafka, options.reading)
         shares = share_ranges(start, end, options.partitions)
         if not shares:

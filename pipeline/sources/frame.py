@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -35,6 +36,13 @@ EXPLANATION: Final = (
 _NEEDED: Final = ("partition", "offset", "key", "value")
 
 
+def lacking_columns(names: Collection[str]) -> str:
+    """Which columns rows of Kafka would have beside these, in words; empty: none is missing."""
+    lacking = [name for name in _NEEDED if name not in names]
+    lacking += [] if "timestamp" in names or "timestamp_ms" in names else ["timestamp"]
+    return f"rows of Kafka have no column {', '.join(lacking)}" if lacking else ""
+
+
 def raw_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
     """Any Kafka rows in the columns of schema.RAW: partition, offset, key and value are needed, `timestamp` (a
     timestamp, or ms) or `timestamp_ms` too; where there is a column `topic`, rows of other topics are left out.
@@ -42,10 +50,8 @@ def raw_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
     Raises ValueError for a missing column or one of another type.
     """
     types = {field.name: field.dataType for field in rows.schema.fields}
-    missing = [name for name in _NEEDED if name not in types]
-    if missing or not {"timestamp", "timestamp_ms"} & types.keys():
-        lacking = ", ".join([*missing, *([] if "timestamp" in types or "timestamp_ms" in types else ["timestamp"])])
-        raise ValueError(f"rows of Kafka have no column {lacking}; there are {', '.join(rows.columns)}")
+    if lacking := lacking_columns(types):
+        raise ValueError(f"{lacking}; there are {', '.join(rows.columns)}")
     for name in ("key", "value"):
         if not isinstance(types[name], BinaryType):
             raise ValueError(f"column {name} is {types[name].simpleString()}: it must be binary, as Kafka keeps it")

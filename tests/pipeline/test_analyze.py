@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from muster.coordinator.sample.writing import Wanted, write
-from muster.pipeline.analyze import Analysis, main, reason, run, summary
+from muster.pipeline.analyze import Analysis, main, run, summary
 from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.schema import RAW
 from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
+from tests.pipeline.sources.logs import batch, marker, write_segment
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -66,27 +71,62 @@ def test_a_summary_for_the_terminal(analysed: tuple[Path, Analysis], log: str) -
     assert log in summary(analysed[1])
 
 
-def test_there_is_nothing_to_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 1) -> str:
+    """The sentence with which an analysis ends that never comes to anything."""
+    assert main(arguments) == status
+    told = capsys.readouterr()
+    assert told.out == ""
+    [sentence] = told.err.splitlines()
+    return sentence
+
+
+def test_what_cannot_be_is_told_before_spark_is_started(
+    log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("muster.pipeline.analyze.open_session", pytest.fail)
-    assert main([str(tmp_path / "nowhere")]) == 2
-    assert main([str(tmp_path)]) == 2
-    first, second = capsys.readouterr().err.splitlines()
-    assert first.startswith(f"analyze: {tmp_path / 'nowhere'} is not there: a data directory")
-    assert second.startswith(f"analyze: {tmp_path} holds no segments of __consumer_offsets: give a broker's")
+    nowhere, file = tmp_path / "nowhere", tmp_path / "rows.parquet"
+    file.write_text("no table")
+    out = ("--out", str(tmp_path / "out"))
+    assert refused(capsys, str(nowhere), *out).startswith(f"analyze: {nowhere} is not there: a data directory")
+    assert f"{tmp_path} cannot be read: rows.parquet is no Parquet file" in refused(capsys, str(tmp_path), *out)
+    (tmp_path / "empty").mkdir()
+    assert " holds no segments of __consumer_offsets: give a broker" in refused(capsys, str(tmp_path / "empty"), *out)
+    assert f"--out {file}/x: {file} is a file, where" in refused(capsys, log, "--out", f"{file}/x")
+    assert "--master spark://127.0.0.1:1 cannot be" in refused(capsys, log, *out, "--master", "spark://127.0.0.1:1")
+    for more in ((), ("--follow",)):
+        sentence = refused(capsys, "--bootstrap-server", "127.0.0.1:1", *out, *more)
+        assert sentence.startswith("analyze: 127.0.0.1:1 cannot be reached: Connect to")
+    option = refused(capsys, "--bootstrap-server", "127.0.0.1:1", *out, "-X", "kafka.no=1", status=2)
+    assert option.startswith('analyze: No such configuration property: "no"')
+    assert not (tmp_path / "out").exists()
 
 
-def test_what_spark_says_in_one_line() -> None:
-    java = "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: no such master\n\tat a.b(C.java)"
-    assert reason(RuntimeError(java)) == "org.apache.spark.SparkException: no such master"
-    assert reason(RuntimeError("\n[NO_COLUMN] none;\nmore")) == "[NO_COLUMN] none;"
-    assert reason(RuntimeError()) == "RuntimeError"
-    full = "Caused by: java.io.IOException: No space left on device"
-    assert reason(RuntimeError(f"{java}\nCaused by: x.Y: task failed\n\tat a.b(C.java)\n{full}\n\t... 9 more")) == (
-        "org.apache.spark.SparkException: no such master: java.io.IOException: No space left on device"
+@pytest.fixture
+def session_of_tests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an analysis on the command line runs on, and does not end."""
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    monkeypatch.setattr("muster.pipeline.analyze.open_session", lambda *_: spark)
+
+
+@pytest.mark.usefixtures("session_of_tests")
+def test_a_log_of_which_nothing_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ("--out", str(tmp_path / "out"))
+    whole = batch([(b"order-1", b"x" * 30)] * 5, 0)
+    for name, data, sentence in (
+        ("damaged", b"\xff" * 500, "(1 found, as in: .*no batch at 0"),
+        ("torn", whole[:-1], "(1 found, as in: .*torn tail"),
+        ("other", whole, "(5 found, as in: __consumer_offsets: unknown record type"),
+        ("markers", marker(1, 0, 7), "holds no record of a group: all of it was deleted, compacted away or aborted"),
+    ):
+        write_segment(tmp_path / name, data)
+        assert re.search(sentence.replace("(", "\\("), refused(capsys, str(tmp_path / name), *out))
+    (tmp_path / "table").mkdir()
+    row = {**dict.fromkeys(RAW.names), "topic": "orders", "partition": 0, "offset": 1, "timestamp_ms": 5}
+    parquet.write_table(pa.Table.from_pylist([row], schema=RAW), tmp_path / "table" / "rows.parquet")
+    assert "table has no row of __consumer_offsets: a copy" in refused(capsys, str(tmp_path / "table"), *out)
+    assert refused(capsys, str(tmp_path / "other"), "--out", "nowhere://x/y").startswith(
+        "analyze: --out nowhere://x/y: nothing can be written there (org.apache.hadoop.fs.Unsupported"
     )
-    assert reason(RuntimeError("one\nCaused by: one")) == "one"
 
 
 @pytest.mark.parametrize(

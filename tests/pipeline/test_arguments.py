@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 import pytest
@@ -46,19 +45,6 @@ def test_which_part_of_it() -> None:
     assert asked.groups == ("pay*", "orders")
 
 
-def test_a_folder_that_cannot_be_made_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    for out in (file, file / "below", f"file:{file}"):
-        with pytest.raises(BadArgument, match=r"--out .*file.*: .*/file is a file, where a folder was expected"):
-            given("d", "--out", str(out))
-    assert given("d", "--out", str(tmp_path / "new" / "one")).out == str(tmp_path / "new" / "one")
-    assert given("d", "--out", "s3://bucket/one").out == "s3://bucket/one"
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(BadArgument, match="nothing may be written into"):
-        given("d", "--out", str(tmp_path / "new"))
-
-
 def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "grid.json"
     file.write_text('{"static": true}', encoding="utf-8")
@@ -72,6 +58,10 @@ def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:
         ([], "a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; neither was given"),
         (["d", "--bootstrap-server", "one:9092"], "both were given"),
         (["d", "--format", "html,pdf"], "--format html,pdf: 'pdf' is none of html, parquet, csv, json"),
+        ([" "], "SOURCE ' ': a data directory, copied segments or a table was expected"),
+        (["--bootstrap-server", "one:0"], "--bootstrap-server 'one:0': HOST:PORT was expected"),
+        (["d", "--out", ""], "--out '': a folder was expected"),
+        (["d", "--master", "mesos://one"], "--master 'mesos://one': local[*], spark://HOST:PORT, yarn or k8s://URL"),
         (["d", "--since", "yesterday"], "--since yesterday: a time such as 2026-01-31T08:00"),
         (["d", "--since", "2026-02-01", "--until", "2026-01-31"], "--until 2026-01-31 is not after --since 2026-02-01"),
         (["d", "--group", ""], "--group '': the name of a group"),

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from muster.pipeline.sources.cluster import (
     Range,
     bounded,
     bounds,
+    knock,
     ranges_between,
     read_ranges,
     share_ranges,
@@ -118,6 +123,61 @@ def test_a_table_of_a_live_cluster(live: Live, spark: SparkSession) -> None:
     found = sorted((row.log_partition, row.log_offset, row.kind) for row in decoded(live, spark).collect())
     assert [(partition, offset) for partition, offset, _ in found] == places(rows_of(live, Reading(), 1))
     assert {kind for _, _, kind in found} == {"commit", "classic"}
+
+
+@contextmanager
+def listening(answer: bytes | None) -> Iterator[str]:
+    """A port on which everybody gets this and is hung up on; None: nobody is ever answered."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                kept.append(server.accept()[0])
+                if answer is not None:
+                    kept[-1].recv(1)
+                    kept[-1].sendall(answer)
+                    kept[-1].close()
+
+    kept: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}"
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for one in kept:
+                one.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (None, "nobody answered for 1 s"),
+        (b"", "the connection was closed"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "what answered there is no Kafka"),
+    ],
+)
+def test_what_answers_is_no_broker(answer: bytes | None, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.pipeline.sources.cluster.FIRST_ANSWER_TIMEOUT_S", 1.0)
+    with listening(answer) as address, pytest.raises(ClusterError) as error:
+        knock({"bootstrap.servers": address})
+    assert str(error.value) == (
+        f"{address} cannot be reached: {told}: is a broker listening there, and does it speak PLAINTEXT "
+        "(-X kafka.security.protocol=...)?"
+    )
+
+
+def test_nobody_listens(live: Live) -> None:
+    with pytest.raises(
+        ClusterError, match=r"^127\.0\.0\.1:1 cannot be reached: Connect to \S+ failed: Connection refused:"
+    ):
+        knock({"bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(BadOption, match="No such configuration property"):
+        knock({**live.client, "no.such": "1"})
+    # one that is there is enough
+    knock({"bootstrap.servers": f"127.0.0.1:1,{live.bootstrap}"})
 
 
 def test_a_cluster_without_groups_is_an_error(tmp_path: Path, spark: SparkSession) -> None:

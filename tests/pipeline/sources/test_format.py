@@ -62,14 +62,19 @@ def test_no_such_table(spark: SparkSession) -> None:
     [
         ({"path": "/nowhere/at/all"}, "/nowhere/at/all cannot be listed"),
         ({"path": OFFSETS_LOG, "topic": "orders"}, "holds no segments of orders"),
+        (
+            {"path": OFFSETS_LOG, "no.such": "1"},
+            r'format\("muster"\) has no option no.such: it takes bootstrap.servers,',
+        ),
         ({"path": OFFSETS_LOG, "rows": "cooked"}, "option rows=cooked: expected raw or decoded"),
     ],
 )
 def test_nothing_to_read_or_nonsense_is_an_error_and_no_empty_table(
     spark: SparkSession, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(AnalysisException, match=message):
+    with pytest.raises(AnalysisException, match=message) as error:
         spark.read.format("muster").options(**options).load().count()
+    assert "Traceback" not in str(error.value)
 
 
 def test_segments_cannot_be_streamed(spark: SparkSession, tmp_path: Path) -> None:
