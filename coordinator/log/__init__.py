@@ -26,9 +26,10 @@ from muster.coordinator.log.errors import (
 )
 from muster.coordinator.log.files import FileStorage, FilesystemSync
 from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.identity import Identity
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.maintenance import Maintenance
-from muster.coordinator.log.manager import Identity, LogManager
+from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.memory import MemoryStorage
 from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.settings import LogConfig, LogSettings

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import NamedTuple
 
 import structlog
 
 from muster.coordinator.log import checkpoints, topic_ids
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.durability import SharedSync, Waiter
-from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheckpoint, WrongDirectory
+from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheckpoint
 from muster.coordinator.log.folders import DELETE_SUFFIX, STRAY_SUFFIX, OtherName, other_name, read_other_name
+from muster.coordinator.log.identity import Identity, identify
 from muster.coordinator.log.last_stop import LastStop
 from muster.coordinator.log.loader import load_log
 from muster.coordinator.log.log import Log
@@ -25,14 +25,6 @@ from muster.coordinator.log.storage import Lock as DirectoryHeld
 from muster.coordinator.log.storage import Storage
 
 _logger = structlog.get_logger("muster.log")
-
-
-class Identity(NamedTuple):
-    """Whose data directory it is (`meta.properties`)."""
-
-    cluster_id: str
-    node_id: int
-    directory_id: str
 
 
 class LogManager:
@@ -57,8 +49,6 @@ class LogManager:
         self._was_clean = False
         self.needs_recovery = False
         """Whether there are logs, and the last stop was not a clean one; known once it is open."""
-        self.is_new = False
-        """Nothing was in the directory that says whose it is; known once it is open."""
         self._recovery_points: dict[Partition, int] = {}
         self._start_offsets: dict[Partition, int] = {}
 
@@ -74,9 +64,10 @@ class LogManager:
         self.storage.make_directory("")
         self._lock = self.storage.lock()
         try:
-            identity = self._identify(cluster_id, node_id, draw_uuid)
+            has_logs = bool(self.on_disk())
+            identity = identify(self.storage, cluster_id, node_id, draw_uuid, has_logs=has_logs)
             self._was_clean = self.storage.load(checkpoints.CLEAN_SHUTDOWN) is not None
-            self.needs_recovery = not self._was_clean and bool(self.on_disk())
+            self.needs_recovery = not self._was_clean and has_logs
             self._recovery_points = self._load_offsets(checkpoints.RECOVERY_POINTS)
             self._start_offsets = self._load_offsets(checkpoints.START_OFFSETS)
             # from here on a kill must be seen as one, and a power cut too: it may bring back a name that was removed
@@ -86,38 +77,6 @@ class LogManager:
         except BaseException:
             self._release()
             raise
-        return identity
-
-    def _identify(self, cluster_id: str | None, node_id: int, draw_uuid: Callable[[], bytes]) -> Identity:
-        data = self.storage.load(checkpoints.META_PROPERTIES)
-        self.is_new = data is None
-        if data is not None:
-            path = f"{self.storage.root}/{checkpoints.META_PROPERTIES}"
-            properties = checkpoints.decode_properties(path, data)
-            found = properties.get("cluster.id", "")
-            node = properties.get("node.id", properties.get("broker.id", ""))
-            if not node:
-                raise MalformedCheckpoint(
-                    f"{path} names no node.id, so it does not say whose the directory is: restore it from a backup, or "
-                    "remove it if the directory belongs to this node, and a new one is written"
-                )
-            if cluster_id is not None and found != cluster_id:
-                raise WrongDirectory(f"{path} belongs to the cluster {found}, not to {cluster_id}")
-            if node != str(node_id):
-                raise WrongDirectory(f"{path} belongs to the node {node}, not to {node_id}: set node.id={node}")
-            if found and "directory.id" in properties:
-                return Identity(found, node_id, properties["directory.id"])
-            cluster_id = found or cluster_id
-        identity = Identity(
-            cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, checkpoints.encode_uuid(draw_uuid())
-        )
-        text = {
-            "cluster.id": identity.cluster_id,
-            "directory.id": identity.directory_id,
-            "node.id": str(node_id),
-            "version": "1",
-        }
-        self.storage.save(checkpoints.META_PROPERTIES, checkpoints.encode_properties(text), sync=True)
         return identity
 
     def _load_offsets(self, name: str) -> dict[Partition, int]:

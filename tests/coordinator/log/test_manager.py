@@ -18,6 +18,7 @@ from muster.coordinator.log import (
     MalformedCheckpoint,
     MemoryStorage,
     WrongDirectory,
+    checkpoints,
 )
 from tests.coordinator.log.support import NOW, SMALL, Later, batch, drawing, everything, fill, manage, on_files
 
@@ -61,6 +62,65 @@ def test_an_older_meta_properties_gets_a_directory_id() -> None:
     identity = LogManager(storage, LogSettings()).open(cluster_id=None, node_id=1, draw_uuid=drawing())
     assert identity == ("mine", 1, "AAAAAAAAAAAAAAAAAAAAAQ")
     assert b"directory.id=AAAAAAAAAAAAAAAAAAAAAQ" in storage.files["meta.properties"]
+
+
+WHOLE = {"version": "1", "cluster.id": "mine", "node.id": "1", "directory.id": "AAAAAAAAAAAAAAAAAAAABw"}
+
+
+def meta(**changed: str) -> bytes:
+    values = {**WHOLE, **{name.replace("_", "."): value for name, value in changed.items()}}
+    return checkpoints.encode_properties(values)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"node_id": ""},
+        {"node_id": "1x"},
+        {"node_id": "-1"},
+        {"node_id": "9" * 5000},
+        {"node_id": "\u0661"},
+        {"version": "2"},
+        {"version": ""},
+        {"cluster_id": "m\u00efne"},
+        {"cluster_id": "m ine"},
+        {"cluster_id": "x" * 256},
+    ],
+)
+def test_a_damaged_value_is_named_with_what_was_expected(changed: dict[str, str]) -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", meta(**changed))
+    (name,) = changed
+    with pytest.raises(MalformedCheckpoint, match=f"meta.properties .*{name.replace('_', '.')}.* remove it"):
+        manage(storage)
+    assert not storage.locked
+    assert storage.files["meta.properties"] == meta(**changed)
+
+
+@pytest.mark.parametrize("value", ["", "x", "AAAAAAAAAA=AAAAAAAAABw", "A" * 26, "AAAAA\u00e9AAAAAAAAAAAABw", "A" * 21])
+def test_a_damaged_directory_id_is_drawn_anew(value: str) -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", meta(directory_id=value))
+    with structlog.testing.capture_logs() as told:
+        identity = LogManager(storage, LogSettings()).open(cluster_id=None, node_id=1, draw_uuid=drawing())
+    assert identity == ("mine", 1, "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert "directory.id" in told[0]["reason"]
+    assert storage.files["meta.properties.damaged"] == meta(directory_id=value)
+    storage.locked = False
+    with structlog.testing.capture_logs() as told:
+        assert manage(storage).is_open
+    assert told == []
+
+
+def test_a_lost_meta_properties_is_told_when_there_are_logs() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    manager.open_log("t", 0)
+    manager.close()
+    storage.remove("meta.properties")
+    with structlog.testing.capture_logs() as told:
+        manage(storage).close()
+    assert [line["event"] for line in told] == ["meta_properties_mended"]
 
 
 def test_a_malformed_meta_properties_is_named() -> None:
