@@ -29,6 +29,7 @@ from muster.coordinator.loading import Loading
 from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
 from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
+from muster.coordinator.log.watch import watching
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
@@ -149,8 +150,9 @@ class Server:
             log.warning("the last stop was not clean: logs are checked from their recovery points on",
                         directory=str(config.data_dir))  # fmt: skip
         self._filesystem = machine.whole_disk(config.data_dir)
-        if sync is not None and self._filesystem is not None:
-            sync.share(self._filesystem.sync, self.clock)
+        self._stop_watching = watching(self.logs, self.clock, sync)
+        if self._filesystem is not None:
+            self.logs.share_sync(self._filesystem.sync, self.clock)
         self._identity = identity
 
     def _open_groups(self) -> None:
@@ -290,6 +292,7 @@ class Server:
             self._maintenance.stop()
         if self._cleaner is not None:
             self._cleaner.stop()
+        self._stop_watching()
         self.logs.close(clean=True)
         if self._filesystem is not None:
             self._filesystem.close()

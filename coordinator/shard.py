@@ -22,7 +22,7 @@ from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Now, Output
 from muster.coordinator.groups.telling import refusal
-from muster.coordinator.log.errors import BatchError, DamagedLog, LogError
+from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
 from muster.coordinator.refusals import append_error, refuse, spoil
 from muster.coordinator.shard_ledger import BATCH_BYTES, Ledger, Respond, respond
 from muster.coordinator.shard_parts import Codec, Core, Observer, ShardLog
@@ -37,6 +37,8 @@ LOAD_CHUNK_BYTES: Final = 256 * 1024
 """How much of a log is replayed in one step: some 10 ms."""
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
 """How long a shard whose log failed waits before it is built anew: by how often that happened in a row."""
+AWAY_MS: Final = 1_000
+"""And when the whole data directory is away, which costs nothing to ask."""
 
 
 class Shard(Ledger):
@@ -312,11 +314,14 @@ class Shard(Ledger):
     def _failed(self, what: str, error: Exception) -> None:
         """Throw the core away, answer everybody, and build another one from the log after a while."""
         code = append_error(getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
-        delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
-        self._failures += 1
         self.trouble = error
-        log.error(f"{what}; the groups of this partition are built anew from their log", partition=self.index,
-                  error=str(error), in_ms=delay_ms)  # fmt: skip
+        if isinstance(error, LogOffline) and error.is_told:
+            delay_ms = AWAY_MS
+        else:
+            delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
+            self._failures += 1
+            log.error(f"{what}; the groups of this partition are built anew from their log", partition=self.index,
+                      error=str(error), in_ms=delay_ms)  # fmt: skip
         self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, code, ErrorCode.NOT_COORDINATOR)
         term = self._term
         self._clock.call_at(self._clock.now().mono_ms + delay_ms, lambda: self._reload(term))

@@ -21,6 +21,9 @@ RESERVED_BYTES: Final = 64 * 1024
 and nothing else."""
 
 
+REMOVED: Final = "somebody removed it while the server runs"
+
+
 class DurableLog(SegmentedLog):
     """A log whose readers and waiters learn how far it is durable."""
 
@@ -178,6 +181,7 @@ class DurableLog(SegmentedLog):
                 self._storage.sync_directory(self.directory)
             if is_new:  # nor may the directory itself be lost
                 self._storage.sync_directory("")
+            self._storage.verify()
 
         return job, lambda failure: self._synced(target, files[-1].path, failure)
 
@@ -187,6 +191,9 @@ class DurableLog(SegmentedLog):
             return
         if failure is not None:
             self._failed(path, failure)
+            return
+        if self.waits_for_sync and self._active.file.is_removed():
+            self._failed(self._active.file.path, OSError(REMOVED))
             return
         target = min(target, self._cut_at)
         self.recovery_point = max(self.recovery_point, target)

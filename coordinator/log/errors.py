@@ -4,7 +4,16 @@ behaviour.
 
 from __future__ import annotations
 
+import errno
+
 from muster.coordinator.log.position import Place
+
+
+class DirectoryGone(OSError):
+    """The data directory is no longer the one that was opened."""
+
+    def __init__(self, root: str, what: str) -> None:
+        super().__init__(errno.ESTALE, f"the data directory {what} while the server runs", root)
 
 
 class LogError(Exception):
@@ -93,10 +102,12 @@ class LogOffline(LogError):
 
     error_code = 56
 
-    def __init__(self, path: str, reason: str) -> None:
+    def __init__(self, path: str, reason: str, *, is_told: bool = False) -> None:
+        """`is_told`: it is the same for all logs, and has been said once for all of them."""
         super().__init__(f"{path} is offline: {reason}")
         self.path = path
         self.reason = reason
+        self.is_told = is_told
 
 
 class DamagedLog(LogError):

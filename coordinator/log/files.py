@@ -9,10 +9,12 @@ import functools
 import os
 import re
 import shutil
+import stat
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from muster.coordinator.log.errors import DirectoryGone
 from muster.coordinator.log.lock import DirectoryLock
 from muster.coordinator.log.storage import Buffer, Entry
 
@@ -69,21 +71,64 @@ class FilesystemSync:
         os.close(self._descriptor)
 
 
+class Place:
+    """Where paths begin: the name of a directory, and once it is taken the directory itself."""
+
+    __slots__ = ("_descriptor", "_root")
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._descriptor: int | None = None
+
+    def at(self, path: str) -> tuple[str, int | None]:
+        """A path for the system, and the directory that it begins at (None: the name says it)."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            return (f"{self._root}/{path}" if path else self._root), None
+        return path or ".", descriptor
+
+    def take(self) -> None:
+        """Stay in the directory that has the name now. Raises OSError."""
+        self._descriptor = os.open(self._root, os.O_RDONLY)
+
+    def leave(self) -> None:
+        """Go by the name again."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def verify(self) -> None:
+        """Raises DirectoryGone when the name is that of another directory, or of none."""
+        descriptor = self._descriptor
+        if descriptor is None:
+            return
+        try:
+            there = os.stat(self._root)
+        except OSError as error:
+            raise DirectoryGone(self._root, f"cannot be found ({error.strerror})") from error
+        if not os.path.samestat(there, os.fstat(descriptor)):
+            raise DirectoryGone(self._root, "was replaced by another")
+
+
 class DiskFile:
     """A `storage.File` over a descriptor that is opened at first use."""
 
-    __slots__ = ("_closing", "_descriptor", "_guard", "_mode", "_syncs", "path")
+    __slots__ = ("_closing", "_descriptor", "_guard", "_mode", "_name", "_place", "_syncs", "path")
 
-    def __init__(self, path: str, mode: int = os.O_RDWR) -> None:
+    def __init__(self, path: str, mode: int, place: Place, name: str) -> None:
+        """`path`: in full, for messages; it is `name` at that place."""
         self.path = path
         self._mode = mode
+        self._place = place
+        self._name = name
         self._descriptor = -1
         self._guard = threading.Lock()
         self._syncs = 0
         self._closing: list[int] = []
 
     def _open(self, more: int = 0) -> int:
-        self._descriptor = os.open(self.path, self._mode | more, _PERMISSIONS)
+        name, directory = self._place.at(self._name)
+        self._descriptor = os.open(name, self._mode | more, _PERMISSIONS, dir_fd=directory)
         return self._descriptor
 
     def _create(self) -> int:
@@ -158,6 +203,18 @@ class DiskFile:
             for old in closing:
                 os.close(old)
 
+    def is_removed(self) -> bool:
+        """Whether somebody has taken its name away."""
+        with self._guard:
+            if self._descriptor >= 0:
+                return os.fstat(self._descriptor).st_nlink == 0
+        name, directory = self._place.at(self._name)
+        try:
+            os.stat(name, dir_fd=directory)
+        except FileNotFoundError:
+            return True
+        return False
+
     def close(self) -> None:
         """Give its descriptor back, once no sync needs it any more."""
         with self._guard:
@@ -170,7 +227,11 @@ class DiskFile:
 
 
 class FileStorage:
-    """A `storage.Storage` over a directory of the file system."""
+    """A `storage.Storage` over a directory of the file system.
+
+    From `lock` on all paths begin at the very directory that was taken then, whatever becomes of its name: nothing is
+    ever read from or written into another one that was put in its place.
+    """
 
     def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
         """`root`: the data directory; it is made when `make_directory("")` is called. `read_only`: files are opened for
@@ -178,44 +239,63 @@ class FileStorage:
         """
         self.root = str(root)
         self._mode = os.O_RDONLY if read_only else os.O_RDWR
-
-    def _full(self, path: str) -> str:
-        return f"{self.root}/{path}" if path else self.root
+        self._place = Place(self.root)
 
     def file(self, path: str) -> DiskFile:
         """The file at `path`, not opened yet."""
-        return DiskFile(self._full(path), self._mode)
+        return DiskFile(f"{self.root}/{path}", self._mode, self._place, path)
 
     def entries(self, path: str) -> list[Entry]:
         """What is in a directory, by name."""
         found: list[Entry] = []
-        with os.scandir(self._full(path)) as names:
-            for name in names:
-                with contextlib.suppress(FileNotFoundError):  # removed since: as if it had never been listed
-                    facts = name.stat()
-                    found.append(Entry(name.name, name.is_dir(), facts.st_size, facts.st_mtime_ns // 1_000_000))
+        name, directory = self._place.at(path)
+        descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
+        try:
+            with os.scandir(descriptor) as names:
+                for one in names:
+                    with contextlib.suppress(FileNotFoundError):  # removed since: as if it had never been listed
+                        facts = one.stat()
+                        found.append(Entry(one.name, one.is_dir(), facts.st_size, facts.st_mtime_ns // 1_000_000))
+        finally:
+            os.close(descriptor)
         return sorted(found)
+
+    def verify(self) -> None:
+        """DirectoryGone when the data directory is no longer the one that `lock` took."""
+        self._place.verify()
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory of that name."""
-        return os.path.isdir(self._full(path))
+        name, directory = self._place.at(path)
+        try:
+            return stat.S_ISDIR(os.stat(name, dir_fd=directory).st_mode)
+        except FileNotFoundError:
+            return False
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it."""
-        os.makedirs(self._full(path), exist_ok=True)
+        name, directory = self._place.at(path)
+        if directory is None:
+            os.makedirs(name, exist_ok=True)
+        elif path:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=directory)
 
     def load(self, path: str) -> bytes | None:
         """A whole small file; None when it is not there."""
+        name, directory = self._place.at(path)
         try:
-            return Path(self._full(path)).read_bytes()
+            descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
         except FileNotFoundError:
             return None
+        with open(descriptor, "rb") as file:
+            return file.read()
 
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
         """Replace a whole small file at once."""
-        full = self._full(path)
-        temporary = full + ".tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PERMISSIONS)
+        name, directory = self._place.at(path)
+        temporary = name + ".tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PERMISSIONS, dir_fd=directory)
         try:
             view = memoryview(data)
             while view:
@@ -224,27 +304,31 @@ class FileStorage:
                 sync_descriptor(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, full)
+        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
         if sync:
             self.sync_directory(path.rpartition("/")[0])
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or a directory."""
-        os.replace(self._full(old), self._full(new))
+        (old_name, directory), (new_name, _) = self._place.at(old), self._place.at(new)
+        os.replace(old_name, new_name, src_dir_fd=directory, dst_dir_fd=directory)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
+        name, directory = self._place.at(path)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._full(path))
+            os.unlink(name, dir_fd=directory)
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all in it."""
+        name, directory = self._place.at(path)
         with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self._full(path))
+            shutil.rmtree(name, dir_fd=directory)
 
     def sync_directory(self, path: str) -> None:
         """Wait until the names in a directory are on the disk."""
-        descriptor = os.open(self._full(path), os.O_RDONLY)
+        name, directory = self._place.at(path)
+        descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
         try:
             os.fsync(descriptor)
         finally:
@@ -252,4 +336,6 @@ class FileStorage:
 
     def lock(self) -> DirectoryLock:
         """Take the data directory for this server alone."""
-        return DirectoryLock(self.root)
+        lock = DirectoryLock(self.root, self._place.leave)
+        self._place.take()
+        return lock

@@ -50,6 +50,8 @@ class Maintenance:
         """Write the checkpoints, now. A full disk is told and waited out: the old ones stay valid, recovery only
         takes longer.
         """
+        if self._manager.gone is not None:
+            return
         try:
             self._manager.checkpoint()
         except OSError as error:

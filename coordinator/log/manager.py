@@ -10,16 +10,19 @@ from threading import Lock
 
 import structlog
 
+from muster.coordinator.clock import Clock
 from muster.coordinator.log import checkpoints, topic_ids
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.durability import SharedSync, Waiter
-from muster.coordinator.log.errors import DamagedLog, LogOffline, MalformedCheckpoint
+from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline, MalformedCheckpoint
 from muster.coordinator.log.folders import DELETE_SUFFIX, STRAY_SUFFIX, OtherName, other_name, read_other_name
 from muster.coordinator.log.identity import Identity, identify
 from muster.coordinator.log.last_stop import LastStop
 from muster.coordinator.log.loader import load_log
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.new_folders import NewFolders
+from muster.coordinator.log.position import Place
+from muster.coordinator.log.segment import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage import Lock as DirectoryHeld
 from muster.coordinator.log.storage import Storage
@@ -47,6 +50,8 @@ class LogManager:
         self._draw_uuid: Callable[[], bytes]
         self._logs: dict[Partition, Log] = {}
         self._was_clean = False
+        self.gone: DirectoryGone | None = None
+        """Why the directory is not the one that was opened; None while it is."""
         self.needs_recovery = False
         """Whether there are logs, and the last stop was not a clean one; known once it is open."""
         self._recovery_points: dict[Partition, int] = {}
@@ -128,6 +133,36 @@ class LogManager:
             return -1
         return epochs[-1][0] if epochs else -1
 
+    def share_sync(self, sync_all: Callable[[], object], clock: Clock) -> None:
+        """Many syncs at once are one `sync_all` from now on, which syncs all files of the directory's file system."""
+
+        def job() -> None:
+            sync_all()
+            self.storage.verify()
+
+        if self._sync is not None:
+            self._sync.share(job, clock)
+
+    def directory_is(self, gone: DirectoryGone | None) -> None:
+        """What a look at the directory has found: every log is offline while it is gone."""
+        was_gone, self.gone = self.gone, gone
+        if gone is not None:
+            if was_gone is None:
+                _logger.error("data_directory_gone", directory=self.storage.root, reason=gone.strerror,
+                              what_to_do="every partition is offline: put the directory back, or stop the "
+                              "server")  # fmt: skip
+            for log in self.logs():
+                if log.failure is None:
+                    log.go_offline(self.storage.root, gone)
+        elif was_gone is not None:
+            _logger.warning("data_directory_back", directory=self.storage.root, what="the logs go on")
+            for log in self.logs():
+                log.come_back()
+
+    def _raise_if_gone(self) -> None:
+        if self.gone is not None:
+            raise LogOffline(self.storage.root, self.gone.strerror or "", is_told=True)
+
     # -- logs
 
     def open_log(
@@ -149,6 +184,7 @@ class LogManager:
         held = self._logs.get(key)
         if held is not None:
             return held
+        self._raise_if_gone()
         directory = f"{topic}-{partition}"
         last_stop = LastStop(
             # a log that the checkpoint does not know was put there by someone else, who knows in what state
@@ -176,23 +212,25 @@ class LogManager:
                 )
         except DamagedLog as error:
             self.offline[key] = error
-            _logger.error(
-                "log_damaged",
-                topic=topic,
-                partition=partition,
-                path=error.path,
-                position=error.position,
-                reason=error.reason,
-                what_to_do=error.advice,
-            )
+            _tell_of_damage(key, error)
             raise
         except OSError as error:
-            path, reason = error.filename or f"{self.storage.root}/{directory}", error.strerror or str(error)
+            path, reason = f"{self.storage.root}/{error.filename or directory}", error.strerror or str(error)
             _logger.error("log_offline", topic=topic, partition=partition, path=path, reason=reason)
             raise LogOffline(path, reason) from error
         self.offline.pop(key, None)
         self._logs[key] = log
         return log
+
+    def _raise_if_removed(self, key: Partition) -> None:
+        """A log whose files are away must not begin anew at offset 0. DamagedLog, also kept in `offline`."""
+        folder = f"{key[0]}-{key[1]}"
+        there = self.storage.is_directory(folder) and self.storage.entries(folder)
+        if not any(entry.name.endswith(LOG_SUFFIX) for entry in there or ()):
+            place = Place(f"{self.storage.root}/{folder}/", 0)
+            damage = self.offline[key] = DamagedLog(place, "its files were removed while the server ran")
+            _tell_of_damage(key, damage)
+            raise damage
 
     def get(self, topic: str, partition: int) -> Log | None:
         """The log of a partition, when it is open."""
@@ -214,7 +252,14 @@ class LogManager:
         damage = self.offline.get(key)
         if damage is not None and key not in self._logs:
             raise damage
-        old = self._logs.pop(key)  # KeyError: it was never opened
+        try:
+            self.storage.verify()
+        except DirectoryGone as gone:
+            self.directory_is(gone)
+        self._raise_if_gone()
+        old = self._logs[key]  # KeyError: it was never opened
+        self._raise_if_removed(key)
+        del self._logs[key]
         old.abandon()
         self._recovery_points[key] = old.recovery_point
         self._start_offsets[key] = old.start_offset
@@ -372,14 +417,26 @@ class LogManager:
             _logger.error("checkpoint_failed", directory=self.storage.root, reason=error.strerror or str(error))
         finally:
             self._logs.clear()
-            self._release()
             if self._sync is not None:
-                self._sync.close()
+                self._sync.close()  # before the directory is given back: a thread may be at work in it
+            self._release()
 
     def _release(self) -> None:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _tell_of_damage(key: Partition, damage: DamagedLog) -> None:
+    _logger.error(
+        "log_damaged",
+        topic=key[0],
+        partition=key[1],
+        path=damage.path,
+        position=damage.position,
+        reason=damage.reason,
+        what_to_do=damage.advice,
+    )
 
 
 def _leave_to_next_start(failure: OSError | None) -> None:

@@ -83,6 +83,10 @@ class MemoryFile:
         """Look for the name again at the next use."""
         self._open = None
 
+    def is_removed(self) -> bool:
+        """Whether its name is away."""
+        return self._path not in self._files
+
 
 class _MemoryLock:
     def __init__(self, storage: MemoryStorage) -> None:
@@ -122,6 +126,9 @@ class MemoryStorage:
             if name and name.startswith(prefix) and "/" not in name.removeprefix(prefix)
         ]
         return sorted(found)
+
+    def verify(self) -> None:
+        """Nobody can take it away."""
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory of that name."""

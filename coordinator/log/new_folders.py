@@ -52,6 +52,7 @@ class NewFolders:
             for folder in folders:
                 self._sync_folder(folder)
             self._storage.sync_directory("")
+            self._storage.verify()
 
         return job, lambda failure: self._ended(made, failure)
 

@@ -13,10 +13,10 @@ import structlog
 
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS, encode_epochs
 from muster.coordinator.log.epochs import LeaderEpochs
-from muster.coordinator.log.errors import FencedLeaderEpoch, LogOffline
+from muster.coordinator.log.errors import DirectoryGone, FencedLeaderEpoch, LogOffline
 from muster.coordinator.log.segment import Segment, segment_name
 from muster.coordinator.log.settings import LogConfig
-from muster.coordinator.log.storage import Storage
+from muster.coordinator.log.storage import File, Storage
 
 _logger = structlog.get_logger("muster.log")
 
@@ -75,6 +75,11 @@ class SegmentedLog:
             segment.config = config
 
     @property
+    def active_file(self) -> File:
+        """The file that is appended to."""
+        return self._active.file
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return sum(segment.size for segment in self.segments)
@@ -83,10 +88,14 @@ class SegmentedLog:
 
     def _failed(self, path: str, error: OSError) -> LogOffline:
         """Take the log offline: a later append could otherwise stand behind a hole."""
-        failure = LogOffline(path, error.strerror or str(error))
+        is_told = isinstance(error, DirectoryGone)
+        failure = LogOffline(path, error.strerror or str(error), is_told=is_told)
         if self.failure is None:
             self.failure = failure
-            _logger.error("log_offline", topic=self.topic, partition=self.partition, path=path, reason=failure.reason)
+            if not is_told:
+                _logger.error(
+                    "log_offline", topic=self.topic, partition=self.partition, path=path, reason=failure.reason
+                )
             self._on_failure(failure)
         return failure
 
@@ -94,12 +103,17 @@ class SegmentedLog:
         """Something else found that the files cannot be relied on: as after a failed write."""
         self._failed(path, error)
 
+    def come_back(self) -> None:
+        """The data directory, which was away, is back: the log goes on with the files that it has held open."""
+        if self.failure is not None and self.failure.is_told:
+            self.failure = None
+
     def _on_failure(self, failure: LogOffline) -> None:
         """The log has just gone offline."""
 
     def _raise_if_offline(self) -> None:
         if self.failure is not None:
-            raise LogOffline(self.failure.path, self.failure.reason)
+            raise LogOffline(self.failure.path, self.failure.reason, is_told=self.failure.is_told)
 
     # -- epochs
 

@@ -60,6 +60,9 @@ class File(Protocol):
     def close(self) -> None:
         """Give its handle back."""
 
+    def is_removed(self) -> bool:
+        """Whether somebody has taken its name away. May be called from another thread."""
+
 
 class Lock(Protocol):
     """A data directory held by this server."""
@@ -80,6 +83,11 @@ class Storage(Protocol):
 
     def entries(self, path: str) -> list[Entry]:
         """What is in a directory, by name; FileNotFoundError when there is no such directory."""
+
+    def verify(self) -> None:
+        """DirectoryGone when the data directory is no longer the one that `lock` took. May be called from another
+        thread.
+        """
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory of that name."""

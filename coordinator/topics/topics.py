@@ -400,11 +400,15 @@ class Topics:
 
     def _offline(self) -> Iterator[Failed] | None:
         """What `Mending` is to open again; None after the end."""
-        return self._failed_logs() if self.logs.is_open else None
+        if not self.logs.is_open:
+            return None
+        return self._failed_logs() if self.logs.gone is None else iter(())
 
     def _failed_logs(self) -> Iterator[Failed]:
         if self.catalogue.log.failure is not None:
             yield METADATA_TOPIC, 0, self._reopen_catalogue
+        if self.catalogue.log.failure is None:
+            self._in_force.resume()  # what waited while the data directory was away
         for topic in self.by_name.values():
             if topic.name in _OF_SHARDS:
                 continue
