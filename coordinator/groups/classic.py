@@ -16,7 +16,6 @@ from muster.coordinator.groups.members import Member, Protocols
 from muster.coordinator.groups.round import Round
 from muster.coordinator.groups.states import (
     COMPLETING,
-    DEAD,
     EMPTY,
     STABLE,
     TRANSITIONS,
@@ -248,8 +247,6 @@ class ClassicGroup(Group):
 
     def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
         """May this member commit offsets in this generation? 0, or an error code."""
-        if self.state == DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if epoch < 0 and self.state == EMPTY:
             return 0  # a consumer that uses the group for its offsets only
         if epoch < 0 and not member_id and instance_id is None:
@@ -263,14 +260,10 @@ class ClassicGroup(Group):
 
     def validate_offset_delete(self) -> int:
         """Offsets may go when there are no members, or when these are consumers, whose topics are known."""
-        if self.state == DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def validate_delete(self) -> int:
         """A group may be deleted while it is Empty; ids that were only handed out do not count."""
-        if self.state == DEAD:
-            return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_of_no_use(self) -> bool:

@@ -26,7 +26,6 @@ from muster.coordinator.groups import (
 from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.deadlines import Deadline, Due
-from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Command, Now, Output
@@ -168,14 +167,12 @@ class GroupCore:
         retention.start(turn, self._retention)
         max_size = self._state.settings.group_max_size
         for group in self._state.groups.values():
+            group.reload()
             if isinstance(group, ClassicGroup):
-                group.reload()
                 for member in group.members.values():
                     parked.answered(turn, member)
                 if len(group.members) > max_size:
                     rebalance.begin(turn, group, events.OVER_CAPACITY)
-            elif isinstance(group, ForeignGroup):
-                group.reload()
         return turn.output()
 
     def resign(self, error_code: int) -> Output:
@@ -192,9 +189,8 @@ class GroupCore:
         if deadline.kind == RETENTION:
             retention.on_deadline(turn, self._retention)
             return
-        group = self._state.classic(deadline.group_id)
-        if group is None:  # cannot be: a group that goes takes its deadlines along
-            raise LookupError(f"a deadline ({deadline.kind}) of group {deadline.group_id!r}, which is not there")
+        # a group that goes takes its deadlines along, and only classic ones have any
+        group = cast("ClassicGroup", self._state.groups[deadline.group_id])
         if isinstance(deadline, Member):
             rebalance.on_session_deadline(turn, group, deadline)
         elif deadline.kind == JOIN_PHASE:

@@ -49,6 +49,10 @@ class Group:
         """
         raise NotImplementedError
 
+    def reload(self) -> None:
+        """All its records are replayed: tell its state from them."""
+        raise NotImplementedError
+
     def subscribes_to(self, topic: str) -> bool:
         """True when a member subscribes to the topic, or might."""
         raise NotImplementedError

@@ -8,7 +8,7 @@ from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.state import State
-from muster.coordinator.groups.states import DEAD, EMPTY, PREPARING
+from muster.coordinator.groups.states import EMPTY, PREPARING
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
@@ -81,6 +81,4 @@ def _refusal(state: State, request: HeartbeatRequest) -> int:
     group = state.classic(request.group_id)
     if group is None or group.state == EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if group.state == DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return group.validate_member(request.member_id, request.group_instance_id) or ErrorCode.ILLEGAL_GENERATION

@@ -17,7 +17,7 @@ from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS, Member
 from muster.coordinator.groups.parked import drop_member, join_refusal, park_join
 from muster.coordinator.groups.rebalance import begin_or_complete, present
 from muster.coordinator.groups.room import is_too_large
-from muster.coordinator.groups.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupRequest
@@ -45,7 +45,6 @@ REPEAT: Final = "answer with the present generation"
 REFUSE_UNKNOWN: Final = "UNKNOWN_MEMBER_ID"
 REFUSE_FENCED: Final = "FENCED_INSTANCE_ID"
 REFUSE_ODD: Final = "UNKNOWN_SERVER_ERROR"
-REFUSE_DEAD: Final = "COORDINATOR_NOT_AVAILABLE"
 IMPOSSIBLE: Final = "cannot be: an Empty group has no members"
 
 _STATES: Final = (EMPTY, PREPARING, COMPLETING, STABLE)
@@ -64,7 +63,6 @@ _GRID: Final = (
 )
 DECISIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {(who, state): what for who, *row in _GRID for state, what in zip(_STATES, row, strict=True)}
-    | {(who, DEAD): REFUSE_DEAD for who in WHO}
 )
 """(who asks, state of the group) -> what is done."""
 
@@ -119,7 +117,7 @@ def handle(turn: Turn, command: JoinCommand, request: JoinGroupRequest) -> None:
         drop_member(turn, group, member_id)
         return
     protocols = turn.state.shared.protocols((one.name, one.metadata) for one in request.protocols)
-    if group.state != DEAD and not group.supports(request.protocol_type, protocols):
+    if not group.supports(request.protocol_type, protocols):
         _refuse(turn, command, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         return
     asking = Asking(command, request, protocols)
@@ -168,7 +166,7 @@ def _create(turn: Turn, group_id: str) -> ClassicGroup | None:
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     """Kafka's acceptJoiningMember: in the join phase only those count who have joined, so that they are in first."""
-    if group.state in (EMPTY, DEAD):
+    if group.state == EMPTY:
         return True
     member = group.members.get(member_id)
     if group.state == PREPARING:
@@ -282,5 +280,4 @@ _ACTIONS: Final = {
     REFUSE_UNKNOWN: _refusing(ErrorCode.UNKNOWN_MEMBER_ID),
     REFUSE_FENCED: _refusing(ErrorCode.FENCED_INSTANCE_ID),
     REFUSE_ODD: _refuse_odd,
-    REFUSE_DEAD: _refusing(ErrorCode.COORDINATOR_NOT_AVAILABLE),
 }

@@ -8,7 +8,7 @@ from muster.coordinator.groups.events import Trigger
 from muster.coordinator.groups.interface import Command
 from muster.coordinator.groups.parked import drop_member
 from muster.coordinator.groups.rebalance import begin_or_complete
-from muster.coordinator.groups.states import DEAD, EMPTY
+from muster.coordinator.groups.states import EMPTY
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.leave_group import (
@@ -21,12 +21,12 @@ from muster.protocol.messages.leave_group import (
 
 def handle(turn: Turn, command: Command, request: LeaveGroupRequest) -> None:
     """Answer a LeaveGroup: one row for each that leaves, in their order, each with its own error."""
-    group = turn.state.classic(request.group_id)
-    if not request.group_id or (group is not None and group.state == DEAD):
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if request.group_id else ErrorCode.INVALID_GROUP_ID
+    if not request.group_id:
+        error: int = ErrorCode.INVALID_GROUP_ID
         turn.reply(command.token, LeaveGroupResponse(error_code=error))
         telling.refused(turn, command, request.group_id, error, "", None)
         return
+    group = turn.state.classic(request.group_id)
     rows: list[MemberResponse] = []
     left: list[Trigger] = []
     for one in request.members:

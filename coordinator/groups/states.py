@@ -37,7 +37,6 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         (PREPARING, REMOVED): DEAD,
         (COMPLETING, REMOVED): DEAD,
         (STABLE, REMOVED): DEAD,
-        (DEAD, REMOVED): DEAD,
     }
 )
 

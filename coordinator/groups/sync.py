@@ -9,7 +9,7 @@ from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.parked import answer_syncs, park_sync
 from muster.coordinator.groups.rebalance import begin
 from muster.coordinator.groups.room import is_too_large
-from muster.coordinator.groups.states import ASSIGNED, COMPLETING, DEAD, EMPTY, PREPARING
+from muster.coordinator.groups.states import ASSIGNED, COMPLETING, EMPTY, PREPARING
 from muster.coordinator.groups.turn import Turn
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -44,8 +44,6 @@ def _refusal(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
         return ErrorCode.INVALID_GROUP_ID
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if group.state == DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if group.state == EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.validate_member(request.member_id, request.group_instance_id)

@@ -25,8 +25,6 @@ def state_diagram() -> str:
     """The states and every legal transition, as a mermaid diagram."""
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {EMPTY}"]
     for (state, event), target in TRANSITIONS.items():
-        if target == DEAD and state == DEAD:
-            continue  # to be removed twice is harmless, and no arrow worth drawing
         lines.append(f"    {state} --> {target}: {event}")
     lines += [f"    {DEAD} --> [*]", "```"]
     return "\n".join(lines)
@@ -41,8 +39,9 @@ def transition_table() -> str:
 
 def decision_table() -> str:
     """What is done with a JoinGroup: a row for each kind of asker, a column for each state."""
-    rows = [(who, *(cell(DECISIONS[who, state]) for state in STATES)) for who in WHO]
-    return table(("who asks", *STATES), rows)
+    states = dict.fromkeys(state for _, state in DECISIONS)
+    rows = [(who, *(cell(DECISIONS[who, state]) for state in states)) for who in WHO]
+    return table(("who asks", *states), rows)
 
 
 def cell(decision: str) -> str:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.states import DEAD, EMPTY
+from muster.coordinator.groups.commit import least_bytes
+from muster.coordinator.groups.records import pack
+from muster.coordinator.groups.states import EMPTY
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
@@ -62,13 +63,6 @@ def test_instances_are_checked_first() -> None:
     assert room.commit(a, -1, instance="i0") == ErrorCode.ILLEGAL_GENERATION
     assert room.commit("", -1, instance="i0") == ErrorCode.FENCED_INSTANCE_ID
     assert room.commit(a, 2, instance="i0") == 0
-
-
-def test_a_dead_group_is_not_available() -> None:
-    room = Room()
-    room.core.state.groups["g"] = group = ClassicGroup("g", 1)
-    group.state = DEAD
-    assert room.commit() == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_a_refusal_stands_on_every_partition() -> None:
@@ -156,3 +150,14 @@ def test_a_retention_time_is_written_in_version_1_which_has_no_leader_epoch() ->
     assert room.fetch().committed_leader_epoch == -1
     room.commit(retention=0)
     assert room.records[-1].value.expire_timestamp == START.wall_ms  # type: ignore[union-attr]  # an offset's
+
+
+def test_what_a_topic_takes_in_the_log_is_known_before() -> None:
+    topic = OffsetCommitRequestTopic(
+        "t" * 30, b"T" * 16, [OffsetCommitRequestPartition(n, 5, -1, "m" * n) for n in range(200)]
+    )
+    room = Room()
+    room.send(OffsetCommitRequest("group", -1, "", None, -1, [topic]))
+    written = sum(len(pack(record)) for record in room.records)
+    assert len(room.records) == 200
+    assert written / 2 < least_bytes("group", topic) < written * 2

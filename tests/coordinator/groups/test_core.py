@@ -3,8 +3,6 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups import events
-from muster.coordinator.groups.deadlines import Deadline
-from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.interface import Client, Command
 from muster.coordinator.groups.states import PREPARING, STABLE
 from muster.protocol.messages.api_versions import ApiVersionsRequest
@@ -33,13 +31,6 @@ def test_a_heartbeat_leaves_the_heap_alone() -> None:
         room.beat(a)
         room.beat(b)
     assert len(room.core.state.deadlines) == before
-
-
-def test_a_deadline_of_a_group_that_is_not_there_is_a_mistake_of_the_program() -> None:
-    room = Room()
-    room.core.state.deadlines.set(Deadline("session", "gone", "m"), 0)
-    with pytest.raises(LookupError, match="gone"):
-        room.core.advance(room.now)
 
 
 def reload(room: Room, **settings: int) -> Room:
@@ -107,22 +98,3 @@ def test_subscriptions_are_known_after_a_reload() -> None:
     again = reload(room)
     assert again.group().subscribes_to("t")
     assert not again.group().subscribes_to("u")
-
-
-class OtherGroup(Group):
-    """A group of a type that is still to come."""
-
-    __slots__ = ()
-    kind = "consumer"
-
-    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
-        return 0
-
-
-def test_classic_requests_do_not_know_groups_of_other_types_but_offsets_do() -> None:
-    room = Room()
-    room.core.state.groups["g"] = OtherGroup("g", "Stable")
-    assert room.beat("m", 1) == room.sync("m", generation=1).error_code == 25
-    assert room.commit("m", 1) == 0
-    room.take(room.core.loaded(room.now))
-    assert list(room.core.resign(16).replies) == []

@@ -166,6 +166,10 @@ def test_an_empty_one_is_deleted_with_all_its_records() -> None:
     assert room.core.state.groups == {}
 
 
+def test_nobody_waits_in_one_that_is_given_up() -> None:
+    assert list(room_of(*CONSUMER).core.resign(16).replies) == []
+
+
 def test_an_empty_one_goes_when_its_offsets_have_expired() -> None:
     room = room_of(*CONSUMER, *GONE)
     assert foreign(room).unused_since_ms() == SINCE_COMMIT

@@ -3,11 +3,9 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups import events
-from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.groups.states import DEAD
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -42,8 +40,6 @@ def test_offset_delete_top_level_refusals() -> None:
     assert delete(room, ("t", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
     room.join(kind="connect")
     assert delete(room, ("t", 0)) == ErrorCode.NON_EMPTY_GROUP
-    room.group().state = DEAD
-    assert delete(room, ("t", 0)) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_subscribed_topics_stay() -> None:
@@ -119,13 +115,6 @@ def test_the_nameless_group_is_deleted_like_any_other() -> None:
     room.commit(group="")
     codes = [room.send(DeleteGroupsRequest([""])).results[0].error_code for _ in range(2)]
     assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
-
-
-def test_a_dead_group_is_not_there_to_be_deleted() -> None:
-    room = Room()
-    room.core.state.groups["g"] = group = ClassicGroup("g", 1)
-    group.state = DEAD
-    assert room.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def test_what_comes_back_under_the_name_is_a_new_group() -> None:

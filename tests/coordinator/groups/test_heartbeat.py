@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.states import DEAD
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from tests.coordinator.groups.harness import Room
@@ -18,13 +16,6 @@ def test_what_is_refused_in_kafkas_order() -> None:
     assert room.beat(a, 2, "i9") == ErrorCode.UNKNOWN_MEMBER_ID
     assert room.beat(a, 7) == room.beat(a, 1) == room.beat(a, -1) == ErrorCode.ILLEGAL_GENERATION
     assert room.beat(a, 2) == room.beat(a, 2, "i0") == 0
-
-
-def test_a_dead_group_is_not_available() -> None:
-    room = Room()
-    room.core.state.groups["g"] = group = ClassicGroup("g", 1)
-    group.state = DEAD
-    assert room.beat("a", 0) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_in_each_state() -> None:

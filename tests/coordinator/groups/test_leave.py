@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups import events
-from muster.coordinator.groups.classic import ClassicGroup
 from muster.coordinator.groups.interface import Client, Command
-from muster.coordinator.groups.states import DEAD, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.states import EMPTY, PREPARING, STABLE
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.coordinator.groups.harness import Room
@@ -25,14 +24,6 @@ def test_the_empty_group_id_is_refused() -> None:
 
 def test_an_unknown_group_knows_nobody() -> None:
     assert batch(Room(), ("x", None), ("", "i")) == [("x", None, 25), ("", "i", 25)]
-
-
-def test_a_dead_group_is_not_available() -> None:
-    room = Room()
-    room.core.state.groups["g"] = group = ClassicGroup("g", 1)
-    group.state = DEAD
-    reply = room.leave("a")
-    assert (reply.error_code, list(reply.members)) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, [])
 
 
 def test_leaving_rebalances_and_the_id_is_unknown_from_then_on() -> None:

@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
 from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.group import Group
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import State
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -106,28 +103,6 @@ def test_a_tombstone_ends_a_group_and_its_deadlines() -> None:
     one.deadlines.set(group.sync_deadline, 10)
     one.evolve(GroupMetadataKey("g"), None)
     assert (one.groups, one.deadlines.next_ms(), group.state) == ({}, None, "Dead")
-
-
-def test_a_group_of_another_type_is_no_classic_one() -> None:
-    one = state()
-    one.groups["g"] = other = Group("g", "Stable")
-    assert one.classic("g") is None
-    one.evolve(GroupMetadataKey("g"), None)
-    assert one.groups == {"g": other}
-    with pytest.raises(NotImplementedError):
-        other.record_keys()
-    with pytest.raises(NotImplementedError):
-        other.validate_commit("m", None, 1)
-    with pytest.raises(NotImplementedError):
-        other.validate_offset_delete()
-    with pytest.raises(NotImplementedError):
-        other.validate_delete()
-    with pytest.raises(NotImplementedError):
-        other.is_of_no_use()
-    with pytest.raises(NotImplementedError):
-        other.unused_since_ms()
-    with pytest.raises(NotImplementedError):
-        other.subscribes_to("t")
 
 
 def test_a_fresh_group_is_empty_and_has_nothing() -> None:

@@ -32,7 +32,7 @@ def test_the_legal_transitions_are_kafkas() -> None:
         (PREPARING, COMPLETING),
         (PREPARING, EMPTY),
         (COMPLETING, STABLE),
-        *((state, DEAD) for state in STATES),
+        *((state, DEAD) for state in STATES if state != DEAD),
     }
 
 

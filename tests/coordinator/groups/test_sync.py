@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.states import COMPLETING, DEAD, STABLE
+from muster.coordinator.groups.states import COMPLETING, STABLE
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.harness import Room
 
@@ -26,13 +25,6 @@ def test_an_empty_group_knows_nobody() -> None:
     (a,) = room.stable(count=1)
     room.leave(a)
     assert room.sync(a).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_dead_group_is_not_available() -> None:
-    room = Room()
-    room.core.state.groups["g"] = group = ClassicGroup("g", 1)
-    group.state = DEAD
-    assert room.sync("a", generation=0).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_a_rebalance_is_on() -> None:
