@@ -95,6 +95,8 @@ class _LoopTimer:
         self._handle = self._loop.call_later(max(mono_ms * 1_000_000 - now_ns, 0) / 1e9, self._ring)
 
     def _ring(self) -> None:
+        # the handle has this timer: no circle is to stay of one that has rung
+        self._handle = None
         late_ms = time.monotonic_ns() // 1_000_000 - self._due_ms
         if late_ms < 0:
             # uvloop counts whole ms from the start of a turn and may call early: a deadline not due yet is armed again
@@ -102,7 +104,6 @@ class _LoopTimer:
         elif late_ms <= PROMPT_MS and not self._late.holds:
             self._callback()
         else:
-            self._handle = None
             self._late.add(self, late_ms)
 
     def ring_soon(self) -> None:
@@ -113,8 +114,10 @@ class _LoopTimer:
         """The call will not happen."""
         if self._handle is not None:
             self._handle.cancel()
+            self._handle = None
         else:
             self._late.remove(self)
+        self._callback = _nothing
 
 
 class _Late:
@@ -189,6 +192,10 @@ class _Late:
 
 def _nothing_waits() -> bool:
     return False
+
+
+def _nothing() -> None:
+    pass
 
 
 class LoopClock:

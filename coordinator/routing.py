@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.kept import Kept
 from muster.coordinator.shard import Shard
 from muster.protocol.hashing import group_partition
 
 _KEPT: Final = 100_000
 """How many group ids are remembered with their shard; hashing one anew costs about 2 us."""
+_KEPT_CHARACTERS: Final = 4_000_000
+"""And how many characters these have together; one takes up to 4 bytes."""
 
 
 class Routing:
@@ -22,7 +25,7 @@ class Routing:
     def __init__(self, shards: Sequence[Shard]) -> None:
         """`shards`: one per partition, in order; none while __consumer_offsets is not there."""
         self.shards: tuple[Shard, ...] = tuple(shards)
-        self._known: dict[str, Shard] = {}
+        self._known: Kept[str, Shard] = Kept(_KEPT, _KEPT_CHARACTERS)
 
     @property
     def ready(self) -> bool:
@@ -38,9 +41,7 @@ class Routing:
         shard = self._known.get(group_id)
         if shard is None:
             shard = self.shards[self.partition(group_id)]
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            self._known[group_id] = shard
+            self._known.keep(group_id, shard, len(group_id))
         return shard
 
     def topics_changed(self, image: TopicsImage) -> None:

@@ -31,6 +31,7 @@ from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.watch import watching
 from muster.coordinator.machine import Machine
+from muster.coordinator.memory import give_large_blocks_back
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import WILDCARDS, Listener, ListenerAddress
@@ -298,6 +299,8 @@ class Server:
             self._filesystem.close()
 
     async def _close_connections(self, limits: Limits) -> None:
+        for listener in self._listeners:
+            await listener.settled()
         empty = asyncio.Event()
         limits.when_empty(empty.set)
         for member in limits.members:
@@ -348,6 +351,7 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     first = server.bound[0]
     if not stop.is_set():
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)
+    give_large_blocks_back()
     await stop.wait()
     await server.stop()
     log.info("stopped")

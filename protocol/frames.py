@@ -5,7 +5,7 @@ May not know what a message means; versions a server offers are not decided here
 
 from __future__ import annotations
 
-from io import BytesIO
+import io
 from struct import Struct
 
 from muster.protocol import wire
@@ -206,7 +206,8 @@ class FrameSplitter:
 
     def __init__(self, limit: int = 104_857_600) -> None:
         self._limit = limit
-        self._held = BytesIO()
+        # grows in place, and gives its bytes away without copying them: a large frame takes its size once
+        self._held: io.BytesIO | None = None
         self._have = 0
         self._need = 0
 
@@ -220,18 +221,24 @@ class FrameSplitter:
         """Size of the frame that is not whole yet, with its 4 bytes; 0 when none was begun or its size is not known."""
         return self._need if self._have >= 4 else 0
 
+    def clear(self) -> None:
+        """Drop what is held: the rest will not come."""
+        self._held = None
+        self._have = 0
+
     def feed(self, data: bytes) -> list[Frame]:
         """Take the next chunk of the stream; the frames that are now whole, in order.
 
         Raises InvalidFrameSize as soon as the size is known, before its content is awaited.
         """
-        if self._have:
-            # it grows in place, and gives its bytes away without a copy: a frame of 100 MB is there once
-            self._held.write(data)
+        held = self._held
+        if held is not None:
+            held.write(data)
             self._have += len(data)
             if self._have < self._need:
                 return []
-            data, self._held, self._have = self._held.getvalue(), BytesIO(), 0
+            data = held.getvalue()
+            self.clear()
         frames: list[Frame] = []
         p, n = 0, len(data)
         while n - p >= 4:
@@ -249,6 +256,7 @@ class FrameSplitter:
         return frames
 
     def _hold(self, data: bytes, p: int, need: int) -> None:
-        self._held.write(memoryview(data)[p:])
+        self._held = held = io.BytesIO()
+        held.write(memoryview(data)[p:])
         self._have = len(data) - p
         self._need = need

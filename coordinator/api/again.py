@@ -32,6 +32,8 @@ NOT_AGAIN: Final = b""
 
 MOST_ROWS: Final = 200
 """Larger commits are not made ready: the bytes kept for them would be too many, for what is saved."""
+MOST_BYTES: Final = 16 * 1024
+"""Nor are longer requests: names and metadata may have 32 KB each."""
 _NUMBERS: Final = {12: "qi", 8: "q"}
 """What varies in a commit: an offset with its leader epoch, or (below v6) alone."""
 
@@ -201,6 +203,8 @@ handled before.
 
 def make(node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> Again | None:
     """Make a request ready that came before and may come again; None when that cannot be done."""
+    if len(frame) > MOST_BYTES:
+        return None
     try:
         return MAKERS[route.handler](node, route, context, frame, body_at)
     except ValueError:

@@ -23,6 +23,7 @@ from muster.coordinator.api.refused import Refused
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import Route, Way
 from muster.coordinator.groups.interface import Client
+from muster.coordinator.kept import Kept
 from muster.protocol import frames, shapes
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
@@ -34,6 +35,10 @@ _MAX_WAYS: Final = 256
 """How many kinds of requests one connection remembers."""
 _MAX_ROUTES: Final = 10_000
 """Clients that change their id with each request or connection are not remembered for ever."""
+_MAX_ROUTES_BYTES: Final = 4_000_000
+"""And so many bytes of client ids; each is kept three times."""
+_LONG_CLIENT_ID: Final = 1_024
+"""Of clients with longer ids a connection remembers the last request only."""
 
 FEW_ELEMENTS: Final = 5_000
 """A request of as many elements is read at once: that takes some 5 ms at most. One of more is read in the thread."""
@@ -49,6 +54,19 @@ class Sink(Protocol):
 
     def fail(self, refused: Refused) -> None:
         """The request at hand cannot be answered: end the connection."""
+
+
+class Nobody:
+    """The sink of a connection that has ended."""
+
+    def answer(self, answer: Answer | None) -> None:
+        """Nobody waits for it."""
+
+    def fail(self, refused: Refused) -> None:
+        """It has ended already."""
+
+
+NOBODY: Final = Nobody()
 
 
 class Exchange:
@@ -155,13 +173,13 @@ class ConnectionRequests(_Often):
     context: RequestContext
 
     def __init__(
-        self, node: Node, routes: dict[bytes, Route], channel: Channel, sink: Sink, intercept: Intercept = NO_INTERCEPT
+        self, node: Node, routes: Kept[bytes, Route], channel: Channel, sink: Sink, intercept: Intercept = NO_INTERCEPT
     ) -> None:
         """`routes`: those of all connections, by API key, version and client id as in the header; it grows."""
         self.current: Exchange | None = None
         self.gone = False
         self.before_encode = intercept.response
-        self.sink = sink
+        self.sink: Sink = sink
         self._before_handler = intercept.request
         self.slices = node.slices
         self._node = node
@@ -247,15 +265,20 @@ class ConnectionRequests(_Often):
             log.error("a request was answered twice", **route.facts())
 
     def closed(self) -> None:
-        """The connection has ended."""
+        """The connection has ended. What lies parked for it elsewhere keeps nothing of it alive."""
         self.gone = True
         self.current = None
+        self.sink = NOBODY
+        self.again = self._way = None
+        self._ways.clear()
 
     def _read_apart(self, route: Route, data: bytes, start: int, body: int, end: int) -> None:
         """Read a large request in the thread; its handler runs here as ever. The next request waits, as for any."""
         exchange = self.open(route, data[start + 4 : start + 8])
 
         def read() -> Any:
+            if self.current is not exchange:
+                return None  # the connection has ended while others were read
             try:
                 request = route.decode(data, body, end, MOST_ELEMENTS)
             except REFUSALS:
@@ -310,7 +333,8 @@ class ConnectionRequests(_Often):
             way = Way(route, RequestContext(self._channel, client, route.api.key, route.version))
             if len(self._ways) >= _MAX_WAYS:
                 self._ways.clear()
-            self._ways[head] = way
+            if len(route.client_bytes) <= _LONG_CLIENT_ID:
+                self._ways[head] = way
         self._way, self.context, self.again = way, way.context, way.again
         return way
 
@@ -340,9 +364,7 @@ class ConnectionRequests(_Often):
         route = self._routes.get(head + client_bytes)
         if route is None:
             route = Route(api(key), version, head, client_bytes, header.client_id or "", handler(key))
-            if len(self._routes) >= _MAX_ROUTES:
-                self._routes.clear()
-            self._routes[head + client_bytes] = route
+            self._routes.keep(head + client_bytes, route, len(client_bytes))
         return route
 
     def _answer_unknown_version(self, correlation: bytes) -> None:
@@ -380,7 +402,7 @@ class Dispatcher:
     def __init__(self, node: Node, intercept: Intercept = NO_INTERCEPT) -> None:
         self._node = node
         self._intercept = intercept
-        self._routes: dict[bytes, Route] = {}
+        self._routes: Kept[bytes, Route] = Kept(_MAX_ROUTES, _MAX_ROUTES_BYTES)
 
     def open(self, channel: Channel, sink: Sink) -> ConnectionRequests:
         """The requests of a connection that was just made."""

@@ -12,7 +12,9 @@ _T = TypeVar("_T", bound=Hashable)
 KEPT: Final = 10_000
 """Values remembered at most; then all are forgotten, and only who comes later has other ones."""
 LONGEST: Final = 1_024
-"""Longer metadata is kept by its member alone: it would be kept here after the last of its members is gone."""
+"""Longer metadata and names are kept by their member alone: they would be kept here after the last of its members is
+gone.
+"""
 
 
 class Shared:
@@ -30,6 +32,8 @@ class Shared:
         found: _T | None = known.get(value)
         if found is not None:
             return found
+        if isinstance(value, str) and len(value) > LONGEST:
+            return value
         if len(known) >= KEPT:
             known.clear()
         known[value] = value

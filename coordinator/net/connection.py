@@ -209,6 +209,7 @@ class Connection(_Often, asyncio.Protocol):
         """Both directions have ended."""
         self._end()
         self._frames.clear()
+        self._splitter.clear()
         self._out.clear()
         if self._granted:
             self._limits.give_memory(self._granted)
@@ -218,6 +219,8 @@ class Connection(_Often, asyncio.Protocol):
             self._open = False
             self._requests.closed()
             self.channel.close()
+        # no circle stays: the memory of a connection is free at once, and not when a collector finds it
+        self._requests = None
 
     # ---- the limits' calls ----
 

@@ -60,7 +60,7 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop
         self._socket: socket.socket | None = None
         self._pause: Timer | None = None
-        self._opening: dict[asyncio.Task[Any], socket.socket] = {}
+        self._opening: set[asyncio.Task[Any]] = set()
         self.port = address.port
 
     async def start(self) -> None:
@@ -82,9 +82,11 @@ class Listener:
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._socket = None
-        for task, accepted in self._opening.items():
-            task.cancel()
-            accepted.close()
+
+    async def settled(self) -> None:
+        """After `close`: every connection that was being taken is there, or let go."""
+        if self._opening:
+            await asyncio.wait(self._opening)
 
     def _accept(self) -> None:
         """Take those that have come."""
@@ -103,14 +105,18 @@ class Listener:
                 return
             accepted.setblocking(False)
             task = self._loop.create_task(self._open(accepted))
-            self._opening[task] = accepted
+            self._opening.add(task)
             task.add_done_callback(self._opened)
 
     async def _open(self, accepted: socket.socket) -> None:
+        if self._socket is None:
+            accepted.close()
+            return
+        # never cancelled: uvloop might close the transport without a word to the connection, which would stay
         await self._loop.connect_accepted_socket(self._connection, accepted)
 
     def _opened(self, task: asyncio.Task[Any]) -> None:
-        del self._opening[task]
+        self._opening.discard(task)
 
     def _go_on(self) -> None:
         self._pause = None

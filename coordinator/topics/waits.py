@@ -30,7 +30,7 @@ class FetchWait:
         self._min_bytes = min_bytes
         self._available = available
         self._committed = committed
-        self._ready = ready
+        self._ready: Callable[[], object] | None = ready
         self.over = False
         self._sizes: dict[Partition, tuple[int, int]] = {}
         for partition in partitions:
@@ -42,6 +42,8 @@ class FetchWait:
         return partition.last_stable_offset() if self._committed else partition.log.durable_offset
 
     def _grew(self, partition: Partition) -> None:
+        if self.over:
+            return
         size, bound = self._sizes[partition]
         now_size, now_bound = partition.log.size_bytes, self._bound(partition)
         if partition.closed:
@@ -59,8 +61,12 @@ class FetchWait:
             self._timer.cancel()
             for partition in self._sizes:
                 partition.stop_waiting(self)
+            # no circle stays of it
+            self._sizes = {}
+            self._ready = None
 
     def _finish(self) -> None:
-        if not self.over:
+        ready = self._ready
+        if ready is not None:
             self.cancel()
-            self._ready()
+            ready()

@@ -44,6 +44,14 @@ def test_the_memory_of_group_ids_is_bounded(monkeypatch: Any) -> None:
     assert len(made._known) <= 10
 
 
+def test_so_is_that_of_long_ones(monkeypatch: Any) -> None:
+    monkeypatch.setattr(routing, "_KEPT_CHARACTERS", 1_000)
+    made = make(50)
+    for number in range(100):
+        made.shard(f"g{number:0200}")
+    assert sum(map(len, made._known)) <= 1_000
+
+
 def test_without_shards_it_is_not_ready() -> None:
     assert not make(0).ready
     assert make(1).ready

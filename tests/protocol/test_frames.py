@@ -211,6 +211,18 @@ def test_a_peer_may_send_byte_by_byte() -> None:
     assert contents(splitter.feed(stream[-1:])) == [body]
 
 
+def test_what_is_held_of_a_frame_can_be_given_up() -> None:
+    tracemalloc.start()
+    try:
+        splitter = FrameSplitter()
+        splitter.feed(struct.pack(">i", 8 << 20) + bytes(7 << 20))
+        splitter.clear()
+        assert (splitter.buffered, splitter.awaited) == (0, 0)
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_the_largest_allowed_frame_passes() -> None:
     assert contents(FrameSplitter(limit=4).feed(struct.pack(">i", 4) + b"abcd")) == [b"abcd"]
 

@@ -136,6 +136,16 @@ class TestTheWayIn:
         assert len(seen) == 900
         assert {context.client.client_id for context, _, _ in seen} == {str(number) for number in range(300)}
 
+    def test_so_are_long_client_ids(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dispatch, "_MAX_ROUTES_BYTES", 100_000)
+        connection = Connection()
+        for number in range(20):
+            for _ in range(2):
+                connection.ask(HEARTBEAT, number % 5, HeartbeatRequest("g"), client=str(number) + "x" * 32_000)
+        assert len(seen) == 40
+        assert sum(len(route.client_bytes) for route in connection.requests._routes.values()) <= 100_000
+        assert not connection.requests._ways
+
     def test_connections_share_what_is_known_of_a_kind_of_request(self, seen: Seen) -> None:
         first = Connection()
         second = Connection(dispatcher=first.dispatcher)

@@ -36,6 +36,12 @@ def test_what_is_remembered_is_bounded() -> None:
     assert shared.of(second) is second
 
 
+def test_long_names_are_not_remembered() -> None:
+    shared = Shared()
+    assert shared.of("x" * (LONGEST + 1)) == "x" * (LONGEST + 1)
+    assert not shared._known
+
+
 def test_protocols_with_equal_metadata() -> None:
     shared = Shared()
     first = shared.protocols(offered(b"abc", b"abc"))

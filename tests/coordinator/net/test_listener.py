@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import uvloop
 
 from muster.coordinator.api.context import Channel
 from muster.coordinator.clock import LoopClock, ManualClock
@@ -224,6 +225,27 @@ async def test_whoever_is_being_taken_when_the_listener_closes_is_let_go() -> No
         with clients(listener.port, 1) as (client,):
             listener._accept()
             listener.close()
+            await listener.settled()
             client.settimeout(10)
             assert client.recv(1) == b""
             assert not silent.channels
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_nobody_stays_half_taken_when_the_listener_closes(turns: int) -> None:
+    async def main() -> None:
+        async with listening(ManualClock()) as (listener, _):
+            with clients(listener.port, 3):
+                listener._accept()
+                for _ in range(turns):
+                    await turn()
+                listener.close()
+                await listener.settled()
+                gone = asyncio.Event()
+                listener._limits.when_empty(gone.set)
+                for member in listener._limits.members:
+                    member.close()
+                await asyncio.wait_for(gone.wait(), 10)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())

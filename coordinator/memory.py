@@ -1,0 +1,28 @@
+"""How the C library keeps memory. Knows nothing of what it is taken for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LARGE_BYTES: Final = 4 << 20
+"""Larger blocks go back to the system as soon as nobody needs them."""
+FREE_AT_THE_END_BYTES: Final = 16 << 20
+"""How much free memory at the end of the heap is kept for what comes next."""
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def give_large_blocks_back() -> bool:
+    """Let the C library take large blocks from the system one by one, whatever was freed before; whether it can.
+
+    glibc does so by itself up to 128 KiB, and raises that bound to the size of each such block that is freed, up to
+    32 MiB: then a request of 20 MB leaves a hole of that size in the heap. Others (musl, macOS) have no such bound.
+    """
+    import ctypes  # late: it costs 5 ms, and a start does not need it
+
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is None:
+        return False
+    return bool(set_option(_M_MMAP_THRESHOLD, LARGE_BYTES)) and bool(
+        set_option(_M_TRIM_THRESHOLD, FREE_AT_THE_END_BYTES)
+    )

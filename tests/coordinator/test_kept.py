@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from muster.coordinator.kept import Kept
+
+
+def test_what_is_kept_is_bounded_by_number() -> None:
+    kept: Kept[int, str] = Kept(3, 100)
+    for number in range(4):
+        kept.keep(number, "value", 1)
+    assert dict(kept) == {3: "value"}
+
+
+def test_and_by_bytes() -> None:
+    kept: Kept[int, str] = Kept(100, 10)
+    for number in range(3):
+        kept.keep(number, "value", 4)
+    assert list(kept) == [2]
+    kept.keep(9, "value", 6)
+    assert list(kept) == [2, 9]
+
+
+def test_one_that_is_larger_than_all_may_be_is_kept_until_the_next() -> None:
+    kept: Kept[int, str] = Kept(100, 10)
+    kept.keep(1, "value", 50)
+    kept.keep(2, "value", 1)
+    assert list(kept) == [2]
