@@ -10,9 +10,15 @@ from aiokafka.admin import NewPartitions, NewTopic
 from aiokafka.admin.config_resource import ConfigResource as AioConfigResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaException, TopicCollection
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as ConfluentPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
 from confluent_kafka.admin import NewPartitions as ConfluentNewPartitions
 from confluent_kafka.admin import NewTopic as ConfluentNewTopic
 
@@ -31,6 +37,9 @@ from tests.e2e.sync_clients import (
     thread_members,
 )
 from tests.support.servers import ServerProcess
+
+DYNAMIC_BROKER, DYNAMIC_GROUP = 2, 8
+"""ConfigSource."""
 
 NewTopicName = Callable[[int], str]
 NewName = Callable[[str], str]
@@ -192,3 +201,41 @@ async def test_a_deleted_topic_takes_its_commits_along(
         await send_numbered(server.bootstrap, topic, 1, 3)
         async with consuming(server.bootstrap, topic, group_id=group) as consumer:
             assert [record.offset for record in await read(consumer, 3)] == [0, 1, 2]
+
+
+def test_what_is_set_on_a_broker_while_it_runs(server: ServerProcess, new_topic: NewTopicName, group: str) -> None:
+    """As librdkafka's own tests ask for it; a topic then takes the broker's new value at once."""
+    topic = new_topic(1)
+    admin = confluent_admin(server.bootstrap)
+
+    def alter(kind: ResourceType, name: str, key: str, text: str | None) -> None:
+        operation = AlterConfigOpType.DELETE if text is None else AlterConfigOpType.SET
+        entry = ConfigEntry(key, text, incremental_operation=operation)
+        resource = ConfigResource(kind, name, incremental_configs=[entry])
+        (future,) = admin.incremental_alter_configs([resource]).values()
+        future.result(10)
+
+    def described(kind: ResourceType, name: str, key: str) -> tuple[str, int]:
+        (future,) = admin.describe_configs([ConfigResource(kind, name)]).values()
+        entry = future.result(10)[key]
+        return entry.value, entry.source
+
+    broker, on_topic = (ResourceType.BROKER, "1"), (ResourceType.TOPIC, topic)
+    alter(*broker, "sasl.kerberos.min.time.before.relogin", "58000")
+    assert described(*broker, "sasl.kerberos.min.time.before.relogin") == ("58000", DYNAMIC_BROKER)
+    default = described(*on_topic, "max.message.bytes")
+    alter(*broker, "message.max.bytes", "1000")
+    try:
+        assert described(*on_topic, "max.message.bytes") == ("1000", DYNAMIC_BROKER)
+        told: list[str] = []
+        producer = Producer({"bootstrap.servers": server.bootstrap})
+        producer.produce(topic, b"x" * 2000, on_delivery=lambda error, _: told.append(error.name()))
+        assert producer.flush(10) == 0
+        assert told == ["MSG_SIZE_TOO_LARGE"]
+    finally:
+        alter(*broker, "message.max.bytes", None)
+    assert described(*on_topic, "max.message.bytes") == default
+    alter(ResourceType.GROUP, group, "consumer.session.timeout.ms", "50000")
+    assert described(ResourceType.GROUP, group, "consumer.session.timeout.ms") == ("50000", DYNAMIC_GROUP)
+    with pytest.raises(KafkaException, match="Cannot update these configs dynamically"):
+        alter(*broker, "node.id", "3")
