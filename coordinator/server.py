@@ -253,7 +253,12 @@ class Server:
     def _observe(self, index: int) -> Observers:
         journal = None
         if self.config.settings(ObserveSettings).muster_group_events_enable:
-            journal = Journal(index, lambda: self.topics.reopen(GROUP_EVENTS_TOPIC, index).log, self.clock)
+
+            def open_log() -> tuple[Log, int]:
+                opened = self.topics.reopen(GROUP_EVENTS_TOPIC, index)
+                return opened.log, opened.leader_epoch
+
+            journal = Journal(index, open_log, self.clock)
         self._observers.append(Observers(journal))
         return self._observers[-1]
 

@@ -104,7 +104,7 @@ def _missing(context: RequestContext, name: str) -> DescribeTopicPartitionsRespo
 def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[DescribeTopicPartitionsResponsePartition]:
     rows = []
     for index, state in enumerate(topic.state.partitions[start:end], start):
-        epoch, replicas = state.leader_epoch, list(state.replicas)
+        epoch, replicas = topic.leader_epoch(index), list(state.replicas)
         online = topic.is_online(index)
         rows.append(
             DescribeTopicPartitionsResponsePartition(

@@ -133,7 +133,7 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
     )
     data.last_stable_offset = partition.last_stable_offset() if terms.committed else log.durable_offset
     if row.last_fetched_epoch >= 0:
-        epoch, end_offset = log.epoch_end_offset(row.last_fetched_epoch)
+        epoch, end_offset = partition.epoch_end_offset(row.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
             raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < row.last_fetched_epoch or end_offset < row.fetch_offset:
@@ -152,9 +152,7 @@ def _failed_row(node: Node, row: FetchRow, topic: Topic, error_code: int, versio
         error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     data = refused_row(row, error_code)
     if error_code in MOVED and fetch_tells_leader(version):
-        partition = topic.partitions[row.key[2]]
-        epoch = topic.state.partitions[row.key[2]].leader_epoch if partition is None else partition.leader_epoch
-        data.current_leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=epoch)
+        data.current_leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=topic.leader_epoch(row.key[2]))
     return data
 
 

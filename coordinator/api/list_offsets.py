@@ -83,7 +83,7 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> tuple[int
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.start_offset, log.epoch_for_offset(log.start_offset)
+        return -1, log.start_offset, partition.epoch_for_offset(log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1  # nothing is ever tiered here
     found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)

@@ -148,7 +148,7 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
 def _partitions(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
     rows = []
     for index, state in enumerate(topic.state.partitions):
-        epoch, replicas = state.leader_epoch, list(state.replicas)
+        epoch, replicas = topic.leader_epoch(index), list(state.replicas)
         if not topic.is_online(index):
             error_code = ErrorCode.LEADER_NOT_AVAILABLE
             rows.append(MetadataResponsePartition(error_code, index, NO_LEADER, epoch, replicas, [], replicas))

@@ -49,7 +49,5 @@ def _answer(node: Node, context: RequestContext, name: str, row: OffsetForLeader
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partition = topic.existing(row.partition)
     partition.check_leader_epoch(row.current_leader_epoch)
-    if row.leader_epoch == partition.leader_epoch:
-        return EpochEndOffset(0, row.partition, row.leader_epoch, partition.log.end_offset)
-    epoch, end_offset = partition.log.epoch_end_offset(row.leader_epoch)
+    epoch, end_offset = partition.epoch_end_offset(row.leader_epoch)
     return EpochEndOffset(0, row.partition, epoch, end_offset)

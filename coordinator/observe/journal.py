@@ -53,12 +53,12 @@ class EventLog(Protocol):
 class Journal:
     """See the module."""
 
-    def __init__(self, partition: int, open_log: Callable[[], EventLog], clock: Clock, leader_epoch: int = 0) -> None:
-        """`open_log`: the partition's log, opened again when it had failed."""
+    def __init__(self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock) -> None:
+        """`open_log`: the partition's log, opened again when it had failed, and the epoch of its leader."""
         self.partition = partition
         self._open_log = open_log
         self._clock = clock
-        self._leader_epoch = leader_epoch
+        self._leader_epoch = 0
         self._log: EventLog | None = None
         self._closed_until_ms = 0
         self._lost = 0
@@ -151,7 +151,7 @@ class Journal:
             return
         try:
             if self._log is None:
-                self._log = self._open_log()
+                self._log, self._leader_epoch = self._open_log()
                 if self._lost:
                     log.warning("events are written again", partition=self.partition, lost=self._lost)
                     self._lost = 0

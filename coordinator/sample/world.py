@@ -84,7 +84,7 @@ class World:
                 return drawn
 
     def _journal(self, index: int) -> Journal:
-        return Journal(index, lambda: self._log(GROUP_EVENTS_TOPIC, index), self.clock)
+        return Journal(index, lambda: (self._log(GROUP_EVENTS_TOPIC, index), 0), self.clock)
 
     def _shard(self, index: int) -> Shard:
         shard = Shard(

@@ -17,6 +17,7 @@ from muster.coordinator.topics.state import BROKER_RESOURCE, ClusterState
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
+from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
 from muster.protocol.records import UnknownRecord, decode_metadata, encode_metadata
 
 METADATA_VERSION = 30
@@ -24,7 +25,7 @@ METADATA_VERSION = 30
 LEADER_EPOCH = 1
 """This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-_VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2}
+_VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2, "RegisterBrokerRecord": 4}
 """Versions in which Kafka writes the records at that level; the others are version 0."""
 
 
@@ -59,6 +60,15 @@ class Catalogue:
                     )
                 )
             self.write(first, now)
+
+    def begin(self, node_id: int, incarnation_id: bytes, now: Now) -> None:
+        """Note that the node was started, which gives every partition a new leader epoch: where records were lost with
+        the power, those that come in their place are told from them (KIP-101, KIP-320).
+        """
+        record = RegisterBrokerRecord(
+            broker_id=node_id, incarnation_id=incarnation_id, broker_epoch=self.log.end_offset, rack=None, fenced=False
+        )
+        self.write([record], now)
 
     def use_log(self, log: Log) -> None:
         """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not

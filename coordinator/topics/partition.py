@@ -56,7 +56,6 @@ class Partition:
         self.closed = False
         self._waiting: dict[object, Callable[[Partition], object]] = {}
         self._forget = log.on_append(self._advanced)
-        log.begin_epoch(leader_epoch)
 
     def use_log(self, log: Log) -> None:
         """Go on with the log that was opened anew after the old one went offline; nobody who waits is forgotten."""
@@ -64,7 +63,6 @@ class Partition:
         self.log = log
         self.history = ProducerHistory(log)
         self._forget = log.on_append(self._advanced)
-        log.begin_epoch(self.leader_epoch)
         self._advanced()
 
     # -- appending
@@ -140,6 +138,22 @@ class Partition:
         if epoch < self.leader_epoch:
             raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
         raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """The greatest known leader epoch not above `epoch`, and where it ends; (-1, -1) when unknown (KIP-101).
+
+        The log notes an epoch with its first record: until then the present one begins, and ends, where the log ends.
+        """
+        log = self.log
+        if epoch == self.leader_epoch:
+            return epoch, log.end_offset
+        if log.leader_epoch < epoch < self.leader_epoch:
+            return epoch if log.leader_epoch < 0 else log.leader_epoch, log.end_offset
+        return log.epoch_end_offset(epoch)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The leader epoch under which `offset` was appended, or will be if it is the next; -1 when unknown."""
+        return self.leader_epoch if offset >= self.log.end_offset else self.log.epoch_for_offset(offset)
 
     def delete_records(self, before: int) -> int:
         """Delete what lies before an offset (-1: everything); returns the new start of the log.

@@ -18,6 +18,7 @@ from muster.protocol.messages.metadata_records.feature_level_record import Featu
 from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
 from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
+from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
@@ -32,6 +33,9 @@ ALL_BROKERS = ""
 NO_LEADER_CHANGE = -2
 """PartitionChangeRecord.leader when the leader stays."""
 
+EPOCHS_PER_START = 2
+"""Leader epochs that go by when a node is started again: on Kafka 4.3 its partitions lose their leader and get it."""
+
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -41,7 +45,8 @@ class PartitionState(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
-    leader_epoch: int
+    first_epoch: int
+    """The leader epoch that it would have had before the first start: see `TopicState.leader_epoch`."""
     partition_epoch: int
     directories: tuple[bytes, ...]
 
@@ -49,18 +54,23 @@ class PartitionState(NamedTuple):
 class TopicState:
     """One topic: its name, its id (16 bytes) and its partitions in order."""
 
-    __slots__ = ("image", "name", "partitions", "topic_id")
+    __slots__ = ("_cluster", "image", "name", "partitions", "topic_id")
 
-    def __init__(self, name: str, topic_id: bytes) -> None:
+    def __init__(self, cluster: ClusterState, name: str, topic_id: bytes) -> None:
+        self._cluster = cluster
         self.name = name
         self.topic_id = topic_id
         self.partitions: list[PartitionState] = []
         self.image: TopicImage | None = None
 
+    def leader_epoch(self, index: int) -> int:
+        """The epoch of the present leader: a new one with each change of leader, and with each start of the node."""
+        return self.partitions[index].first_epoch + EPOCHS_PER_START * self._cluster.starts
+
     def as_image(self) -> TopicImage:
         """The topic as groups see it; the same object until the topic changes."""
         if self.image is None:
-            epochs = tuple(partition.leader_epoch for partition in self.partitions)
+            epochs = tuple(self.leader_epoch(index) for index in range(len(self.partitions)))
             self.image = TopicImage(self.name, self.topic_id, len(self.partitions), epochs)
         return self.image
 
@@ -74,6 +84,7 @@ class ClusterState:
         "deleted",
         "features",
         "next_producer_id",
+        "starts",
         "topics",
         "topics_by_id",
         "version",
@@ -88,6 +99,8 @@ class ClusterState:
         """Topics that there were: name by id."""
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.starts = 0
+        """How often the node was started."""
         self.version = 0
         """The metadata log's end offset up to which this state has seen it."""
         self._collisions: dict[str, dict[str, None]] = {}
@@ -129,7 +142,7 @@ class ClusterState:
         return None
 
     def _topic(self, record: TopicRecord) -> None:
-        topic = TopicState(record.name, record.topic_id)
+        topic = TopicState(self, record.name, record.topic_id)
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         self.deleted.pop(topic.topic_id, None)  # put back by hand
         if may_collide(topic.name):
@@ -143,7 +156,7 @@ class ClusterState:
             tuple(record.replicas),
             tuple(record.isr),
             record.leader,
-            record.leader_epoch,
+            record.leader_epoch - EPOCHS_PER_START * self.starts,
             record.partition_epoch,
             tuple(record.directories),
         )
@@ -164,7 +177,7 @@ class ClusterState:
             old.replicas if record.replicas is None else tuple(record.replicas),
             old.isr if record.isr is None else tuple(record.isr),
             record.leader if changed_leader else old.leader,
-            old.leader_epoch + 1 if changed_leader else old.leader_epoch,
+            old.first_epoch + 1 if changed_leader else old.first_epoch,
             old.partition_epoch + 1,
             old.directories if record.directories is None else tuple(record.directories),
         )
@@ -193,6 +206,11 @@ class ClusterState:
             if not entries:
                 del self.configs[key]
 
+    def _register_broker(self, _: RegisterBrokerRecord) -> None:
+        self.starts += 1
+        for topic in self.topics.values():
+            topic.image = None
+
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
@@ -206,6 +224,7 @@ _EVOLVE: dict[type[Message], Callable[[ClusterState, Message], None]] = {
     PartitionChangeRecord: ClusterState._partition_change,  # type: ignore[dict-item]  # as above
     RemoveTopicRecord: ClusterState._remove_topic,  # type: ignore[dict-item]  # as above
     ConfigRecord: ClusterState._config,  # type: ignore[dict-item]  # as above
+    RegisterBrokerRecord: ClusterState._register_broker,  # type: ignore[dict-item]  # as above
     ProducerIdsRecord: ClusterState._producer_ids,  # type: ignore[dict-item]  # as above
     FeatureLevelRecord: ClusterState._feature,  # type: ignore[dict-item]  # as above
 }

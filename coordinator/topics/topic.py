@@ -26,6 +26,11 @@ class Topic:
         partition = self.partitions[index]
         return partition is not None and partition.log.failure is None
 
+    def leader_epoch(self, index: int) -> int:
+        """The epoch of the leader of a partition that is there."""
+        partition = self.partitions[index]
+        return self.state.leader_epoch(index) if partition is None else partition.leader_epoch
+
     def existing(self, index: int) -> Partition:
         """The partition of this index; raises `Refused`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
         if not 0 <= index < len(self.partitions):

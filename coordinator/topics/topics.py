@@ -129,6 +129,7 @@ class Topics:
         lost = log.start_offset > 0 or log.end_offset < was_synced_to
         self.catalogue = Catalogue(log)
         self.catalogue.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
+        self.catalogue.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
         self.reconfiguring.take_in()
         self._in_force = InForce(
             lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
@@ -368,8 +369,8 @@ class Topics:
     def _open_partition(self, state: TopicState, index: int, config: LogConfig) -> Partition:
         """Raises DamagedLog or LogOffline."""
         log = self._open_log(state.name, state.topic_id, index, config)
-        # a log that was put here may have seen later leaders than ours
-        leader_epoch = max(state.partitions[index].leader_epoch, log.leader_epoch)
+        # a log that was put here, or whose catalogue has lost records, may have seen later leaders than ours
+        leader_epoch = max(state.leader_epoch(index), log.leader_epoch + 1 if log.leader_epoch >= 0 else 0)
         return Partition(state.name, state.topic_id, index, leader_epoch, log)
 
     def _open_log(self, name: str, topic_id: bytes, index: int, config: LogConfig) -> Log:

@@ -49,11 +49,11 @@ class Desk:
         self.clock = ManualClock()
         self.log = FakeLog()
         self.opened = 0
-        self.journal = Journal(7, self._open, self.clock, leader_epoch=3)
+        self.journal = Journal(7, self._open, self.clock)
 
-    def _open(self) -> FakeLog:
+    def _open(self) -> tuple[FakeLog, int]:
         self.opened += 1
-        return self.log
+        return self.log, 3
 
     def tell(self, *happened: Event) -> None:
         """And somebody is about to see it."""

@@ -38,7 +38,7 @@ def test_a_new_directory_takes_them_over_with_id_and_epochs(highest: int, partit
         partition = topic.partitions[index]
         assert partition is not None
         assert partition.log.read(0, 1000) == held
-    assert [topic.state.partitions[index].leader_epoch for index in (1, highest)] == [0, 5]
+    assert [topic.leader_epoch(index) for index in (1, highest)] == [1, 6]
     topics.logs.close()
     again = make_topics(storage).by_name[GROUP_OFFSETS_TOPIC]
     assert (again.topic_id, len(again.partitions)) == (KAFKAS_ID, partitions)
@@ -91,7 +91,7 @@ def test_those_put_into_a_directory_in_use_get_its_id() -> None:
     assert (topic.topic_id, len(topic.partitions)) == (own_id, 3)
     partition = topic.partitions[1]
     assert partition is not None
-    assert (partition.log.read(0, 1000), partition.leader_epoch) == (data[0], 4)
+    assert (partition.log.read(0, 1000), partition.leader_epoch) == (data[0], 5)
     assert topics.logs.topic_id_on_disk(GROUP_OFFSETS_TOPIC, 1) == own_id
     # one that the topic has no room for is not touched
     assert bytes(storage.files[f"{GROUP_OFFSETS_TOPIC}-7/{NAME}"]) == data[1]
@@ -114,4 +114,4 @@ def test_other_topics_come_with_them() -> None:
     put(storage, 0)
     partition = make_topics(storage).partition("orders", 0)
     assert partition is not None
-    assert (partition.log.read(0, 1000), partition.topic_id, partition.leader_epoch) == (data, OTHER_ID, 3)
+    assert (partition.log.read(0, 1000), partition.topic_id, partition.leader_epoch) == (data, OTHER_ID, 4)

@@ -82,10 +82,61 @@ def test_replay_gives_the_live_state(steps: list[tuple[str, str, int]]) -> None:
         except Refused:
             continue
     after = restarted(topics)
-    assert facts(after.state) == facts(topics.state)
+    # a start is noted, and changes nothing but the leaders' epochs
+    before = {**facts(topics.state), "version": topics.state.version + 1}
+    assert facts(after.state) == before
     assert {n: t.partitions for n, t in after.image.by_name.items()} == {
         n: t.partitions for n, t in topics.image.by_name.items()
     }
+
+
+def test_each_start_begins_a_leader_epoch() -> None:
+    topics = make_topics()
+    add_topic(topics, "first", 2)
+    for start in range(1, 4):
+        topics = restarted(topics)
+        topics.create(NewTopic(f"after-{start}", b"%016d" % start, 1, 1))
+        first, latest = topics.by_name["first"], topics.by_name[f"after-{start}"]
+        # as on Kafka 4.3, where a node that goes and comes back changes the leader twice
+        assert [first.leader_epoch(0), first.leader_epoch(1), latest.leader_epoch(0)] == [2 * start, 2 * start, 0]
+        assert topics.image.by_name["first"].leader_epochs == (2 * start, 2 * start)
+
+
+def test_where_the_epochs_ended_is_known_before_and_after_the_first_record() -> None:
+    topics = make_topics()
+    produce(add_topic(topics, "t", 2), batch(b"a", b"b"), NOW)
+    topics = restarted(restarted(topics))
+    held, empty = (topics.partition("t", index) for index in (0, 1))
+    assert held is not None
+    assert empty is not None
+    # all of it as Kafka 4.3 answers after two starts
+    assert [held.epoch_end_offset(epoch) for epoch in range(6)] == [*[(0, 2)] * 4, (4, 2), (-1, -1)]
+    assert [empty.epoch_end_offset(epoch) for epoch in range(6)] == [*[(epoch, 0) for epoch in range(5)], (-1, -1)]
+    assert [held.epoch_for_offset(offset) for offset in range(3)] == [0, 0, 4]
+    assert empty.epoch_for_offset(0) == 4
+    assert held.epoch_end_offset(-1) == (-1, -1)
+    produce(held, batch(b"c"), NOW)
+    assert [held.epoch_end_offset(epoch) for epoch in range(6)] == [*[(0, 2)] * 4, (4, 3), (-1, -1)]
+    assert [held.epoch_for_offset(offset) for offset in range(4)] == [0, 0, 4, 4]
+
+
+def test_records_that_come_in_the_place_of_lost_ones_have_another_epoch() -> None:
+    # a power cut took two records and what the catalogue knew of the start that wrote them
+    topics = make_topics()
+    partition = add_topic(topics, "t")
+    produce(partition, batch(b"a"), NOW)
+    topics = restarted(topics)
+    partition = topics.by_name["t"].existing(0)
+    produce(partition, batch(b"b"), NOW)
+    produce(partition, batch(b"lost"), NOW)
+    lost_epoch = partition.leader_epoch
+    partition.log.truncate(2)
+    topics.catalogue.log.truncate(topics.state.version - 1)
+    topics = restarted(topics)
+    again = topics.by_name["t"].existing(0)
+    assert again.leader_epoch > lost_epoch
+    produce(again, batch(b"new"), NOW)
+    assert again.epoch_end_offset(lost_epoch) == (lost_epoch, 2)
 
 
 def test_subscribers_get_each_new_image() -> None:
