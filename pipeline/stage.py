@@ -16,10 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.clock import now_ms
 from muster.pipeline.delta import prepare
 from muster.pipeline.facts.epoch_states import epochs_in
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.log_times import with_sound_times
 from muster.pipeline.facts.schema import EVENTS, TABLES
 from muster.pipeline.formats import DELTA, PARQUET
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
@@ -117,9 +119,10 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     if ends is not None:
         spark.createDataFrame(ends).write.mode("overwrite").parquet(f"{folder}/ends")
     staged_ends = None if ends is None else _read(spark, f"{folder}/ends", ENDS)
-    decoded = with_last_before(staged, wanted)
+    sound, odd_times = with_sound_times(staged, now_ms())
+    decoded = with_last_before(sound, wanted)
     epochs = epochs_in(decoded, rows, lambda: _topic_names(source))
-    return Staged(Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs), malformed, rows)
+    return Staged(Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times), malformed, rows)
 
 
 def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Wanted) -> str:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from muster.pipeline.facts.epoch_owners import owners_of
 from muster.pipeline.facts.epoch_values import EPOCH
 from muster.pipeline.facts.inputs import Inputs, holdings, states
+from muster.pipeline.facts.log_times import DAY_MS
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.schema import CONSUMER_GROUP, OFFSET_COMMIT, STREAMS_GROUP
 from muster.pipeline.tables import table
@@ -24,7 +25,6 @@ _STREAMS_KEY: Final = 17
 """The key type of StreamsGroupMetadata; its `epoch` is the generation of such a group, as with a consumer group."""
 
 _NO_MEMBERS: Final = 0
-DAY_MS: Final = 86_400_000
 _LAST_MS: Final = 1 << 53
 """No time is later than that, so that times can be added without fear."""
 
@@ -59,11 +59,17 @@ def placed(inputs: Inputs) -> DataFrame:
         F.count("mark").over(all_of_it).alias("marks"),
     ).where(F.col("mark").isNull())
     owners = holdings(inputs).select("group", "state", "topic", "partition", "member_id", "instance_id", "client_id")
+    if inputs.odd_times is None:
+        rows = rows.withColumn("was_ms", F.lit(None).cast("long"))
+    else:
+        odd = inputs.odd_times.drop("sound_ms")
+        rows = rows.join(F.broadcast(odd), ["log_partition", "log_offset"], "left")
     rows = rows.withColumn("state", F.col("at.state")).join(owners, ["group", "state", "topic", "partition"], "left")
     if inputs.epochs is not None:
         rows = owners_of(inputs.epochs, states(inputs), rows)
     known = {
         "time_ms": _time_ms(),
+        "stated_ms": _stated_ms(),
         "is_deleted": F.col("is_tombstone"),
         "generation": F.col("at.generation"),
         "members": F.when(F.col("marks") == 0, F.lit(_NO_MEMBERS)).otherwise(F.col("at.members")),
@@ -72,10 +78,18 @@ def placed(inputs: Inputs) -> DataFrame:
 
 
 def _time_ms() -> Column:
-    """When it was committed. The oldest clients say so themselves and may be far out: not long after it was logged."""
+    """When it was logged; where nobody knows that, what it says itself. The oldest clients say that, and may be far
+    out.
+    """
     said, logged = F.col("commit_timestamp_ms"), F.col("log_timestamp_ms")
-    is_sound = (said >= 0) & (said <= _LAST_MS) & ((said - DAY_MS <= logged) | (logged < 0))
-    return F.when(is_sound, said).otherwise(F.least(logged, F.lit(_LAST_MS)))
+    return F.least(F.when((logged > 0) | said.isNull() | (said <= 0), logged).otherwise(said), F.lit(_LAST_MS))
+
+
+def _stated_ms() -> Column:
+    """What was said of its time where that is more than a day out; null: nothing was."""
+    said, time_ms = F.col("commit_timestamp_ms"), _time_ms()
+    is_out = (said < time_ms - DAY_MS) | (said > time_ms + DAY_MS)
+    return F.coalesce("was_ms", F.when(is_out, said))
 
 
 def _state_marks(inputs: Inputs) -> DataFrame:

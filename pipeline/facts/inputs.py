@@ -21,7 +21,7 @@ class Inputs(NamedTuple):
     `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
     `since_ms`: what a group's last record from before tells is how things stood then, and no happening; None: all that
     there is, is told. `epochs`: rows of facts.epoch_states.EPOCHS, None where no group is one of KIP-848: then none is
-    looked for.
+    looked for. `odd_times`: rows of facts.log_times.ODD, None where every time in the log can be.
     """
 
     decoded: DataFrame
@@ -29,6 +29,7 @@ class Inputs(NamedTuple):
     ends: DataFrame | None = None
     since_ms: int | None = None
     epochs: DataFrame | None = None
+    odd_times: DataFrame | None = None
 
 
 MEMBER_FIELDS: Final = {

@@ -61,6 +61,7 @@ _COMMITS: Final = (
     ("client_id", pa.string()),
     ("log_partition", pa.int32()),
     ("log_offset", pa.int64()),
+    ("stated_ms", pa.int64()),
 )
 _GENERATIONS: Final = (
     ("group", pa.string()),

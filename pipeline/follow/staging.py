@@ -13,9 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.clock import now_ms
 from muster.pipeline.facts.epoch_states import epochs_in
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.facts.log_times import with_sound_times
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC
@@ -106,8 +108,10 @@ def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
     """Of each bucket and kind of a chunk: how many rows there are, and when the last one was logged."""
     if not store.buckets(LOG, name):
         return []
+    # by what is in the future everything else would be too old to be kept
+    past = F.when(F.col("log_timestamp_ms") <= now_ms(), F.col("log_timestamp_ms"))
     rows = store.read(LOG, [name], STAGED).groupBy("bucket", "kind")
-    counted = rows.agg(F.count("*").alias("rows"), F.max("log_timestamp_ms").alias("last_ms")).collect()
+    counted = rows.agg(F.count("*").alias("rows"), F.max(past).alias("last_ms")).collect()
     return [(row["bucket"], row["kind"], row["rows"], row["last_ms"]) for row in counted]
 
 
@@ -147,7 +151,7 @@ def staged(
     if buckets is not None:
         rows = rows.where(F.col("bucket").isin(*sorted(buckets)))
     rows = _kept(rows, manifest.since_ms)
-    decoded = rows.where(F.col("kind") != EVENT).drop("bucket")
+    decoded, odd_times = with_sound_times(rows.where(F.col("kind") != EVENT).drop("bucket"), now_ms())
     raw = rows.where(F.col("kind") == EVENT).select(
         F.lit(EVENTS_TOPIC).alias("topic"),
         F.col("log_partition").alias("partition"),
@@ -160,4 +164,4 @@ def staged(
     has_events = bool(manifest.rows.get(EVENT))
     told = events(raw) if has_events else None
     epochs = epochs_in(decoded, manifest.rows, listed)
-    return Inputs(decoded, told, since_ms=manifest.since_ms, epochs=epochs), malformed_events(raw)
+    return Inputs(decoded, told, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times), malformed_events(raw)

@@ -74,3 +74,5 @@ class Chosen:
     """How many rows of the log were malformed or unknown."""
     odd_reasons: Sequence[Row] = ()
     """kind, reason, rows."""
+    odd_times: Some = field(default_factory=Some)
+    """Groups of commits with a time that cannot be: group, commits, stated_ms (one of those times)."""

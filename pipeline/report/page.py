@@ -9,7 +9,7 @@ from muster.pipeline.report.chosen import Chosen, Row, Story
 from muster.pipeline.report.markup import Column, Content, Html, join, section, table, tag
 from muster.pipeline.report.pictures import group_picture, legend, mark, over_time
 from muster.pipeline.report.style import sheet
-from muster.pipeline.report.words import cause_words, duration, moment, number, percent, plural, why
+from muster.pipeline.report.words import cause_words, duration, moment, number, odd_times, percent, plural, why
 
 _SHOWN_AT_ONCE = 8
 """Rebalances of a group that are listed without being asked for."""
@@ -223,5 +223,7 @@ def _about(chosen: Chosen) -> Html:
         lines.append(tag("p", f"{told} rows could not be used:", class_="warn"))
         columns = [Column("kind"), Column("reason"), Column("rows", True)]
         lines.append(table(columns, ((row["kind"], row["reason"], number(row["rows"])) for row in chosen.odd_reasons)))
+    if told := odd_times(chosen.odd_times.rows, chosen.odd_times.total):
+        lines.append(tag("p", f"{told[0].upper()}{told[1:]}.", class_="warn"))
     lines.append(tag("p", "Times are UTC. What every column means: docs/pipeline.md of Muster.", class_="dim"))
     return section("What this was made of", lines)

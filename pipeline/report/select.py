@@ -73,6 +73,7 @@ def select(tables: Tables, about: About) -> Chosen:
         *_what_if(tables),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
+        odd_times=_odd_times(tables["commits"]),
     )
 
 
@@ -222,6 +223,12 @@ def _reasons(tables: Tables) -> list[Row]:
             counted = tables[kind].groupBy("reason").agg(F.count("*").alias("rows")).withColumn("kind", F.lit(kind))
             rows = counted if rows is None else rows.unionByName(counted)
     return [] if rows is None else _rows(rows.orderBy(F.desc("rows"), "reason").limit(LINES))
+
+
+def _odd_times(commits: DataFrame) -> Some:
+    rows = commits.where("stated_ms is not null").groupBy("group")
+    counted = rows.agg(F.count("*").alias("commits"), F.min("stated_ms").alias("stated_ms"))
+    return _some(counted, F.desc("commits"), F.asc("group"))
 
 
 # ---- rows

@@ -51,6 +51,13 @@ def text(chosen: Chosen) -> str:
     odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
     if odd:
         lines += ["", f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"]
+    lines += _block(
+        "times of commits that cannot be, taken from the log around them (table commits, stated_ms)",
+        [
+            f"{plain(row['group'], _NAME)}: {plural(row['commits'], 'commit')}, as of {moment(row['stated_ms'])}"
+            for row in chosen.odd_times.rows
+        ],
+    )
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 NOT_KNOWN: Final = "–"
+_GROUPS_NAMED: Final = 3
 
 
 class CauseWords(NamedTuple):
@@ -97,6 +98,18 @@ def percent(share: float | None) -> str:
         return NOT_KNOWN
     text = f"{share * 100:.1f}".removesuffix(".0")
     return f"{text} %"
+
+
+def odd_times(groups: Sequence[Mapping[str, Any]], total: int) -> str:
+    """Which groups (of `total`) have commits with a time that cannot be, in a sentence; empty: none has."""
+    if not groups:
+        return ""
+    named = [
+        f"{plain(row['group'], 32)} ({plural(row['commits'], 'commit')}, as of {moment(row['stated_ms'])})"
+        for row in groups[:_GROUPS_NAMED]
+    ]
+    left = f" and {plural(total - len(named), 'more group')}" if total > len(named) else ""
+    return f"times of commits that cannot be, taken from the log around them: {', '.join(named)}{left}"
 
 
 def plural(count: int, one: str, many: str = "") -> str:

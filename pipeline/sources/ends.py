@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import struct
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
 from pyarrow import fs
 
+from muster.pipeline.clock import now_ms
 from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
 from muster.pipeline.sources.places import READERS, Folder, folders_among, listed
 from muster.pipeline.sources.walk import Stretch, Walk
@@ -83,7 +83,7 @@ def reach_of_cluster(client: Mapping[str, str]) -> Reach:
     """
     with _asking(client) as admin:
         places = [TopicPartition(*place) for place in _all_places(admin)]
-        at_ms = _now_ms()
+        at_ms = now_ms()
         return Reach(at_ms, _offsets(admin, places, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
 
 
@@ -143,10 +143,6 @@ def _table(rows: Iterable[Row]) -> pa.Table | None:
 # ---- a live cluster
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 def _all_places(admin: AdminClient) -> list[tuple[str, int]]:
     topics = admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
     return [(name, number) for name in sorted(topics.keys() - INTERNAL) for number in sorted(topics[name].partitions)]
@@ -184,6 +180,8 @@ def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
         return []
     if end is None:
         return []
+    # a record whose producer has a wrong clock: what comes from the future says nothing of when
+    history = [one for one in history if one[1] <= now_ms()]
     steps = [one for one in _thinned(history) if one[0] < end[0]]
     return [(folder.topic, folder.partition, *one) for one in (*steps, end)]
 
@@ -241,7 +239,7 @@ def _last_batch(system: fs.FileSystem, log: fs.FileInfo) -> tuple[int, int] | No
                     found = _end_of(stretch)
             if found is not None:
                 break
-    if found is not None and found[1] < 0:
+    if found is not None and not 0 <= found[1] <= now_ms():
         found = found[0], (log.mtime_ns or 0) // 1_000_000
     return found
 

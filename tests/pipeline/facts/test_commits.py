@@ -41,6 +41,10 @@ SIMPLE = (
     .commit(2, 2, 5, commit_timestamp_ms=2**63 - 1)
     .commit(3, 2, 6, commit_timestamp_ms=-7)
     .commit(4, 2, 7, commit_timestamp_ms=ms(0))
+    .commit(5, 2, 8, commit_timestamp_ms=0)
+    # nor is there any time in the log
+    .commit(6, 2, 9, log_timestamp_ms=-1, commit_timestamp_ms=ms(6))
+    .commit(7, 2, 9, log_timestamp_ms=-1, commit_timestamp_ms=-1)
 )
 
 
@@ -105,9 +109,10 @@ def test_the_owner_is_whoever_had_the_partition_in_that_generation(found: dict[s
     ]
 
 
-def test_the_time_is_that_of_the_commit_where_there_is_one(found: dict[str, list[Row]]) -> None:
-    times = [ms(at_s) for at_s in (0, 1.9, 2, 4, 4, 6, 7, 9, 11)]
+def test_the_time_is_that_of_the_record(found: dict[str, list[Row]]) -> None:
+    times = [ms(at_s) for at_s in (0, 2, 2, 4, 4, 6, 7, 9, 11)]
     assert [row["time_ms"] for row in found["classic"]] == times
+    assert {row["stated_ms"] for row in found["classic"]} == {None}
 
 
 def test_what_was_committed_and_a_deletion(found: dict[str, list[Row]]) -> None:
@@ -120,12 +125,19 @@ def test_a_group_without_any_record_never_had_members(found: dict[str, list[Row]
     assert values(found["simple"], "topic", "generation", "members", "client_id") == [
         ("t", None, 0, None),
         ("u", None, 0, None),
-        *[("t", None, 0, None)] * 3,
+        *[("t", None, 0, None)] * 6,
     ]
 
 
-def test_a_time_that_cannot_be_is_not_believed(found: dict[str, list[Row]]) -> None:
-    assert [row["time_ms"] for row in found["simple"][2:]] == [ms(2), ms(3), ms(0)]
+def test_what_a_client_says_of_the_time_is_told_where_it_cannot_be(found: dict[str, list[Row]]) -> None:
+    assert values(found["simple"][2:], "time_ms", "stated_ms") == [
+        (ms(2), 2**63 - 1),
+        (ms(3), -7),
+        (ms(4), None),
+        (ms(5), 0),
+        (ms(6), None),
+        (-1, None),
+    ]
 
 
 def test_groups_of_the_newer_protocols_have_epochs(found: dict[str, list[Row]]) -> None:

@@ -203,6 +203,7 @@ def chosen(**given: Any) -> Chosen:
         "withheld": Some([{"group": EVIL, "share": 0.5, "why": "1 of 2 generations came out"}], 1),
         "odd_rows": {"malformed": 2, "unknown": 0},
         "odd_reasons": [{"kind": "malformed", "reason": "the record has no key", "rows": 2}],
+        "odd_times": Some([{"group": EVIL, "commits": 3, "stated_ms": 0}], 1),
     }
     return Chosen(**(whole | given))
 

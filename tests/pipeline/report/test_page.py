@@ -81,6 +81,7 @@ def test_what_is_told() -> None:
         "1 instead of 3",
         "1 of 2 generations came out",
         "2 malformed rows could not be used",
+        "Times of commits that cannot be, taken from the log around them: ",
         "200 more: see the tables.",
         "moved, 11 kept",
     ):

@@ -72,3 +72,13 @@ def test_what_a_setting_changes() -> None:
     )
     assert words.setting_words('{"static":false}') == "not static"
     assert words.setting_words("{}") == words.setting_words(None) == "nothing changed"
+
+
+def test_times_that_cannot_be_are_told_with_their_groups() -> None:
+    rows = [{"group": f"g{number}", "commits": number + 1, "stated_ms": 0} for number in range(4)]
+    assert words.odd_times([], 0) == ""
+    assert words.odd_times(rows[:2], 2) == (
+        "times of commits that cannot be, taken from the log around them: g0 (1 commit, as of 1970-01-01 00:00:00), "
+        "g1 (2 commits, as of 1970-01-01 00:00:00)"
+    )
+    assert words.odd_times(rows, 7).endswith("g2 (3 commits, as of 1970-01-01 00:00:00) and 4 more groups")

@@ -1,0 +1,145 @@
+"""When what stands in the log was logged. A record's own time counts, never what a client says of it; and where that
+cannot be, for the records around it were logged at quite another time, theirs does: one wrong clock must not make a
+history begin in 1970.
+
+A broker logs in the order of time. Of each partition the longest run of records whose times rise is believed, and who
+is more than a day out of it is not. At its ends nothing contradicts a time, so there also those are not believed that
+are 0 or less, in the future, or many years away from all others.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from muster.pipeline.schema import DECODED
+
+DAY_MS: Final = 86_400_000
+YEARS_MS: Final = 10 * 365 * DAY_MS
+"""So far from all other records of its partition no record can be."""
+
+ODD: Final = pa.schema(
+    [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("was_ms", pa.int64()), ("sound_ms", pa.int64())]
+)
+"""A record whose time cannot be: what it was, and that of the records around it."""
+
+
+class Day(NamedTuple):
+    """The records of one partition that say they are of one day."""
+
+    partition: int
+    first_ms: int
+    last_ms: int
+    first_offset: int
+    last_offset: int
+
+
+def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFrame | None]:
+    """Decoded rows (DECODED) with times that can be, and those that were changed (ODD); None: there are none. Usually
+    one look at the days of each partition tells.
+    """
+    partitions = sorted(partition for partition, days in _days(decoded).items() if are_odd(days, now_ms))
+    if not partitions:
+        return decoded, None
+
+    def odd(table: pa.Table) -> pa.Table:
+        rows = table.sort_by("log_offset")
+        (partition,) = set(table.column("log_partition").to_pylist())
+        found = odd_ones(rows.column("log_offset").to_pylist(), rows.column("log_timestamp_ms").to_pylist(), now_ms)
+        return pa.Table.from_pylist([dict(zip(ODD.names, (partition, *one), strict=True)) for one in found], schema=ODD)
+
+    times = decoded.select("log_partition", "log_offset", "log_timestamp_ms").where(
+        F.col("log_partition").isin(*partitions) & F.col("log_timestamp_ms").isNotNull()
+    )
+    found = times.groupBy("log_partition").applyInArrow(odd, from_arrow_schema(ODD)).toArrow()
+    if not found.num_rows:
+        return decoded, None
+    changed = decoded.sparkSession.createDataFrame(found)
+    rows = decoded.join(F.broadcast(changed.drop("was_ms")), ["log_partition", "log_offset"], "left")
+    rows = rows.withColumn("log_timestamp_ms", F.coalesce("sound_ms", "log_timestamp_ms"))
+    return rows.select(*DECODED.names), changed
+
+
+def _days(decoded: DataFrame) -> dict[int, list[Day]]:
+    """By partition, in the order of time."""
+    at = F.col("log_timestamp_ms")
+    rows = decoded.where(at.isNotNull()).groupBy("log_partition", F.floor(at / DAY_MS).alias("day"))
+    counted = rows.agg(F.min(at), F.max(at), F.min("log_offset"), F.max("log_offset")).collect()
+    found: dict[int, list[Day]] = {}
+    for partition, _, *rest in sorted(counted):
+        found.setdefault(partition, []).append(Day(partition, *rest))
+    return found
+
+
+def are_odd(days: Sequence[Day], now_ms: int) -> bool:
+    """Whether a partition may have times that cannot be. `days`: in the order of time."""
+    if days[0].first_ms <= 0 or days[-1].last_ms > now_ms + DAY_MS:
+        return True
+    if any(day.first_ms - before.last_ms > YEARS_MS for before, day in pairwise(days)):
+        return True
+    done, reached = 0, -1
+    for day in days:
+        # clocks of brokers differ: only what is of more than a day before must stand before
+        while days[done].last_ms < day.first_ms - DAY_MS:
+            reached = max(reached, days[done].last_offset)
+            done += 1
+        if day.first_offset < reached:
+            return True
+    return False
+
+
+def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Iterator[tuple[int, int, int]]:
+    """Of the records of a partition, in the order of the log, those whose time cannot be: offset, that time, and the
+    time that the record before has that can be (where there is none: the one after).
+    """
+    run = _without_far_ends(_longest_run(times, now_ms), times)
+    if not run:
+        return
+    after = 0
+    """The first of the run that stands at or behind the record that is looked at."""
+    for place, (offset, time_ms) in enumerate(zip(offsets, times, strict=True)):
+        while after < len(run) and run[after] < place:
+            after += 1
+        low = times[run[after - 1]] if after else None
+        high = times[run[after]] if after < len(run) else None
+        is_early = time_ms <= 0 or (low is not None and time_ms < low - DAY_MS)
+        is_late = time_ms > now_ms + DAY_MS or (high is not None and time_ms > high + DAY_MS)
+        is_far = low is None and high is not None and time_ms < high - YEARS_MS
+        if is_early or is_late or is_far:
+            yield offset, time_ms, low if low is not None else times[run[0]]
+
+
+def _longest_run(times: Sequence[int], now_ms: int) -> list[int]:
+    """The places of the longest run of times that can be and do not fall."""
+    ends: list[int] = []
+    """Of runs of 1, 2, … records the least time with which one ends, and the place of that record."""
+    places: list[int] = []
+    before: list[int] = [-1] * len(times)
+    for place, time_ms in enumerate(times):
+        if not 0 < time_ms <= now_ms + DAY_MS:
+            continue
+        length = bisect_right(ends, time_ms)
+        before[place] = places[length - 1] if length else -1
+        ends[length : length + 1] = [time_ms]
+        places[length : length + 1] = [place]
+    run: list[int] = []
+    place = places[-1] if places else -1
+    while place >= 0:
+        run.append(place)
+        place = before[place]
+    return run[::-1]
+
+
+def _without_far_ends(run: list[int], times: Sequence[int]) -> list[int]:
+    """Without the records at its beginning that are many years from the greater rest."""
+    for number in range(len(run) // 2, 0, -1):
+        if times[run[number]] - times[run[number - 1]] > YEARS_MS:
+            return run[number:]
+    return run
