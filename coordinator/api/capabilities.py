@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+DELETION_DISABLED: Final = 3
+"""DeleteTopics knows the error TOPIC_DELETION_DISABLED from this version on (KIP-322)."""
 FETCH_BY_TOPIC_ID: Final = 13
 """Fetch names topics by id from this version on (KIP-516)."""
 FETCH_TELLS_LEADER: Final = 16
@@ -25,6 +27,11 @@ PRODUCE_ZSTD: Final = 7
 
 SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 """Timestamps of ListOffsets that stand for something else, and the version that brought each."""
+
+
+def tells_deletion_disabled(version: int) -> bool:
+    """Does DeleteTopics of this version know an error of its own for that?"""
+    return version >= DELETION_DISABLED
 
 
 def fetch_by_topic_id(version: int) -> bool:

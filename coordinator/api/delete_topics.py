@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container
 
+from muster.coordinator.api.capabilities import tells_deletion_disabled
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.durable import respond_when_durable
 from muster.coordinator.api.node import Node, Respond
@@ -31,8 +32,9 @@ _NEITHER_NOR_BOTH = (
 def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTopicsRequest, respond: Respond) -> None:
     """Delete what can be deleted; a topic that is meant twice, be it by name and by id, is not."""
     wanted = [(t.name, t.topic_id) for t in request.topics] + [(name, ZERO_UUID) for name in request.topic_names]
-    if timed_out(request.timeout_ms):
-        rows = [DeletableTopicResult(name, topic_id, ErrorCode.REQUEST_TIMED_OUT) for name, topic_id in wanted]
+    refusal = _refusal(node, context, request)
+    if refusal is not None:
+        rows = [DeletableTopicResult(name, topic_id, refusal) for name, topic_id in wanted]
         respond(DeleteTopicsResponse(responses=rows))
         return
     names: Counter[str] = Counter()
@@ -52,6 +54,14 @@ def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTop
     rows += [_row(node, context, None, one, count, ()) for one, count in ids.items() if one not in by_name or count > 1]
     gone = [row for row in rows if not row.error_code]
     respond_when_durable(node, respond, DeleteTopicsResponse(responses=rows), gone)
+
+
+def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> int | None:
+    """The error of all rows alike, if there is one."""
+    if not node.topics.settings.delete_topic_enable:
+        known = tells_deletion_disabled(context.api_version)
+        return ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
+    return ErrorCode.REQUEST_TIMED_OUT if timed_out(request.timeout_ms) else None
 
 
 def _row(
@@ -89,8 +99,6 @@ def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes
 
 def _delete(node: Node, topic: Topic) -> None:
     """Raises `Refused`."""
-    if not node.topics.settings.delete_topic_enable:
-        raise Refused(ErrorCode.TOPIC_DELETION_DISABLED)
     if topic.internal:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal: the coordinator needs it.")
     node.topics.delete(topic)

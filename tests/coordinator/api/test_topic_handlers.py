@@ -170,10 +170,19 @@ def test_a_name_is_looked_at_before_the_configs(node: Node) -> None:
     assert codes == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_deletion_can_be_forbidden() -> None:
+@pytest.mark.parametrize("timeout_ms", [0, 1_000])
+@pytest.mark.parametrize(("version", "error_code"), [(1, 42), (2, 42), (3, 73), (5, 73), (6, 73)])
+def test_deletion_can_be_forbidden(version: int, error_code: int, timeout_ms: int) -> None:
     node = data_node(delete_topic_enable=False)
     add_topic(node.topics, "t")
-    assert delete(node, DeleteTopicState(name="t")) == [("t", ErrorCode.TOPIC_DELETION_DISABLED)]
+    names = ["t", "no", "", "t"]
+    topics = [DeleteTopicState(name=name) for name in names] if version == 6 else []
+    request = DeleteTopicsRequest(topics, [] if topics else names, timeout_ms)
+    answer = ask_one(node, request, version)
+    assert [(row.name, row.error_code, row.error_message) for row in answer.responses] == [
+        (name, error_code, None) for name in names
+    ]
+    assert list(node.topics.by_name) == ["t"]
 
 
 def test_partitions_are_added(node: Node) -> None:
