@@ -18,8 +18,8 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event, Now
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError, RecordListTooLarge
-from muster.coordinator.observe.refused import LONGEST, SECOND_MS, Refused, is_cut
-from muster.coordinator.observe.schema import TooLarge, plain_json
+from muster.coordinator.observe.refused import SECOND_MS, Refused, is_cut
+from muster.coordinator.observe.schema import plain_json
 from muster.coordinator.observe.writing import Row, Writing
 from muster.protocol.errors import ErrorCode, error_name
 
@@ -63,7 +63,7 @@ class Journal:
         self._closed_until_ms = 0
         self._lost = 0
         self._refused = Refused()
-        self._writing = Writing(self._too_large)
+        self._writing = Writing(self._cannot_be_said)
         self._is_asked = False
         self._sync_is_due = False
 
@@ -106,10 +106,10 @@ class Journal:
             some.append(row)
         self._append(some, now)
 
-    def _too_large(self, event: Event, error: TooLarge) -> None:
+    def _cannot_be_said(self, event: Event, why: str) -> None:
         # one member's metadata may be as large as a request
-        log.error("an event is too large for its log, and lost", partition=self.partition, kind=event.kind,
-                  group=event.group_id[:LONGEST], error=str(error))  # fmt: skip
+        log.error("an event is lost: there is too much of it", partition=self.partition, kind=event.kind,
+                  group=event.group_id, why=why)  # fmt: skip
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The shard has its state from the log."""
@@ -165,7 +165,7 @@ class Journal:
                 for row in rows:
                     self._append([row], now)
             else:
-                log.error("an event is too large for its log, and lost", partition=self.partition, error=str(error))
+                log.error("an event is lost: there is too much of it", partition=self.partition, why=str(error))
         except (LogError, OSError) as error:
             self._log = None
             self._closed_until_ms = now.mono_ms + REOPEN_MS

@@ -288,6 +288,9 @@ def _text(text: str | None) -> str:
 
 
 _WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    events.GROUP_CREATED: _plain,
+    events.GROUP_EMPTIED: _plain,
+    events.GROUP_DELETED: _plain,
     events.MEMBER_JOINED: _joined,
     events.MEMBER_LEFT: _member_event,
     events.MEMBER_EXPIRED: _member_event,

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from math import ceil
 from typing import Final
 
 from muster.coordinator.groups.interface import Event
@@ -15,17 +16,23 @@ from muster.coordinator.observe import schema
 PIECES_AT_ONCE: Final = 10
 """Pieces of one event (`schema.pieces`) that are made in one go: some 5 ms."""
 
+A_SHORT_ONE: Final = 0.01
+"""What an event of one member takes, in such pieces: those that wait behind a large one do not become ever more."""
+MOST_ROWS_WAITING: Final = 100_000
+"""Members of all events that wait: a group that rebalances faster than it is told of does not fill the memory."""
+
 Row = tuple[bytes | None, bytes]
 
 
 class Writing:
-    """See the module. `too_large(event, error)` is told of events that cannot be said."""
+    """See the module. `lost(event, why)` is told of events that cannot be said."""
 
-    def __init__(self, too_large: Callable[[Event, schema.TooLarge], object]) -> None:
+    def __init__(self, lost: Callable[[Event, str], object]) -> None:
         self.rows: list[Row] = []
         """What is ready."""
-        self._too_large = too_large
+        self._lost = lost
         self._waiting: deque[tuple[Event, int]] = deque()
+        self._rows_waiting = 0
         self._pieces: Iterator[str | None] | None = None
         self._done: list[bytes] = []
         self._size = 0
@@ -37,37 +44,53 @@ class Writing:
 
     def add(self, event: Event, wall_ms: int) -> None:
         """One more; it is ready at once unless it is a large one, or one such is being made."""
-        if not self._waiting:
-            try:
-                value = schema.short_json(event, wall_ms)
-            except schema.TooLarge as error:
-                self._too_large(event, error)
-                return
-            if value is not None:
-                self.rows.append((_key(event), value))
-                return
+        if not self._waiting and self._make_short(event, wall_ms):
+            return
+        rows = _rows(event)
+        if self._rows_waiting and self._rows_waiting + rows > MOST_ROWS_WAITING:
+            self._lost(event, f"events of {self._rows_waiting} members are before it, and not written yet")
+            return
+        self._rows_waiting += rows
         self._waiting.append((event, wall_ms))
         if len(self._waiting) == 1:
             self.go_on()
 
-    def go_on(self, most: int = PIECES_AT_ONCE) -> None:
-        """Make so many pieces; those of one event more or less."""
-        while self._waiting and most > 0:
+    def go_on(self) -> None:
+        """Make as many pieces as go at once; those of one event more or less."""
+        left = float(PIECES_AT_ONCE)
+        while self._waiting and left > 0:
             event, wall_ms = self._waiting[0]
             if self._pieces is None:
+                if self._make_short(event, wall_ms):
+                    self._begin_next()
+                    left -= A_SHORT_ONE
+                    continue
                 self._pieces = schema.pieces(event, wall_ms)
+            most = ceil(left)
             try:
                 made = list(islice(self._pieces, most))
                 self._take("".join(filter(None, made)).encode("utf-8", "surrogatepass"))
             except schema.TooLarge as error:
                 self._begin_next()
-                self._too_large(event, error)
-                most -= 1
+                self._lost(event, str(error))
+                left -= 1
                 continue
             if len(made) < most:
                 self.rows.append((_key(event), b"".join(self._done)))
                 self._begin_next()
-            most -= len(made) + 1
+            left -= len(made)
+
+    def _make_short(self, event: Event, wall_ms: int) -> bool:
+        """Whether the event was a short one, and is done with."""
+        try:
+            value = schema.short_json(event, wall_ms)
+        except schema.TooLarge as error:
+            self._lost(event, str(error))
+            return True
+        if value is None:
+            return False
+        self.rows.append((_key(event), value))
+        return True
 
     def finish(self) -> None:
         """Make all that is left."""
@@ -81,10 +104,15 @@ class Writing:
         self._done.append(data)
 
     def _begin_next(self) -> None:
-        self._waiting.popleft()
+        self._rows_waiting -= _rows(self._waiting.popleft()[0])
         self._pieces = None
         self._done, self._size = [], 0
 
 
 def _key(event: Event) -> bytes:
     return event.group_id.encode("utf-8", "surrogatepass")
+
+
+def _rows(event: Event) -> int:
+    members = event.facts.get("members")
+    return len(members) if isinstance(members, tuple) else 1

@@ -90,7 +90,7 @@ def test_an_event_that_is_too_large_takes_no_other_with_it(desk: Desk) -> None:
         desk.tell(CREATED, large, CREATED)
         desk.tell(CREATED)
     assert desk.told() == [(b"g", "group_created")] * 3
-    assert [line["event"] for line in logs] == ["an event is too large for its log, and lost"]
+    assert [line["event"] for line in logs] == ["an event is lost: there is too much of it"]
     assert desk.opened == 1
 
 
@@ -130,7 +130,7 @@ def test_what_cannot_be_told_is_lost_and_that_is_told(desk: Desk) -> None:
     assert len(desk.told()) == 2
     (line,) = logs
     assert (line["event"], line["kind"], line["group"]) == (
-        "an event is too large for its log, and lost", "member_joined", "g"
+        "an event is lost: there is too much of it", "member_joined", "g"
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from muster.coordinator.groups.events import MemberFacts
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.observe import schema
 from muster.coordinator.observe.schema import BYTES_A_PIECE, MOST_BYTES
-from muster.coordinator.observe.writing import PIECES_AT_ONCE, Writing
+from muster.coordinator.observe.writing import MOST_ROWS_WAITING, PIECES_AT_ONCE, Writing
 from tests.coordinator.observe.test_schema import assignment, completed, member
 
 CREATED = Event(events.GROUP_CREATED, "g", {})
@@ -53,7 +53,7 @@ def joined(*protocols: tuple[str, bytes]) -> Event:
 class Desk:
     def __init__(self) -> None:
         self.lost: list[tuple[str, str]] = []
-        self.writing = Writing(lambda event, error: self.lost.append((event.kind, str(error))))
+        self.writing = Writing(lambda event, why: self.lost.append((event.kind, why)))
 
     def kinds(self) -> list[str]:
         return [json.loads(value)["kind"] for _, value in self.writing.rows]
@@ -101,13 +101,39 @@ def test_many_that_wait_do_not_come_all_in_one_turn() -> None:
     desk = Desk()
     desk.writing.add(large(), 1_000)
     for _ in range(100):
-        desk.writing.add(CREATED, 1_000)
+        desk.writing.add(synced(1), 1_000)
     while not desk.writing.rows:
         desk.writing.go_on()
     assert len(desk.writing.rows) <= PIECES_AT_ONCE
     desk.writing.finish()
     assert len(desk.writing.rows) == 101
     assert not desk.writing.is_behind
+
+
+def test_short_ones_that_come_all_the_time_are_not_left_ever_further_behind() -> None:
+    desk = Desk()
+    desk.writing.add(large(), 1_000)
+    turns = 0
+    while desk.writing.is_behind:
+        for _ in range(200):
+            desk.writing.add(joined(("range", b"")), 1_000)
+        desk.writing.go_on()
+        turns += 1
+        assert turns < len(list(schema.pieces(large(), 1_000)))
+    assert len(desk.writing.rows) == 1 + 200 * turns
+
+
+def test_a_group_that_rebalances_faster_than_it_is_told_of_does_not_fill_the_memory() -> None:
+    desk = Desk()
+    event = failed(MOST_ROWS_WAITING // 4)
+    for _ in range(6):
+        desk.writing.add(event, 1_000)
+    why = f"events of {MOST_ROWS_WAITING} members are before it, and not written yet"
+    assert desk.lost == [("rebalance_failed", why)] * 2
+    desk.writing.finish()
+    assert desk.kinds() == ["rebalance_failed"] * 4
+    desk.writing.add(large(10), 1_000)
+    assert len(desk.lost) == 2
 
 
 def test_metadata_that_is_too_large_is_not_encoded_to_find_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
