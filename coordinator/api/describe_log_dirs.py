@@ -36,17 +36,16 @@ def _describe(node: Node, request: DescribeLogDirsRequest) -> Job[DescribeLogDir
         wanted = [(topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()]]
     else:
         wanted = [(topic.topic, topic.partitions) for topic in request.topics]
-    topics = []
+    # a topic that is named twice has one row, and so has each of its partitions
+    found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
     for name, indexes in wanted:
-        rows = []
         for index in indexes:
             row = _row(node, name, index)
             if row is not None:
-                rows.append(row)
+                found.setdefault(name, {})[index] = row
             yield None
-        if rows:
-            topics.append(DescribeLogDirsTopic(name, rows))
         yield None
+    topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
     path = node.config.text("log.dirs") or IN_MEMORY
     total, usable = node.topics.space()
     result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)

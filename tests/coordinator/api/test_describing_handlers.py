@@ -281,6 +281,9 @@ def test_log_directories(node: Node) -> None:
     assert [(t.name, len(t.partitions)) for t in everything.topics] == [("t", 3), ("u", 2)]
     some = ask_one(node, DescribeLogDirsRequest([DescribableLogDirTopic("t", [0, 9])])).results[0]
     assert [(p.partition_index, p.partition_size) for p in some.topics[0].partitions] == [(0, len(batch()))]
+    asked = [DescribableLogDirTopic("t", [2, 2]), DescribableLogDirTopic("no", [0]), DescribableLogDirTopic("t", [1])]
+    twice = ask_one(node, DescribeLogDirsRequest(asked)).results[0]
+    assert [(t.name, [p.partition_index for p in t.partitions]) for t in twice.topics] == [("t", [2, 1])]
 
 
 def test_nothing_is_being_reassigned(node: Node) -> None:
