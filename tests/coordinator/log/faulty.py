@@ -132,7 +132,7 @@ class FaultyFile(MemoryFile):
         except FileNotFoundError:
             return  # removed meanwhile, as `DiskFile.sync`
         if isinstance(fault, OSError):
-            self._storage.syncs_failed += 1
+            self._storage.sync_failed(split(self._path)[0])
             contents.unsynced = []
         self._storage.raise_if(fault)
         contents.sync()
@@ -157,6 +157,8 @@ class FaultyStorage(MemoryStorage):
         self.fails_at = frozenset(fails_at)
         self.dead = False
         self.syncs_failed = 0
+        self.distrusted: set[str] = set()
+        """Directories of files whose sync failed: what is on the disk of them is anybody's guess."""
         self._nodes: dict[str, Directory] = {"": Directory()}
         """The directories there are, by their present paths."""
         self._contents: dict[int, Contents] = {}
@@ -195,6 +197,10 @@ class FaultyStorage(MemoryStorage):
     def raise_if(fault: BaseException | None) -> None:
         if fault is not None:
             raise fault
+
+    def sync_failed(self, *directories: str) -> None:
+        self.syncs_failed += 1
+        self.distrusted.update(directories)
 
     def contents(self, held: bytearray) -> Contents:
         found = self._contents.get(id(held))
@@ -291,7 +297,7 @@ class FaultyStorage(MemoryStorage):
         fault = self.step()
         known = list(self._contents.values())
         if isinstance(fault, OSError):
-            self.syncs_failed += 1
+            self.sync_failed(*self.directories)
             for contents in known:
                 contents.unsynced = []
         self.raise_if(fault)

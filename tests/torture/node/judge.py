@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.log import batches
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -60,7 +61,8 @@ class Judge(Actor):
                     break
                 yield 100
             else:
-                self._node.fault(f"the group {group} is away for good")
+                if not any(name.startswith(GROUP_OFFSETS_TOPIC) for name in self._node.excused):
+                    self._node.fault(f"the group {group} is away for good")
                 return
             for topic in response.groups[0].topics:
                 for one in topic.partitions:
@@ -86,7 +88,8 @@ class Judge(Actor):
             found += [int(record.value or b"0") for record in records if record.offset >= offset]
             offset = records[-1].offset + 1
         else:
-            self._node.fault(f"partition {partition} is away for good")
+            if f"{TOPIC}-{partition}" not in self._node.excused:
+                self._node.fault(f"partition {partition} is away for good")
             return
         promised = self._records.get(partition, {})
         for fault in self._node.records.judge(partition, promised, found, was_cut=self._was_cut):

@@ -62,8 +62,8 @@ class World:
         self.records = Records()
         self.topics = Topics()
         self.answers = 0
-        self.excused: list[str] = []
-        """Faults of the disk that explain what would be faults of the server otherwise."""
+        self.excused: set[str] = set()
+        """Folders of which a sync failed: they may need an operator after a power cut."""
         self.trace: deque[str] = deque(maxlen=TRACE)
         self._disk = MemoryStorage()
         self._was_cut = False
@@ -233,8 +233,7 @@ class World:
         if was_clean:
             self.records.synced()
         self._disk = life.storage.left_behind(power_cut=cut)
-        if life.storage.syncs_failed:
-            self.excused.append("a sync failed")
+        self.excused |= life.storage.distrusted
 
     # ---- what happens to clients
 
@@ -282,7 +281,7 @@ class World:
             if partition is not None:
                 inspection = Inspection(self._disk, name, last_stop=stops.get(partition, UNKNOWN))
                 inspection.run()
-                if inspection.is_damaged:
+                if inspection.is_damaged and name not in self.excused:
                     self.fault(f"{name} is damaged: {inspection.findings}")
         self._raise_faults()
 
