@@ -44,7 +44,7 @@ class RowsRead:
     """What came of reading: rows and data, how many bytes of records, and the partitions that may have more later.
 
     `failed`: a partition that is there could not be read, which is told without waiting. Rows of what is not there
-    come last, as on Kafka.
+    come last, as on Kafka: first those of unknown topic ids.
     """
 
     __slots__ = ("bytes", "failed", "partitions", "results")
@@ -61,6 +61,7 @@ def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], ter
     read = RowsRead()
     left = terms.max_bytes
     by_id = fetch_by_topic_id(terms.version)
+    nameless: list[tuple[FetchRow, PartitionData]] = []
     missing: list[tuple[FetchRow, PartitionData]] = []
     for row in rows:
         try:
@@ -68,7 +69,7 @@ def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], ter
         except Refused as refusal:
             data = refused_row(row, refusal.error_code)
             data.aborted_transactions = ()
-            missing.append((row, data))
+            (nameless if refusal.error_code == ErrorCode.UNKNOWN_TOPIC_ID else missing).append((row, data))
             continue
         try:
             if by_id and topic.topic_id != row.key[1]:
@@ -85,7 +86,7 @@ def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], ter
             left = max(left - size, 0)
             read.failed = read.failed or data.diverging_epoch is not None
         read.results.append((row, data))
-    read.results += missing
+    read.results += nameless + missing
     return read
 
 

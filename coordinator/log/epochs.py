@@ -50,7 +50,7 @@ class LeaderEpochs:
         """The greatest epoch not above `epoch`, and where it ends (Kafka: endOffsetFor); (-1, -1) when that is
         unknown.
         """
-        if epoch < 0 or not self._epochs:
+        if epoch == -1 or not self._epochs:  # other negative ones are below all known, to Kafka
             return UNDEFINED
         if epoch == self._epochs[-1]:
             return epoch, log_end_offset

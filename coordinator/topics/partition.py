@@ -147,8 +147,9 @@ class Partition:
         log = self.log
         if epoch == self.leader_epoch:
             return epoch, log.end_offset
-        if log.leader_epoch < epoch < self.leader_epoch:
-            return epoch if log.leader_epoch < 0 else log.leader_epoch, log.end_offset
+        noted = log.leader_epoch
+        if epoch != NO_EPOCH and epoch < self.leader_epoch and (noted < epoch or noted < 0):
+            return epoch if noted < 0 else noted, log.end_offset
         return log.epoch_end_offset(epoch)
 
     def epoch_for_offset(self, offset: int) -> int:

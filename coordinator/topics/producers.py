@@ -116,7 +116,7 @@ class Producers:
                 f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
                 f"{producer.epoch}",
             )
-        elif first_sequence != 0:
+        elif first_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
             raise Refused(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Invalid sequence number for new epoch of producer {producer_id}: {epoch} (request epoch), "

@@ -68,8 +68,8 @@ def test_by_name_before_topic_ids(node: Node) -> None:
 def test_refused_rows(node: Node) -> None:
     unknown = FetchTopic(topic_id=b"?" * 16, partitions=[FetchPartition(0)])
     request = fetch_request(node, ("a", 9, 0), ("a", 0, 7), ("a", 1, -1))
-    request.topics = [unknown, *request.topics]
-    # what is not there comes last, as on Kafka
+    request.topics = [*request.topics, unknown]
+    # what is not there comes last, as on Kafka, ids that no topic has before partitions that no topic has
     assert [(index, error) for _, index, error, _ in rows(ask_one(node, request), node)] == [
         (0, ErrorCode.OFFSET_OUT_OF_RANGE),
         (1, ErrorCode.OFFSET_OUT_OF_RANGE),

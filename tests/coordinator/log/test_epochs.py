@@ -35,7 +35,17 @@ def test_what_contradicts_a_new_entry_goes() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "answer"),
-    [(7, (7, 99)), (5, (4, 30)), (4, (4, 30)), (3, (2, 20)), (2, (2, 20)), (1, (1, 10)), (8, (-1, -1)), (-1, (-1, -1))],
+    [
+        (7, (7, 99)),
+        (5, (4, 30)),
+        (4, (4, 30)),
+        (3, (2, 20)),
+        (2, (2, 20)),
+        (1, (1, 10)),
+        (8, (-1, -1)),
+        (-1, (-1, -1)),
+        (-5, (-5, 10)),
+    ],
 )
 def test_end_offsets_as_on_kafka(asked: int, answer: tuple[int, int]) -> None:
     assert LeaderEpochs(KNOWN).end_offset(asked, 99) == answer

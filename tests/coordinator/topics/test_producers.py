@@ -70,6 +70,14 @@ def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
     assert append(Producers(), 41) is None
 
 
+def test_after_a_batch_without_an_epoch_any_sequence_will_do() -> None:
+    # as on Kafka 4.3 (ProducerAppendInfo.checkSequence)
+    for epoch in (-1, 0, 3):
+        producers = Producers()
+        append(producers, 5, 3, epoch=-1)
+        assert append(producers, 1, 2, epoch=epoch, at=3) is None
+
+
 def test_sequences_wrap() -> None:
     producers = Producers()
     append(producers, MAX_SEQUENCE - 1, 4, at=0)

@@ -114,7 +114,9 @@ def test_where_the_epochs_ended_is_known_before_and_after_the_first_record() -> 
     assert [empty.epoch_end_offset(epoch) for epoch in range(6)] == [*[(epoch, 0) for epoch in range(5)], (-1, -1)]
     assert [held.epoch_for_offset(offset) for offset in range(3)] == [0, 0, 4]
     assert empty.epoch_for_offset(0) == 4
-    assert held.epoch_end_offset(-1) == (-1, -1)
+    # -1 is none; other negative numbers are epochs before all others
+    assert (held.epoch_end_offset(-1), empty.epoch_end_offset(-1)) == ((-1, -1), (-1, -1))
+    assert (held.epoch_end_offset(-5), empty.epoch_end_offset(-5)) == ((-5, 0), (-5, 0))
     produce(held, batch(b"c"), NOW)
     assert [held.epoch_end_offset(epoch) for epoch in range(6)] == [*[(0, 2)] * 4, (4, 3), (-1, -1)]
     assert [held.epoch_for_offset(offset) for offset in range(4)] == [0, 0, 4, 4]
