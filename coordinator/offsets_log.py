@@ -26,10 +26,10 @@ from muster.coordinator.log.headers import (
     TRANSACTIONAL,
     read_header,
 )
-from muster.coordinator.log.latest import KEY_AT, UNPACKED_LIMIT, unpack_row
+from muster.coordinator.log.latest import KEY_AT, unpack_row
 from muster.coordinator.log.packed import build_packed
 from muster.coordinator.log.rows import Pair, pairs_of
-from muster.coordinator.log.unpack import unpack
+from muster.coordinator.log.unpack import UNPACKED_LIMIT, unpack
 from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS, UnknownRecord

@@ -247,7 +247,7 @@ class Shard(Ledger):
             return
         except BatchError as error:
             # only replay looks at every byte after a clean stop
-            self._damaged(self._log.damaged_at(self._codec.reading, str(error)))
+            self._damaged(self._log.damaged_at(self._codec.reading, error))
             return
         except (LogError, OSError, ValueError) as error:
             # nothing can be decided without the state

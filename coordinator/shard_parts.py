@@ -14,7 +14,7 @@ from muster.coordinator.groups.heartbeat import Beating
 from muster.coordinator.groups.image import TopicsChanged
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.waits import Waits
-from muster.coordinator.log.errors import DamagedLog
+from muster.coordinator.log.errors import BatchError, DamagedLog
 from muster.coordinator.offsets_log import OpenTransaction
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -87,8 +87,8 @@ class ShardLog(Protocol):
     def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
         """The whole batches from `offset` on, in chunks."""
 
-    def damaged_at(self, offset: int, reason: str) -> DamagedLog:
-        """The batch at `offset` was found not to hold together: the log goes offline."""
+    def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
+        """The batch at `offset` was found not to be readable: the log goes offline."""
 
 
 class Codec(Protocol):

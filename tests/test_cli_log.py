@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
 import os
@@ -20,6 +21,8 @@ from muster.coordinator.log.lock import DirectoryLock
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
 GOLDEN = Path(__file__).parent / "golden" / "offsets-log"
+OLD = Path(__file__).parent / "golden" / "old-formats"
+PARTS = ("key", "value")
 NOW = 1_700_000_000_000
 Captured = pytest.CaptureFixture[str]
 
@@ -91,6 +94,44 @@ class TestDump:
         found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [row["key"] for row in found] == ["AGNsYXRlcg==", "AAEAAWcAAXQAAAAA", None, "AA=="]
 
+    def test_old_formats_to_what_kafkas_tool_says(self, capsys: Captured) -> None:
+        assert main(["log", "dump", str(OLD / "old-0")]) == 0
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        expected = [json.loads(line) for line in (OLD / "expected.jsonl").read_text().splitlines()]
+        texts = [[None if line[at] is None else base64.b64decode(line[at]).decode() for at in PARTS] for line in lines]
+        assert texts == [[line[at] for at in PARTS] for line in expected]
+        for name in ("offset", "timestamp"):
+            assert [line[name] for line in lines] == [line[name] for line in expected]
+
+    def test_batches_of_old_formats(self, capsys: Captured) -> None:
+        assert main(["log", "dump", str(OLD / "old-0"), "--batches"]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert len(rows) == 70
+        assert all(row["crcIsRight"] for row in rows)
+        assert {(row["magic"], row["timestampType"]) for row in rows} == {
+            (0, "NoTimestampType"), (1, "CreateTime"), (1, "LogAppendTime"), (2, "CreateTime"), (2, "LogAppendTime"),
+        }  # fmt: skip
+        packed = [row for row in rows if row["compression"] != "none"]
+        assert {(row["magic"] < 2, row["baseOffset"] is None, row["count"] is None) for row in packed} == {
+            (True, True, True),
+            (False, False, False),
+        }
+        assert (rows[0]["position"], rows[0]["size"], rows[0]["crc"]) == (0, 39, 2086401123)
+
+    @pytest.mark.parametrize("dump", [["dump"], ["dump", "--batches"]])
+    def test_what_is_after_today_is_told_with_its_place(
+        self, dump: list[str], tmp_path: Path, capsys: Captured
+    ) -> None:
+        whole = batches.build([(b"k", b"v")], timestamp_ms=NOW)
+        later = bytearray(whole)
+        later[16] = 3
+        path = tmp_path / "00000000000000000000.log"
+        path.write_bytes(whole + later)
+        assert main(["log", *dump, str(path)]) == 1
+        told = capsys.readouterr()
+        assert len(told.out.splitlines()) == 1
+        assert f"{path} is not readable at byte {len(whole)}: the batch at byte {len(whole)} has magic 3" in told.err
+
     def test_damage_is_told_with_its_place(self, data: Path, capsys: Captured) -> None:
         path = damage(data)
         assert main(["log", "dump", str(path)]) == 1
@@ -118,6 +159,26 @@ class TestCheckAndRepair:
     def test_a_sound_directory(self, capsys: Captured) -> None:
         assert main(["log", "check", str(GOLDEN)]) == 0
         assert capsys.readouterr().out == "26 partitions, 26 segments, 240 batches, 58899 bytes: all sound\n"
+
+    def test_old_formats_are_sound(self, capsys: Captured) -> None:
+        assert main(["log", "check", str(OLD)]) == 0
+        assert capsys.readouterr().out == "1 partitions, 1 segments, 70 batches, 8309 bytes: all sound\n"
+
+    def test_a_format_that_nobody_knows_is_not_repaired_away(self, data: Path, capsys: Captured) -> None:
+        path = data / "__consumer_offsets-14" / "00000000000000000000.log"
+        content = bytearray(path.read_bytes())
+        content[16] = 7
+        path.write_bytes(content)
+        assert main(["log", "check", str(data)]) == 1
+        told = capsys.readouterr().out
+        assert f"__consumer_offsets-14: damage: {path} at byte 0: magic 7, only 0, 1 and 2 are known" in told
+        assert "__consumer_offsets-14: Stop the server and move the folder to one that can read it" in told
+        assert main(["log", "check", str(data), "--json"]) == 1
+        assert "move the folder" in json.loads(capsys.readouterr().out.splitlines()[0])["advice"]
+        assert main(["log", "repair", str(data), "--partition", "14"]) == 1
+        assert "has batches of a format that this version does not know; nothing was changed" in capsys.readouterr().err
+        assert path.read_bytes() == content
+        assert [one.name for one in path.parent.iterdir() if "damaged" in one.name] == []
 
     def test_damage_is_found_and_repaired(self, data: Path, capsys: Captured) -> None:
         path = damage(data)

@@ -39,10 +39,12 @@ from muster.coordinator.log.headers import (
     Buffer,
     check_crc,
     iterate,
+    read_header,
     set_crc,
     set_log_append_time,
     stamp,
 )
+from muster.coordinator.log.old_format import as_batch
 from muster.coordinator.log.rows import assemble, parts_of, views_of
 from muster.coordinator.log.unpack import Allowed, unpack
 
@@ -179,12 +181,24 @@ def read(data: Buffer, *, check_crc: bool = True) -> Iterator[tuple[BatchHeader,
     """
     view = memoryview(data)
     for position, header in iterate(data):
+        if header.magic != _MAGIC:
+            yield _old_records(view[position : position + header.size], header)
+            continue
         if check_crc and not _crc_is_right(data, position, header):
             raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
         yield header, _records(view[position : position + header.length + LENGTH_OVERHEAD], header)
 
 
 _crc_is_right = check_crc
+
+
+def _old_records(message: Buffer, header: BatchHeader) -> tuple[BatchHeader, list[Record]]:
+    batch = as_batch(message)
+    found = read_header(batch)
+    header = header._replace(
+        base_offset=found.base_offset, last_offset_delta=found.last_offset_delta, record_count=found.record_count
+    )
+    return header, _records(batch, found)
 
 
 def _records(batch: Buffer, header: BatchHeader) -> list[Record]:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 
 from muster.coordinator.log import batches
 from muster.coordinator.log.cleaned import CleanedFile
-from muster.coordinator.log.errors import CorruptBatch
-from muster.coordinator.log.headers import HEADER_SIZE, iterate, read_header
+from muster.coordinator.log.errors import BatchError, CorruptBatch
+from muster.coordinator.log.headers import HEADER_SIZE, is_old, iterate, read_header, whole_batches
 from muster.coordinator.log.latest import LatestKeys
+from muster.coordinator.log.old_format import as_batch, runs
 from muster.coordinator.log.pace import Pace
 from muster.coordinator.log.producers_seen import Fact, ProducersSeen, Undecided
+from muster.coordinator.log.rows import assemble
 from muster.coordinator.log.segment import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.sieve import Sieve
@@ -68,6 +70,8 @@ class Compaction:
         self.groups: list[list[Part]] = []
         self.changed = False
         """The last group written is not byte for byte what it was."""
+        self._brought_up = False
+        """Messages of an old format were met, which come out as batches v2."""
         self.bytes_read = 0
         self.bytes_written = 0
         self._storage = storage
@@ -142,15 +146,31 @@ class Compaction:
         while position < part.size and not is_enough():
             data = file.pread(min(wanted, part.size - position), position)
             used = take(data)
+            if used == 0 and is_old(data):
+                used = self._feed_old(file, position, data, take, is_enough)
             if used == 0:
-                size = read_header(data).size if len(data) >= HEADER_SIZE else 0
-                if size <= len(data) or size > part.size - position:
-                    raise CorruptBatch(f"{file.path} is damaged at byte {position}")
-                wanted = size
+                wanted = whole_batches(data)[1]
+                if wanted <= len(data) or wanted > part.size - position:
+                    raise CorruptBatch(f"{file.path} is damaged at byte {position}, or of an unknown format there")
                 continue
             position, wanted = position + used, CHUNK_BYTES
             self.bytes_read += used
             self._pace.spent(used)
+
+    def _feed_old(
+        self, file: File, position: int, data: bytes, take: Callable[[bytes], int], is_enough: Callable[[], bool]
+    ) -> int:
+        """Give the messages of an old format in front of `data` to `take`, as batches v2 under the same codec."""
+        used, start = whole_batches(data)[0], 0
+        try:
+            for start, end in runs(data[:used]):
+                if is_enough():
+                    break
+                take(_compressed(as_batch(data[start:end]), read_header(data, start).compression))
+                self._brought_up = True
+        except BatchError as error:
+            raise type(error)(f"{file.path} cannot be read at byte {position + start}: {error}") from error
+        return used
 
     # -- writing
 
@@ -160,14 +180,24 @@ class Compaction:
         out = self.unfinished = CleanedFile(self._storage, first.name, first.base_offset, interval)
         self._sieve.keep = out.keep
         rewritten = self._sieve.rewritten
+        self._brought_up = False
         for part in group:
             with contextlib.closing(self._storage.file(part.name + LOG_SUFFIX)) as file:
                 self._feed(file, part, self._sieve.add)
         out.end()
         self.bytes_written += out.size
-        self.changed = self._sieve.rewritten > rewritten or out.size != sum(part.size for part in group)
+        is_rewritten = self._brought_up or self._sieve.rewritten > rewritten
+        self.changed = is_rewritten or out.size != sum(part.size for part in group)
         self.unfinished = None
         return out
+
+
+def _compressed(batch: bytes, codec: int) -> bytes:
+    header = read_header(batch)
+    if not codec or not header.record_count:
+        return batch
+    records = batches.compress(batch[HEADER_SIZE:], codec)
+    return assemble(header._replace(attributes=header.attributes | codec), records, header.record_count)
 
 
 def _commits(batch: bytes) -> bool:

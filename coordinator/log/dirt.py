@@ -72,7 +72,7 @@ def _is_too_young(segment: Segment, log: Log, wall_ms: int) -> bool:
 
 def _first_timestamp(segment: Segment) -> int:
     """The timestamp of a segment's first batch; that of its making when it has none."""
-    if segment.first_timestamp < 0 and segment.size >= HEADER_SIZE:
+    if segment.first_timestamp < 0 and segment.size:
         segment.first_timestamp = read_header(segment.file.pread(HEADER_SIZE, 0)).max_timestamp
     return segment.first_timestamp if segment.first_timestamp >= 0 else segment.created_ms
 

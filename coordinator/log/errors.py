@@ -36,6 +36,10 @@ class TruncatedBatch(CorruptBatch):
     """The bytes end before the batch does (CORRUPT_MESSAGE)."""
 
 
+class UnknownFormat(CorruptBatch):
+    """A magic that nobody knows here: written by something newer, or no batch (CORRUPT_MESSAGE)."""
+
+
 class BatchTooLarge(BatchError):
     """Larger than `max.message.bytes` (MESSAGE_TOO_LARGE)."""
 
@@ -119,11 +123,18 @@ class DamagedLog(LogError):
 
     error_code = 56
 
+    state = "damaged"
+
     def __init__(self, place: Place, reason: str) -> None:
-        super().__init__(f"{place.path} is damaged at byte {place.position}: {reason}")
+        super().__init__(f"{place.path} is {self.state} at byte {place.position}: {reason}")
         self.path = place.path
         self.position = place.position
         self.reason = reason
+
+    @property
+    def what(self) -> str:
+        """All but the name of the file."""
+        return f"{self.state} at byte {self.position}: {self.reason}"
 
     @property
     def advice(self) -> str:
@@ -133,6 +144,29 @@ class DamagedLog(LogError):
             f"stop, then `muster log check {directory}` and `muster log repair {directory} --partition {partition}`, "
             "or restore the folder from a backup"
         )
+
+
+class UnreadableLog(DamagedLog):
+    """A batch is of a format, or packed by a codec, that is unknown here (KAFKA_STORAGE_ERROR). It may well be
+    sound, so it is left as it is.
+    """
+
+    state = "not readable"
+
+    @property
+    def advice(self) -> str:
+        """What an operator can do."""
+        folder = self.path.rpartition("/")[0] or "."
+        return (
+            f"nothing of it was changed: stop, move {folder} to a server that can read it (the one that wrote it, or a "
+            "newer version of this one), or away"
+        )
+
+
+def damage(place: Place, error: BatchError) -> DamagedLog:
+    """What a batch at `place` that cannot be read makes of its log."""
+    kind = UnreadableLog if isinstance(error, (UnknownFormat, UnsupportedCompression)) else DamagedLog
+    return kind(place, str(error))
 
 
 class InsaneIndex(LogError):

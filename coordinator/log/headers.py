@@ -1,5 +1,6 @@
-"""The 61 bytes in front of every record batch v2 (KIP-98): read, walk over, stamp. Knows nothing of records and needs
-no codec.
+"""The 61 bytes in front of every record batch v2 (KIP-98): read, walk over, stamp. A message of an old format (magic 0
+and 1, `protocol.message_sets`) is read as the header of a batch too, so that whoever goes through a log need not ask.
+Knows nothing of records and needs no codec.
 
 Layout, big-endian: base offset int64, length int32 (of what follows it), partition leader epoch int32, magic int8,
 CRC-32C uint32 (over all that follows it), attributes int16, last offset delta int32, base timestamp int64, max
@@ -15,15 +16,21 @@ from typing import NamedTuple
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
 
-from muster.coordinator.log.errors import CorruptBatch, TruncatedBatch
+from muster.coordinator.log.errors import CorruptBatch, TruncatedBatch, UnknownFormat
+from muster.protocol import message_sets
 
 Buffer = bytes | bytearray | memoryview
 
 MAGIC = 2
+OLD_MAGIC = (0, 1)
 HEADER_SIZE = 61
+MIN_BATCH_SIZE = message_sets.MIN_SIZES[0]
+"""The least that a batch of any format takes."""
 LENGTH_OVERHEAD = 12
 """Bytes in front of what the length counts."""
 MIN_LENGTH = HEADER_SIZE - LENGTH_OVERHEAD
+UNKNOWN_COUNT = -1
+"""The record count of a compressed message: what it holds is seen when it is unpacked."""
 CRC_POSITION = 17
 CRC_START = 21
 """Where the bytes covered by the CRC begin: at the attributes."""
@@ -38,7 +45,8 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_unpack_bounds = struct.Struct(">qi11xi").unpack_from
+_unpack_bounds = struct.Struct(">8xi4xb").unpack_from
+_unpack_end = struct.Struct(">q15xi").unpack_from
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
@@ -54,7 +62,11 @@ unpack_essence = struct.Struct(">8xi4xb6xi8xq").unpack_from
 
 
 class BatchHeader(NamedTuple):
-    """The header of one record batch; offsets and timestamps in ms as they stand there."""
+    """The header of one record batch; offsets and timestamps in ms as they stand there.
+
+    Of an old message: `base_offset` is the offset of the message, which is that of the last record in a compressed
+    one; its timestamp is both of the batch's (-1 in magic 0); what it does not have is as in a batch without it.
+    """
 
     base_offset: int
     length: int
@@ -119,21 +131,42 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. TruncatedBatch when fewer than 61 bytes are left; nothing else is checked."""
-    if len(data) - position < HEADER_SIZE:
-        raise TruncatedBatch(f"a batch header takes {HEADER_SIZE} bytes, {max(len(data) - position, 0)} are left")
-    return BatchHeader._make(unpack_header(data, position))
+    """The header at `position`, of whatever format. TruncatedBatch when the bytes end before it does; nothing else is
+    checked.
+    """
+    if len(data) - position >= HEADER_SIZE:
+        header = BatchHeader._make(unpack_header(data, position))
+        if header.magic not in OLD_MAGIC:
+            return header
+    return _old_header(data, position)
+
+
+def _old_header(data: Buffer, position: int) -> BatchHeader:
+    left = max(len(data) - position, 0)
+    if left > message_sets.MAGIC_POSITION and data[position + message_sets.MAGIC_POSITION] in OLD_MAGIC:
+        head = message_sets.head_of(data, position)
+        if head is not None:
+            return BatchHeader(
+                head.offset, head.size - LENGTH_OVERHEAD, NO_LEADER_EPOCH, head.magic, head.crc, head.attributes, 0,
+                head.timestamp, head.timestamp, NO_PRODUCER_ID, -1, -1, UNKNOWN_COUNT if head.codec else 1,
+            )  # fmt: skip
+    raise TruncatedBatch(f"a batch header takes {HEADER_SIZE} bytes, {left} are left")
 
 
 def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each whole batch in `data[start:end]`; a partial last batch ends it quietly, as in a
-    fetch.
+    """Position and header of each whole batch in `data[start:end]`, of whatever format; a partial last batch ends it
+    quietly, as in a fetch.
 
-    CorruptBatch when a batch has an impossible length or another magic than 2.
+    CorruptBatch when a batch has an impossible length, UnknownFormat when it has an unknown magic.
     """
     stop = len(data) if end is None else end
-    while stop - start >= HEADER_SIZE:
-        header = BatchHeader._make(unpack_header(data, start))
+    while stop - start >= MIN_BATCH_SIZE:
+        try:
+            header = read_header(data, start)
+        except TruncatedBatch:
+            return
+        if header.magic == MAGIC and stop - start < HEADER_SIZE:
+            return
         check_shape(header, start)
         if header.length + LENGTH_OVERHEAD > stop - start:
             return
@@ -142,33 +175,74 @@ def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tu
 
 
 def whole_batches(data: Buffer) -> tuple[int, int, int]:
-    """How many bytes of `data` are whole batches, how long the batch after them is (0: there can be none), and the
-    offset after the last whole one (-1: there is none).
+    """How many bytes of `data` are whole batches v2, how long the batch after them is (0: there can be none), and the
+    offset after the last whole one (-1: there is none). Where `data` begins with an old message: the same of old ones.
     """
-    at, stop, last, delta = 0, len(data), -2, 0
+    at, stop, last = 0, len(data), -1
     while stop - at >= HEADER_SIZE:
-        base_offset, length, next_delta = _unpack_bounds(data, at)
-        if length < MIN_LENGTH:
-            return at, 0, last + delta + 1
+        length, magic = _unpack_bounds(data, at)
+        if length < MIN_LENGTH or magic != MAGIC:
+            break
         if length + LENGTH_OVERHEAD > stop - at:
-            return at, length + LENGTH_OVERHEAD, last + delta + 1
-        last, delta = base_offset, next_delta
+            return at, length + LENGTH_OVERHEAD, _offset_after(data, last)
+        last = at
         at += length + LENGTH_OVERHEAD
-    return at, HEADER_SIZE, last + delta + 1
+    if at == 0 and is_old(data):
+        return _whole_messages(data)
+    is_known = stop - at < HEADER_SIZE or (at > 0 and is_old(data, at))
+    return at, HEADER_SIZE if is_known else 0, _offset_after(data, last)
+
+
+def _offset_after(data: Buffer, last: int) -> int:
+    if last < 0:
+        return -1
+    base_offset, delta = _unpack_end(data, last)
+    return int(base_offset + delta + 1)
+
+
+def is_old(data: Buffer, position: int = 0) -> bool:
+    """Whether what stands at `position` is a message of an old format, if it is anything."""
+    return len(data) - position >= MIN_BATCH_SIZE and data[position + message_sets.MAGIC_POSITION] in OLD_MAGIC
+
+
+def _whole_messages(data: Buffer) -> tuple[int, int, int]:
+    at, next_offset = 0, -1
+    while is_old(data, at):
+        head = message_sets.head_of(data, at)
+        if head is None:
+            break
+        if head.size < message_sets.MIN_SIZES[head.magic]:
+            return at, 0, next_offset
+        if head.size > len(data) - at:
+            return at, head.size, next_offset
+        at += head.size
+        next_offset = head.offset + 1
+    return at, HEADER_SIZE, next_offset
 
 
 def check_shape(header: BatchHeader, position: int) -> None:
-    """CorruptBatch unless `header` can be that of a batch v2 at all."""
-    if header.length < MIN_LENGTH:
-        raise CorruptBatch(f"the batch at byte {position} has length {header.length}, below the minimum {MIN_LENGTH}")
+    """Raises UnknownFormat unless `header` is of a format that is known, CorruptBatch unless it can be one at all."""
     if header.magic != MAGIC:
-        raise CorruptBatch(f"the batch at byte {position} has magic {header.magic}, expected {MAGIC}")
+        _check_old_shape(header, position)
+    elif header.length < MIN_LENGTH:
+        raise CorruptBatch(f"the batch at byte {position} has length {header.length}, below the minimum {MIN_LENGTH}")
     if header.last_offset_delta < 0:
         raise CorruptBatch(f"the batch at byte {position} has last offset delta {header.last_offset_delta}")
 
 
+def _check_old_shape(header: BatchHeader, position: int) -> None:
+    if header.magic not in OLD_MAGIC:
+        raise UnknownFormat(f"the batch at byte {position} has magic {header.magic}, only 0, 1 and 2 are known")
+    least = message_sets.MIN_SIZES[header.magic] - LENGTH_OVERHEAD
+    if header.length < least:
+        raise CorruptBatch(f"the batch at byte {position} has length {header.length}, below the minimum {least}")
+
+
 def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position` is whole in `data` and its CRC-32C is right."""
+    """Whether the batch at `position` is whole in `data` and its CRC is right."""
+    if header.magic != MAGIC:
+        head = message_sets.head_of(data, position)
+        return head is not None and message_sets.is_crc_right(data, position, head)
     end = position + header.length + LENGTH_OVERHEAD
     return end <= len(data) and crc32c(bytes(data[position + CRC_START : end])) == header.crc
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.log.errors import InsaneIndex
-from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader, unpack_header
+from muster.coordinator.log.errors import InsaneIndex, TruncatedBatch
+from muster.coordinator.log.headers import HEADER_SIZE, read_header
 from muster.coordinator.log.index import OffsetIndex, TimeIndex
 from muster.coordinator.log.storage import File, Storage
 
@@ -29,7 +29,10 @@ def load_indexes(
     time_index = TimeIndex.decode(times)
     if len(index):
         data = segment.pread(HEADER_SIZE, index.positions[-1])
-        header = BatchHeader._make(unpack_header(data)) if len(data) == HEADER_SIZE else None
-        if header is None or header.last_offset - base_offset != index.offsets[-1]:
+        try:
+            found = read_header(data).last_offset - base_offset
+        except TruncatedBatch as error:
+            raise InsaneIndex("its last entry is not that of a batch") from error
+        if found != index.offsets[-1]:
             raise InsaneIndex("its last entry is not that of a batch")
     return index, time_index

@@ -15,13 +15,20 @@ from muster.coordinator.log.index import OffsetIndex, TimeIndex
 from muster.coordinator.log.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.last_stop import UNKNOWN, LastStop
 from muster.coordinator.log.leftovers import base_offset_of, is_leftover
-from muster.coordinator.log.recovery import check_batch, only_zeros, whole_batch_follows
+from muster.coordinator.log.recovery import (
+    check_batch,
+    only_zeros,
+    unknown_format,
+    whole_batch_at,
+    whole_batch_follows,
+)
 from muster.coordinator.log.segment import LOG_SUFFIX, segment_name
 from muster.coordinator.log.storage import File, Storage
 
 CHUNK_BYTES = 1024 * 1024
 DAMAGE = "damage"
 NOTE = "note"
+LEAVE_IT = "it is left as it is and not served"
 
 
 class Finding(NamedTuple):
@@ -42,6 +49,10 @@ class Stretch(NamedTuple):
     header: BatchHeader | None
     problem: str
     """"" for bytes that were reserved and never written."""
+    is_unknown: bool = False
+    """A batch of a format that is unknown here: it may be sound, and must be left alone."""
+    is_misplaced: bool = False
+    """A batch whose CRC is right and whose offset cannot be."""
 
 
 class SegmentFacts(NamedTuple):
@@ -85,7 +96,18 @@ def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iter
             if only_zeros(file, position, size):
                 yield Stretch(position, size, None, "")
                 return
-            follower = whole_batch_follows(file, position, size, next_offset)
+            unknown = unknown_format(file, position, next_offset, base_offset)
+            if unknown is not None:
+                end = min(position + unknown.size, size)
+                yield Stretch(position, end, None, problem, is_unknown=True)
+                position, next_offset = end, unknown.base_offset + 1
+                continue
+            misplaced = whole_batch_at(file, position, size)
+            if misplaced is not None:
+                yield Stretch(position, position + misplaced.size, None, problem, is_misplaced=True)
+                position += misplaced.size
+                continue
+            follower = whole_batch_follows(file, position, size, base_offset)
             end = size if follower is None else follower
             yield Stretch(position, end, None, problem)
             position = end
@@ -113,6 +135,8 @@ class Inspection:
         """Offsets that were synced, and of which the files say nothing any more."""
         self.has_bad_topic_id = False
         """Nobody can read whose partition it is."""
+        self.is_unknown = False
+        """There are batches of a format that is unknown here: nothing of it may be repaired away."""
         self._last_stop = last_stop
         self._storage = storage
         self._directory = directory
@@ -196,7 +220,11 @@ class Inspection:
                         bad[-1] = (bad[-1][0], bad[-1][1], header.base_offset)
                     next_offset = header.next_offset
                     continue
-                is_tail = stretch.end == size and follower is None
+                if stretch.is_unknown:
+                    self.is_unknown = True
+                    self._find(DAMAGE, file_name, stretch.position, f"{stretch.problem}: {LEAVE_IT}")
+                    continue
+                is_tail = stretch.end == size and follower is None and not stretch.is_misplaced
                 damage = self._is_damaged_tail(stretch, next_offset) if is_tail else ""
                 if damage:
                     point = self._last_stop.recovery_point

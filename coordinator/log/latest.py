@@ -15,6 +15,7 @@ from muster.coordinator.log.headers import (
     CRC_START,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
+    MAGIC,
     MIN_LENGTH,
     TRANSACTIONAL,
     BatchHeader,
@@ -22,17 +23,16 @@ from muster.coordinator.log.headers import (
 )
 from muster.coordinator.log.producers_seen import ProducersSeen
 from muster.coordinator.log.rows import DELETE_HORIZON, Row, rows_of
-from muster.coordinator.log.unpack import unpack
+from muster.coordinator.log.unpack import UNPACKED_LIMIT, unpack
 
 BYTES_PER_KEY = 200
 """What a key and its place in the dictionary take, about: `log.cleaner.dedupe.buffer.size` by this is how many fit."""
-UNPACKED_LIMIT = 1 << 30
-"""What a compressed batch that stands in the log may unpack to."""
 
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
-unpack_walk = Struct(">qi5xIhi8xqq6xi").unpack_from
-"""Base offset, length, CRC, attributes, last offset delta, max timestamp, producer id and record count of a header."""
+unpack_walk = Struct(">qi4xbIhi8xqq6xi").unpack_from
+"""Base offset, length, magic, CRC, attributes, last offset delta, max timestamp, producer id and record count of a
+header."""
 
 
 def unpacked_rows(batch: bytes, header: BatchHeader) -> list[Row]:
@@ -149,7 +149,8 @@ class LatestKeys:
         return set(self.offsets.values())
 
     def add(self, data: bytes) -> int:
-        """Look at the whole batches in `data`; how many bytes these are. Stops when no more keys fit (`is_full`).
+        """Look at the whole batches v2 in `data`; how many bytes these are. Stops when no more keys fit (`is_full`),
+        and at a batch of another format.
 
         CorruptBatch when one is damaged: nothing may be dropped on the word of bytes that are not what was written.
         """
@@ -157,9 +158,9 @@ class LatestKeys:
         tombstone = self.tombstones.add
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, crc, attributes, delta, _, producer_id, count = unpack_walk(data, at)
+            base, length, magic, crc, attributes, delta, _, producer_id, count = unpack_walk(data, at)
             end = at + length + LENGTH_OVERHEAD
-            if end > stop:
+            if end > stop or magic != MAGIC:
                 break
             if length < MIN_LENGTH or crc32c(data[at + CRC_START : end]) != crc:
                 raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")

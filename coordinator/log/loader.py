@@ -17,11 +17,18 @@ import structlog
 from muster.coordinator.log import checkpoints, leftovers, walk
 from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.epochs import LeaderEpochs
-from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint
+from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint, UnreadableLog
 from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.last_stop import LastStop
 from muster.coordinator.log.log import Log
-from muster.coordinator.log.recovery import Checked, check_batch, check_segment, only_zeros, whole_batch_follows
+from muster.coordinator.log.recovery import (
+    Checked,
+    check_batch,
+    check_segment,
+    only_zeros,
+    whole_batch_at,
+    whole_batch_follows,
+)
 from muster.coordinator.log.segment import LOG_SUFFIX, Segment, segment_name
 from muster.coordinator.log.segmented import Contents
 from muster.coordinator.log.settings import LogConfig
@@ -193,10 +200,14 @@ def _cut_tail(
     segment = segments[index]
     position = size - checked.left
     reason = checked.reason
+    if checked.is_unknown:
+        raise UnreadableLog(segment.place(position), reason)
     later = [one for one in segments[index + 1 :] if not only_zeros(one.file, 0, min(one.size, HEADER_SIZE))]
     if later and not checked.is_short:
         raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
-    follower = whole_batch_follows(segment.file, position, size, checked.next_offset) if reason else None
+    if reason and whole_batch_at(segment.file, position, size) is not None:
+        raise DamagedLog(segment.place(position), f"{reason}, and the batch is whole")
+    follower = whole_batch_follows(segment.file, position, size, segment.base_offset) if reason else None
     if follower is not None:
         raise DamagedLog(segment.place(position), f"{reason}, and a whole batch follows at byte {follower}")
     if checked.next_offset < recovery_point:

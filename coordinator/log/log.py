@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from muster.coordinator.log import lookup, retention, walk
 from muster.coordinator.log.durable import DurableLog
 from muster.coordinator.log.errors import (
+    BatchError,
     CorruptBatch,
     DamagedLog,
     LogOffline,
     OffsetOutOfRange,
     RecordListTooLarge,
     TruncatedBatch,
+    damage,
 )
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
@@ -101,6 +103,8 @@ class Log(DurableLog):
             raise CorruptBatch(f"{len(data)} bytes are not a sequence of whole batches")
         view = memoryview(data)
         for at, header in found:
+            if header.magic != MAGIC:
+                raise CorruptBatch(f"a batch with magic {header.magic} cannot be appended")
             if header.base_offset < self.end_offset:
                 raise CorruptBatch(f"a batch at offset {header.base_offset} cannot follow offset {self.end_offset - 1}")
             segment = self._segment_for(header.size, header.last_offset, header.max_timestamp, wall_ms)
@@ -197,20 +201,20 @@ class Log(DurableLog):
     def _watched(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         try:
             yield from chunks
-        except DamagedLog as damage:
-            self._go_offline_for(damage)
+        except DamagedLog as found:
+            self._go_offline_for(found)
             raise
 
-    def damaged_at(self, offset: int, reason: str) -> DamagedLog:
-        """Whoever replays found that the batch at `offset` does not hold together: the log goes offline; the error."""
+    def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
+        """Whoever replays found that the batch at `offset` cannot be read: the log goes offline; its error."""
         segment = self.segments[self.segment_index(offset)]
         where = segment.locate(offset)
-        damage = DamagedLog(segment.place(0 if where is None else where[0]), reason)
-        self._go_offline_for(damage)
-        return damage
+        found = damage(segment.place(0 if where is None else where[0]), error)
+        self._go_offline_for(found)
+        return found
 
-    def _go_offline_for(self, damage: DamagedLog) -> None:
-        self.go_offline(damage.path, OSError(f"damaged at byte {damage.position}: {damage.reason}"))
+    def _go_offline_for(self, found: DamagedLog) -> None:
+        self.go_offline(found.path, OSError(found.what))
 
     def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
         """The headers of the same batches."""

@@ -3,7 +3,7 @@ why.
 
 A segment that ends in bytes after which no whole batch follows has a *torn tail*: an append that never came to its
 end; it is cut. When a whole batch does follow, the *middle* is damaged and nothing is cut: that would drop what was
-acknowledged.
+acknowledged. Batches of a format that is unknown here are neither: they are left as they are, and nothing is cut.
 """
 
 from __future__ import annotations
@@ -13,21 +13,29 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
+from muster.coordinator.log.errors import CorruptBatch, TruncatedBatch
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
+    MIN_BATCH_SIZE,
     MIN_LENGTH,
+    OLD_MAGIC,
     BatchHeader,
     check_crc,
+    check_shape,
+    read_header,
     unpack_header,
 )
 from muster.coordinator.log.segment import MAX_RELATIVE_OFFSET, Segment
 from muster.coordinator.log.storage import File
+from muster.protocol.message_sets import MIN_SIZES, may_be_message
 
 _CHUNK = 1024 * 1024
 _MAGIC_POSITION = 16
-_MAGIC_BYTE = bytes([MAGIC])
+_MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
+_MIN_UNKNOWN_LENGTH = 14
+"""No format had batches with a smaller one."""
 
 
 class Checked(NamedTuple):
@@ -43,6 +51,8 @@ class Checked(NamedTuple):
     """The bytes end before the batch does, or are zeros up to the end: an append that did not reach the disk, and no
     other damage.
     """
+    is_unknown: bool
+    """What is left begins with a batch of a format that is unknown here."""
 
 
 def check_segment(
@@ -74,7 +84,7 @@ def check_segment(
             next_offset = header.next_offset
             at += header.length + LENGTH_OVERHEAD
         if at == 0 and not reason:  # a batch larger than a chunk: take it whole
-            size = BatchHeader._make(unpack_header(data)).size
+            size = read_header(data).size
             header, reason = check_batch(
                 file.pread(size, position), 0, file_size - position, next_offset, segment.base_offset
             )
@@ -88,28 +98,43 @@ def check_segment(
         reason = ""
     is_short = position < file_size and _is_short(file, position, file_size)
     if has_room and reason and not is_short:
-        is_short = _is_torn_in_room(file, position, file_size, next_offset)
-    return Checked(next_offset, file_size - position, reason, is_short)
+        is_short = _is_torn_in_room(file, position, file_size, segment.base_offset)
+    is_unknown = bool(reason) and unknown_format(file, position, next_offset, segment.base_offset) is not None
+    return Checked(next_offset, file_size - position, reason, is_short, is_unknown)
 
 
 def _is_short(file: File, position: int, end: int) -> bool:
+    try:
+        header = read_header(file.pread(HEADER_SIZE, position))
+        check_shape(header, position)
+    except TruncatedBatch:
+        return True
+    except CorruptBatch:
+        return only_zeros(file, position, end)
+    return header.size > end - position or only_zeros(file, position, end)
+
+
+def unknown_format(file: File, position: int, next_offset: int, base_offset: int) -> BatchHeader | None:
+    """The header at `position`, where no batch of a known format begins, when it is one of an unknown format: all that
+    every format of Kafka's had in front fits its place in the log. It may be longer than the file.
+    """
     data = file.pread(HEADER_SIZE, position)
     if len(data) < HEADER_SIZE:
-        return True
+        return None
     header = BatchHeader._make(unpack_header(data))
-    ends_early = header.magic == MAGIC and header.length >= MIN_LENGTH and header.size > end - position
-    return ends_early or only_zeros(file, position, end)
+    is_here = next_offset <= header.base_offset <= base_offset + MAX_RELATIVE_OFFSET
+    return header if header.magic > MAGIC and header.length >= _MIN_UNKNOWN_LENGTH and is_here else None
 
 
-def _is_torn_in_room(file: File, position: int, end: int, next_offset: int) -> bool:
+def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> bool:
     """Part of a write into the room at the end of a file, most of which is there still."""
     room = max(end - HEADER_SIZE, position)
-    data = file.pread(HEADER_SIZE, position)
+    data = file.pread(HEADER_SIZE, position)  # of format v2: in no other is room reserved
     if len(data) == HEADER_SIZE:
         header = BatchHeader._make(unpack_header(data))
         if header.magic == MAGIC and header.length >= MIN_LENGTH and position + header.size < end:
             room = max(room, position + header.size)
-    return only_zeros(file, room, end) and whole_batch_follows(file, position, end, next_offset) is None
+    return only_zeros(file, room, end) and whole_batch_follows(file, position, end, base_offset) is None
 
 
 def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
@@ -117,25 +142,40 @@ def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: 
     of `data` on: its header when it is whole in `data` and right; otherwise None and why, or None and "" when `data`
     ends too early.
     """
-    if left - at < HEADER_SIZE:
-        return None, f"{left - at} bytes are no batch header"
-    if len(data) - at < HEADER_SIZE:
+    if len(data) - at < HEADER_SIZE and len(data) < left:
         return None, ""
-    header = BatchHeader._make(unpack_header(data, at))
-    if header.magic != MAGIC:
-        return None, f"magic {header.magic} where {MAGIC} was expected"
-    if header.length < MIN_LENGTH:
+    header = BatchHeader._make(unpack_header(data, at)) if len(data) - at >= HEADER_SIZE else None
+    if header is None or header.magic != MAGIC:
+        header, reason = _header_of_any(data, at)
+        if header is None:
+            return None, reason
+    elif header.length < MIN_LENGTH:
         return None, f"impossible batch length {header.length}"
     if header.size > left - at:
         return None, f"a batch of {header.size} bytes, of which {left - at} are there"
     if header.size > len(data) - at:
         return None, ""
-    if header.base_offset < next_offset or header.last_offset_delta < 0:
+    if header.last_offset_delta < 0:
+        return None, f"last offset delta {header.last_offset_delta}"
+    if header.base_offset < next_offset:
         return None, f"offset {header.base_offset} where {next_offset} or more was expected"
     if header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
         return None, f"offset {header.last_offset} is out of the reach of a segment that begins at {base_offset}"
     if not check_crc(data, at, header):
         return None, f"the CRC of the batch at offset {header.base_offset} is wrong"
+    return header, ""
+
+
+def _header_of_any(data: bytes, at: int) -> tuple[BatchHeader | None, str]:
+    """The header at `at` of an old message; otherwise None and why."""
+    try:
+        header = read_header(data, at)
+    except TruncatedBatch:
+        return None, f"{len(data) - at} bytes are no batch header"
+    if header.magic not in OLD_MAGIC:
+        return None, f"magic {header.magic}, only 0, 1 and 2 are known"
+    if header.size < MIN_SIZES[header.magic]:
+        return None, f"impossible batch length {header.length}"
     return header, ""
 
 
@@ -149,31 +189,58 @@ def only_zeros(file: File, position: int, end: int) -> bool:
     return True
 
 
-def whole_batch_follows(file: File, position: int, end: int, next_offset: int) -> int | None:
-    """Where, after the bad batch at `position`, the next batch with a right CRC and a later offset begins; None:
-    nowhere.
+def whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
+    """The header at `position` when its batch is whole and its CRC is right, whatever its offset is. No torn append
+    leaves such a batch.
+    """
+    try:
+        header = read_header(file.pread(HEADER_SIZE, position))
+        check_shape(header, position)
+    except CorruptBatch:
+        return None
+    is_whole = header.size <= end - position and check_crc(file.pread(header.size, position), 0, header)
+    return header if is_whole else None
+
+
+def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -> int | None:
+    """Where, after the bad batch at `position` of a segment that begins at `base_offset`, the next batch with a right
+    CRC and an offset of the segment begins; None: nowhere.
     """
     start = position + 1
-    looks_like_header = _header_pattern(next_offset)
-    while end - start >= HEADER_SIZE:
+    looks_like_header = _header_pattern(base_offset)
+    while end - start >= MIN_BATCH_SIZE:
         data = file.pread(min(_CHUNK, end - start), start)
-        for match in looks_like_header.finditer(data, 0, len(data) - HEADER_SIZE + _MAGIC_POSITION + 1):
+        # the last bytes come again with the next chunk: a header may lie across the border
+        fresh = max(len(data) - HEADER_SIZE + 1, 1) if end - start > len(data) else len(data)
+        for match in looks_like_header.finditer(data, 0, min(fresh + _MAGIC_POSITION, len(data))):
             begin = match.start()
-            header = BatchHeader._make(unpack_header(data, begin))
-            if (
-                header.length >= MIN_LENGTH
-                and next_offset <= header.base_offset <= next_offset + MAX_RELATIVE_OFFSET
-                and header.size <= end - start - begin
-                and check_crc(file.pread(header.size, start + begin), 0, header)
-            ):
+            if begin < fresh and _is_whole(file, data, begin, start, end, base_offset):
                 return start + begin
-        # the last bytes again with the next chunk: a header may lie across the border
-        start += max(len(data) - HEADER_SIZE + 1, 1)
+        start += fresh
     return None
 
 
-def _header_pattern(next_offset: int) -> re.Pattern[bytes]:
-    """Where a header with an offset near `next_offset` may begin: upper half of the offset, and the magic byte."""
-    halves = {struct.pack(">q", offset)[:4]: None for offset in (next_offset, next_offset + MAX_RELATIVE_OFFSET)}
+def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_offset: int) -> bool:
+    """Whether a batch with a right CRC and an offset of the segment begins at `begin` of `data`, which stands at
+    `start`.
+    """
+    try:
+        header = read_header(data, begin)
+        check_shape(header, begin)
+    except CorruptBatch:
+        return False
+    return (
+        base_offset <= header.base_offset <= base_offset + MAX_RELATIVE_OFFSET
+        and header.size <= end - start - begin
+        and (header.magic == MAGIC or may_be_message(data, begin, header.size))
+        and check_crc(file.pread(header.size, start + begin), 0, header)
+    )
+
+
+def _header_pattern(base_offset: int) -> re.Pattern[bytes]:
+    """Where a header with an offset of the segment may begin: upper half of the offset, and the magic byte."""
+    halves = {struct.pack(">q", offset)[:4]: None for offset in (base_offset, base_offset + MAX_RELATIVE_OFFSET)}
     upper = b"|".join(re.escape(half) for half in halves)
-    return re.compile(b"(?s)(?=(?:" + upper + b").{%d}" % (_MAGIC_POSITION - 4) + re.escape(_MAGIC_BYTE) + b")")
+    return re.compile(
+        b"(?s)(?=(?:" + upper + b").{%d}" % (_MAGIC_POSITION - 4) + b"[" + re.escape(_MAGIC_BYTES) + b"])"
+    )

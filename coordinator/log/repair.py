@@ -50,6 +50,8 @@ class Repair(NamedTuple):
     """The file that says whose partition it is, when it was written anew."""
     is_stray: bool
     """It cannot be: there is no such topic."""
+    is_unknown: bool = False
+    """Nothing was done: there are batches of a format that is unknown here, which a repair would drop."""
 
 
 def repair(
@@ -65,6 +67,8 @@ def repair(
         key = partition_of(partition) or (partition, -1)
         inspection = Inspection(storage, partition, last_stop=read_last_stops(storage).get(key, UNKNOWN))
         inspection.run()
+        if inspection.is_unknown:
+            return Repair([], [], [], [], [], is_stray=False, is_unknown=True)
         topic_id = topic_id_of(storage, key[0]) if inspection.has_bad_topic_id else None
         is_stray = inspection.has_bad_topic_id and topic_id is None
         done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost], [], is_stray)

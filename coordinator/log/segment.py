@@ -13,12 +13,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from muster.coordinator.log.errors import CorruptBatch, InsaneIndex
+from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, TruncatedBatch
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
+    MAGIC,
     BatchHeader,
     check_shape,
+    read_header,
     unpack_header,
 )
 from muster.coordinator.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
@@ -39,9 +41,12 @@ MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _TAIL_BATCHES = 8192
 _SCAN_BYTES = 64 * 1024
 _SHORT_READ = 64 * 1024
-_BOUNDS = struct.Struct(">qi11xi")
-"""Base offset, length and last offset delta of a header: all that a scan for an offset needs."""
+_BOUNDS = struct.Struct(">qI4xb6xi")
+"""Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta of a
+header: all that a scan for an offset needs.
+"""
 _unpack_bounds = _BOUNDS.unpack_from
+_unpack_size = struct.Struct(">8xi").unpack_from
 
 
 def segment_name(base_offset: int) -> str:
@@ -314,17 +319,32 @@ class Segment:
         """Position and header of the batches from `position` up to `end`; CorruptBatch (with file and position) where
         one is wrong.
         """
+        make = BatchHeader._make
         while position < end:
             data = self.file.pread(min(_SCAN_BYTES, end - position), position)
             at = 0
             while len(data) - at >= HEADER_SIZE:
-                header = BatchHeader._make(unpack_header(data, at))
+                header = make(unpack_header(data, at))
+                if header.magic != MAGIC:
+                    header = read_header(data, at)
                 check_shape(header, position + at)
                 yield position + at, header
                 at += header.length + LENGTH_OVERHEAD
             if at == 0:
-                raise CorruptBatch(f"{self.file.path} ends within the header of the batch at byte {position}")
+                header = self._last_header(data, position)
+                yield position, header
+                at = header.size
             position += at
+
+    def _last_header(self, data: bytes, position: int) -> BatchHeader:
+        """What the file ends with, in less than the header of a batch v2 takes: an old message."""
+        try:
+            header = read_header(data)
+        except TruncatedBatch as error:
+            what = f"{self.file.path} ends within the header of the batch at byte {position}"
+            raise CorruptBatch(what) from error
+        check_shape(header, position)
+        return header
 
     def locate(self, offset: int) -> tuple[int, int] | None:
         """Position and size of the first batch that ends at `offset` or later; None when the segment ends before."""
@@ -342,7 +362,7 @@ class Segment:
             data = self.file.pread(min(self.config.index_interval_bytes + HEADER_SIZE, size - position), position)
             at = self._scan(data, position, offset)
             if at >= 0:
-                return position + at, _unpack_bounds(data, at)[1] + LENGTH_OVERHEAD
+                return position + at, _unpack_size(data, at)[0] + LENGTH_OVERHEAD
             position -= at
         return None
 
@@ -352,14 +372,28 @@ class Segment:
         """
         at, stop = 0, len(data) - HEADER_SIZE
         while at <= stop:
-            base, length, delta = _unpack_bounds(data, at)
+            base, length, magic, delta = _unpack_bounds(data, at)
+            if magic != MAGIC:
+                return self._scan_any(data, position, at, offset)
             if base + delta >= offset:
                 return at
-            if length < 0:
-                break
             at += length + LENGTH_OVERHEAD
-        if at == 0:
-            raise CorruptBatch(f"{self.file.path} has no whole batch at byte {position}")
+        if at > MAX_RELATIVE_OFFSET:
+            raise CorruptBatch(f"{self.file.path} has a batch of impossible length behind byte {position}")
+        return -at if at else self._scan_any(data, position, 0, offset)
+
+    def _scan_any(self, data: bytes, position: int, at: int, offset: int) -> int:
+        """The same from `at` on, whatever the format of the batches is."""
+        try:
+            while at < len(data):
+                header = read_header(data, at)
+                check_shape(header, position + at)
+                if header.last_offset >= offset:
+                    return at
+                at += header.length + LENGTH_OVERHEAD
+        except CorruptBatch as error:
+            if at == 0:
+                raise CorruptBatch(f"{self.file.path} has no whole batch at byte {position}") from error
         return -at
 
     def read(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
@@ -390,7 +424,7 @@ class Segment:
         at = self._scan(data, position, offset) if len(data) >= HEADER_SIZE else -1
         if at < 0:
             return None
-        size = _unpack_bounds(data, at)[1] + LENGTH_OVERHEAD
+        size = _unpack_size(data, at)[0] + LENGTH_OVERHEAD
         if size > max_bytes and not min_one_message:
             return b""
         wanted = max(size, max_bytes)

@@ -14,6 +14,7 @@ from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
+    MAGIC,
     MIN_LENGTH,
     BatchHeader,
     check_crc,
@@ -65,12 +66,14 @@ class Sieve:
         """Producers of whose present transaction a batch of data was met."""
 
     def add(self, data: bytes) -> int:
-        """Sort the whole batches in `data`; how many bytes these are."""
+        """Sort the whole batches v2 in `data`, up to one of another format; how many bytes these are."""
         kept, tombstones, latest = self._kept, self._latest.tombstones, self._latest.offsets
         keep, first_dirty, end_offset = self.keep, self._first_dirty, self._latest.end_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, _, attributes, delta, max_timestamp, producer_id, count = unpack_walk(data, at)
+            base, length, magic, _, attributes, delta, max_timestamp, producer_id, count = unpack_walk(data, at)
+            if magic != MAGIC:
+                break
             if length < MIN_LENGTH:
                 raise CorruptBatch(f"a batch of length {length} at offset {base}")
             end = at + length + LENGTH_OVERHEAD

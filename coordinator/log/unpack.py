@@ -21,6 +21,8 @@ UNPACKED_BYTES: Final = 64 * 1024 * 1024
 """What a compressed batch may unpack to, at least."""
 UNPACKED_TIMES: Final = 16
 """And where a topic takes large batches: so many times `max.message.bytes`."""
+UNPACKED_LIMIT: Final = 1 << 30
+"""What a compressed batch that stands in the log may unpack to."""
 BYTES_PER_RECORD: Final = 64
 """How many records and headers a batch may hold: one for each so many bytes that it may unpack to."""
 REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
@@ -107,6 +109,16 @@ def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
     unpacked[:HEADER_SIZE] = memoryview(batch)[:HEADER_SIZE]
     _ATTRIBUTES.pack_into(unpacked, CRC_START, header.attributes & ~_CODEC_BITS)
     return unpacked
+
+
+def unpack_set(codec: int, packed: memoryview, limit: int) -> memoryview:
+    """What a compressed message of an old format holds. Raises as `unpack` does."""
+    if not 0 < codec < len(_UNPACK):
+        raise UnsupportedCompression(f"unknown compression type {codec}")
+    try:
+        return _UNPACK[codec](packed, limit)[HEADER_SIZE:]
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"the compressed messages cannot be read: {error}") from error
 
 
 def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memoryview]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from muster.coordinator.log.errors import CorruptBatch, DamagedLog, OffsetOutOfRange
-from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader, whole_batches
+from muster.coordinator.log.errors import BatchError, CorruptBatch, DamagedLog, OffsetOutOfRange, damage
+from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader, check_shape, is_old, read_header, whole_batches
+from muster.coordinator.log.old_format import as_batch, runs
 from muster.coordinator.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def _parts(log: Log, offset: int, end_offset: int) -> list[tuple[Segment, int, i
 
 
 def replay(log: Log, offset: int, end_offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    """Whole batches in chunks of about `chunk_bytes`, at least one batch in each; a compaction may put other segments
-    in the place of those read between two chunks.
+    """Whole batches v2 in chunks of about `chunk_bytes`, at least one batch in each; a compaction may put other
+    segments in the place of those read between two chunks. Messages of old formats come as batches v2.
     """
     return _chunks(log, _parts(log, offset, end_offset), offset, end_offset, chunk_bytes)
 
@@ -48,15 +49,32 @@ def _chunks(
                 data = segment.file.pread(min(wanted, end - position), position)
                 whole, wanted, next_offset = whole_batches(data)
             if whole == 0:
-                reason = (
-                    f"a batch of {wanted} bytes, of which {len(data)} are there" if wanted else "no batch begins here"
-                )
-                raise DamagedLog(segment.place(position), reason)
-            yield data if whole == len(data) else data[:whole]
+                raise _no_batch(segment, position, data, wanted)
+            if is_old(data):
+                yield from _as_batches(segment, position, data[:whole])
+            else:
+                yield data if whole == len(data) else data[:whole]
             position += whole
             offset = next_offset
         if segment.is_replaced:
             parts = _parts(log, offset, end_offset)
+
+
+def _no_batch(segment: Segment, position: int, data: bytes, wanted: int) -> DamagedLog:
+    try:
+        check_shape(read_header(data), position)
+    except CorruptBatch as error:
+        return damage(segment.place(position), error)
+    return DamagedLog(segment.place(position), f"a batch of {wanted} bytes, of which {len(data)} are there")
+
+
+def _as_batches(segment: Segment, position: int, messages: bytes) -> Iterator[bytes]:
+    at = 0
+    try:
+        for at, end in runs(messages):
+            yield as_batch(messages[at:end])
+    except BatchError as error:
+        raise damage(segment.place(position + at), error) from error
 
 
 def headers(log: Log, offset: int, end_offset: int) -> Iterator[BatchHeader]:
@@ -76,4 +94,4 @@ def batches(segment: Segment, start: int, end: int) -> Iterator[tuple[int, Batch
             position += header.size
             yield at, header
     except CorruptBatch as error:
-        raise DamagedLog(segment.place(position), str(error)) from error
+        raise damage(segment.place(position), error) from error

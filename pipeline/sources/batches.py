@@ -8,36 +8,20 @@ ones and so on; the few batches with many records are walked through one by one.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from typing import Final, NamedTuple
 
-import cramjam
 import numpy as np
 import pyarrow as pa
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
-from aiokafka.errors import UnsupportedCodecError
 
 from muster.pipeline.gather import PAD, Ints, Mask, Octets, integers, numbers, slices, varints
 from muster.pipeline.schema import RAW
+from muster.pipeline.sources.codecs import UNREADABLE, unpacked
 from muster.pipeline.sources.walk import HEADER_SIZE, LENGTH_OVERHEAD, Damage, Stretch
 
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 _CODEC: Final = 0x07
-_CODECS: Final = (bytes, gzip_decode, snappy_decode, lz4_decode, zstd_decode)
-_UNREADABLE: Final = (
-    cramjam.DecompressionError,
-    gzip.BadGzipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    IndexError,
-    OverflowError,
-    UnsupportedCodecError,
-)
-"""What the codecs raise for bytes that they cannot read."""
 _SMALLEST: Final = 7
 """Bytes of a record without key, value and headers."""
 _FEW: Final = 24
@@ -173,10 +157,8 @@ def _payloads(batches: Batches, damages: list[Damage]) -> tuple[bytes, Octets, I
         codec = attributes & _CODEC
         if codec:
             try:
-                if codec >= len(_CODECS):
-                    raise ValueError(f"unknown compression type {codec}")
-                part = bytes(_CODECS[codec](part))
-            except _UNREADABLE as error:
+                part = unpacked(codec, part)
+            except UNREADABLE as error:
                 good[index] = False
                 offset = int(batches.base_offset[index])
                 text = f"the compressed records of the batch at offset {offset} cannot be read: {error}"

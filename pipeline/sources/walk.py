@@ -1,5 +1,6 @@
 """From the bytes of a segment file to whole batches with a right CRC, stretch by stretch; tells what it has to pass
-over. Knows the 61 bytes in front of a batch (KIP-98) and nothing of records.
+over. Knows the 61 bytes in front of a batch (KIP-98) and nothing of records. Messages of old formats (magic 0 and 1)
+become batches here, so that nobody else meets them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from typing import BinaryIO, Final, NamedTuple
 
 from google_crc32c import value as crc32c
 
+from muster.pipeline.sources.codecs import UNREADABLE, unpacked
+from muster.protocol import message_sets
+from muster.protocol.message_sets import MIN_SIZES, MalformedMessageSet
+
 CHUNK_BYTES: Final = 4 << 20
 MAX_BATCH_BYTES: Final = 128 << 20
 """A batch that says to be longer is taken for damage: no broker takes commits of that size."""
@@ -18,6 +23,8 @@ LENGTH_OVERHEAD: Final = 12
 MAGIC: Final = 2
 _CRC_START: Final = 21
 _bounds = struct.Struct(">qi4xbI2xi").unpack_from
+_END = struct.Struct(">q15xi").unpack_from
+"""Base offset and last offset delta."""
 
 
 class Damage(NamedTuple):
@@ -29,7 +36,7 @@ class Damage(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Some whole batches of a file."""
+    """Some whole batches of a file, or what messages of an old format there are as batches."""
 
     data: bytes
     batches: list[int]
@@ -64,14 +71,16 @@ class Walk:
     def __iter__(self) -> Iterator[Stretch]:
         data, before, wanted = b"", 0, CHUNK_BYTES
         while not self._done:
-            more = self._stream.read(max(0, min(wanted, self._size - before - len(data))))
-            data += more
-            if not more:
-                self._size = before + len(data)
-            stretch, at, lacking = self._stretch(data, before)
+            if wanted:
+                more = self._stream.read(max(0, min(wanted, self._size - before - len(data))))
+                data += more
+                if not more:
+                    self._size = before + len(data)
+            stretch, at, lacking = self._old_stretch(data, before) if _is_old(data, 0) else self._stretch(data, before)
             if stretch.batches or stretch.damages:
                 yield stretch
-            data, before, wanted = data[at:], before + at, max(CHUNK_BYTES, lacking)
+            data, before = data[at:], before + at
+            wanted = max(CHUNK_BYTES - len(data) if at else CHUNK_BYTES, lacking, 0)
 
     def _stretch(self, data: bytes, before: int) -> tuple[Stretch, int, int]:
         """What lies whole in `data`, which stands at `before` in the file; where it ends, how much the next lacks."""
@@ -81,15 +90,15 @@ class Walk:
             offset, length, magic, crc, last_delta = _bounds(data, at)
             end = at + LENGTH_OVERHEAD + length
             if magic != MAGIC or not HEADER_SIZE <= LENGTH_OVERHEAD + length <= MAX_BATCH_BYTES:
-                if not self._pass_over(found, data, at, before, magic, length):
-                    return found, len(data), 0
-                if end > len(data):
-                    return found, at, end - len(data)
-            elif end > len(data):
+                if _is_old(data, at):
+                    return found, at, 0
+                self._give_up(found, data, at, before, magic, length)
+                return found, len(data), 0
+            if end > len(data):
                 if before + end <= self._size:
                     return found, at, end - len(data)
                 break
-            elif self._check_crc and crc32c(data[at + _CRC_START : end]) != crc:
+            if self._check_crc and crc32c(data[at + _CRC_START : end]) != crc:
                 found.damages.append(
                     Damage(offset, f"{self._name}: the CRC of the batch of {end - at} bytes at {before + at} is wrong")
                 )
@@ -97,28 +106,82 @@ class Walk:
                 found.batches.append(at)
                 self._next_offset = offset + last_delta + 1
             at = end
-        if before + len(data) >= self._size:
-            self._done = True
-            if any(data[at:]) and not self._goes_on:
-                text = f"{self._name}: the file ends in the middle of the batch at {before + at} (torn tail)"
-                found.damages.append(Damage(self._next_offset, text))
+        if not _is_old(data, at):
+            self._end_at(found, data, at, before)
         return found, at, lacking
 
-    def _pass_over(self, found: Stretch, data: bytes, at: int, before: int, magic: int, length: int) -> bool:
-        """Tell of bytes that are no batch v2; whether the walk can go on after them."""
-        if magic in (0, 1) and 14 <= length <= MAX_BATCH_BYTES and before + at + LENGTH_OVERHEAD + length <= self._size:
-            if at + LENGTH_OVERHEAD + length <= len(data):
-                text = f"{self._name}: messages of format {magic} at {before + at} (Kafka before 0.11) are not read"
-                found.damages.append(Damage(self._next_offset, text))
-            return True
+    def _end_at(self, found: Stretch, data: bytes, at: int, before: int) -> None:
+        """No whole batch follows at `at` in `data`: when that is all of the file, tell of what is left."""
+        if before + len(data) < self._size:
+            return
+        self._done = True
+        if any(data[at:]) and not self._goes_on:
+            text = f"{self._name}: the file ends in the middle of the batch at {before + at} (torn tail)"
+            found.damages.append(Damage(self._next_offset, text))
+
+    def _old_stretch(self, data: bytes, before: int) -> tuple[Stretch, int, int]:
+        """The same for messages of an old format, which begin `data`: those that follow one another, as batches."""
+        end, lacking = 0, 0
+        while _is_old(data, end):
+            size = LENGTH_OVERHEAD + int.from_bytes(data[end + 8 : end + 12], "big")
+            if end + size > len(data):
+                lacking = end + size - len(data) if before + end + size <= self._size else 0
+                break
+            end += size
+        parts: list[bytes] = []
+        found, size, at = Stretch(b"", [], []), 0, 0
+        for start, at in message_sets.runs(data[:end]):
+            for batch in self._as_batches(data[start:at], before + start, found):
+                found.batches.append(size)
+                parts.append(batch)
+                size += len(batch)
+            if size >= CHUNK_BYTES:
+                break
+        if not end and not lacking:
+            self._end_at(found, data, 0, before)
+        return found._replace(data=b"".join(parts)), at, lacking if at == end else 0
+
+    def _as_batches(self, run: bytes, position: int, found: Stretch) -> Iterator[bytes]:
+        """One run of messages as a batch; when one of them is damaged, the others one by one."""
+        last = message_sets.head_of(run, 0)
+        assert last is not None  # runs are whole messages
+        try:
+            batch = bytes(message_sets.as_batch(run, unpacked))
+        except (MalformedMessageSet, *UNREADABLE) as error:
+            if last.size == len(run):
+                text = f"{self._name}: the message at {position} cannot be read: {error}"
+                found.damages.append(Damage(last.offset, text))
+                self._next_offset = last.offset + 1
+                return
+            at = 0
+            while at < len(run):
+                head = message_sets.head_of(run, at)
+                assert head is not None
+                yield from self._as_batches(run[at : at + head.size], position + at, found)
+                at += head.size
+            return
+        offset, last_delta = _END(batch, 0)
+        self._next_offset = offset + last_delta + 1
+        yield batch
+
+    def _give_up(self, found: Stretch, data: bytes, at: int, before: int, magic: int, length: int) -> None:
+        """Tell of bytes that are no batch: nothing after them can be found again."""
         self._done = True
         if any(data[at:]) or self._more_than_zeros():
             text = f"{self._name}: no batch at {before + at} (length {length}, magic {magic}), the rest is not read"
             found.damages.append(Damage(self._next_offset, text))
-        return False
 
     def _more_than_zeros(self) -> bool:
         while more := self._stream.read(CHUNK_BYTES):
             if any(more):
                 return True
         return False
+
+
+def _is_old(data: bytes, at: int) -> bool:
+    """Whether a message of an old format begins there, by its magic and size."""
+    if len(data) - at < MIN_SIZES[0]:
+        return False
+    magic = data[at + message_sets.MAGIC_POSITION]
+    length = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+    return magic in (0, 1) and MIN_SIZES[magic] <= LENGTH_OVERHEAD + length <= MAX_BATCH_BYTES

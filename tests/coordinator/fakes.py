@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from muster.coordinator.groups.interface import Now, Record
-from muster.coordinator.log import CorruptBatch, DamagedLog
+from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
 from muster.coordinator.offsets_log import OpenTransaction
 from muster.protocol.message import Message
@@ -55,8 +55,8 @@ class FakeLog:
             else:
                 self.waiting.append((wanted, callback))
 
-    def damaged_at(self, offset: int, reason: str) -> DamagedLog:
-        return DamagedLog(Place("data/__consumer_offsets-7/0.log", offset), reason)
+    def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
+        return DamagedLog(Place("data/__consumer_offsets-7/0.log", offset), str(error))
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 0) -> Iterator[Any]:
         yield from ([row] for row in list(self.rows))

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import CorruptBatch, batches
+from muster.coordinator.log import CorruptBatch, MemoryStorage, batches
 from muster.coordinator.log.headers import set_crc
 from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
+from tests.coordinator.log.support import manage
+from tests.support.old_formats import Row, messages
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "offsets-log"
 TOPIC_ID = bytes(range(16))
@@ -86,6 +88,19 @@ def test_every_version_of_a_group_is_read(version: int) -> None:
     value = OFFSETS.encode_value(GroupMetadataValue("consumer", 5, "range", "l", members=[]), version)
     ((_, found),) = read(log_of([(key, value)]))
     assert found[:4] == ["consumer", 5, "range", "l"]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", range(4))
+def test_a_log_of_an_old_format_is_read(magic: int, codec: int) -> None:
+    pairs = [commit(number % 3, number, number % 4) for number in range(30)]
+    data = messages(magic, [Row(number, 5, *pair) for number, pair in enumerate(pairs)], codec)
+    storage = MemoryStorage()
+    manage(storage).open_log("t", 0)
+    storage.locked, storage.files["t-0/00000000000000000000.log"] = False, bytearray(data)
+    log = manage(storage).open_log("t", 0)
+    reading = OffsetsLogCodec(0)
+    assert [row for chunk in log.replay() for row in read(chunk, reading)] == read(log_of(pairs))
 
 
 offsets = st.integers(-1, 2**63 - 1)

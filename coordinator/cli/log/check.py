@@ -14,6 +14,10 @@ from muster.coordinator.log.files import FileStorage
 from muster.coordinator.log.inspection import DAMAGE, Finding, Inspection
 from muster.coordinator.log.last_stop import UNKNOWN, LastStop, read_last_stops
 
+MOVE_IT = (
+    "Stop the server and move the folder to one that can read it: the one that wrote it, or a newer version of this one"
+)
+
 
 def check(directory: Path, *, as_json: bool) -> int:
     """Look at every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
@@ -31,10 +35,10 @@ def check(directory: Path, *, as_json: bool) -> int:
     except (WrongPath, OSError) as error:
         print(f"muster log check: {error}", file=sys.stderr)
         return 2
-    damaged = [place for place, inspection in found if inspection.is_damaged]
+    damaged = [(place, inspection) for place, inspection in found if inspection.is_damaged]
     for place, inspection in found:
         for finding in inspection.findings:
-            print(json.dumps(_row(place, finding)) if as_json else _line(place, finding))
+            print(json.dumps(_row(place, inspection, finding)) if as_json else _line(place, finding))
     segments = [facts for _, inspection in found for facts in inspection.segments]
     if as_json:
         summary = {
@@ -42,7 +46,7 @@ def check(directory: Path, *, as_json: bool) -> int:
             "segments": len(segments),
             "batches": sum(facts.batches for facts in segments),
             "bytes": sum(facts.size for facts in segments),
-            "damaged": [place.name for place in damaged],
+            "damaged": [place.name for place, _ in damaged],
         }
         print(json.dumps({"summary": summary}))
         return 1 if damaged else 0
@@ -50,8 +54,8 @@ def check(directory: Path, *, as_json: bool) -> int:
         f"{len(places)} partitions, {len(segments)} segments, {sum(facts.batches for facts in segments)} batches, "
         f"{sum(facts.size for facts in segments)} bytes: " + (f"{len(damaged)} damaged" if damaged else "all sound")
     )
-    for place in damaged:
-        print(f"  {advice(place)}")
+    for place, inspection in damaged:
+        print(f"  {advice(place, inspection)}")
     return 1 if damaged else 0
 
 
@@ -71,10 +75,10 @@ def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspectio
     return inspection
 
 
-def _row(place: Place, finding: Finding) -> dict[str, object]:
+def _row(place: Place, inspection: Inspection, finding: Finding) -> dict[str, object]:
     row: dict[str, object] = {"partition": place.name, **finding._asdict()}
     if finding.severity == DAMAGE:
-        row["advice"] = advice(place)
+        row["advice"] = advice(place, inspection)
     return row
 
 
@@ -83,8 +87,10 @@ def _line(place: Place, finding: Finding) -> str:
     return f"{place.name}: {finding.severity}: {finding.file}{where}: {finding.problem}"
 
 
-def advice(place: Place) -> str:
+def advice(place: Place, inspection: Inspection) -> str:
     """What an operator can do about a damaged partition."""
+    if inspection.is_unknown:
+        return f"{place.name}: {MOVE_IT}"
     data = place.folder.resolve().parent
     which = str(place.number) if place.topic == OFFSETS_TOPIC else place.name
     return (

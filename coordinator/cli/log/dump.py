@@ -12,8 +12,17 @@ from muster.coordinator.cli.log.places import OFFSETS_TOPIC, Place, WrongPath, p
 from muster.coordinator.cli.output import as_json as line_of
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.progress import Progress
-from muster.coordinator.log import BatchError, batches
-from muster.coordinator.log.headers import HEADER_SIZE, MIN_LENGTH, BatchHeader, read_header
+from muster.coordinator.log import BatchError, TruncatedBatch, batches
+from muster.coordinator.log.errors import damage
+from muster.coordinator.log.headers import (
+    HEADER_SIZE,
+    MIN_BATCH_SIZE,
+    UNKNOWN_COUNT,
+    BatchHeader,
+    check_shape,
+    read_header,
+)
+from muster.coordinator.log.position import Place as BytePlace
 from muster.coordinator.log.rows import DELETE_HORIZON
 from muster.protocol.as_json import as_json, group_metadata_as_json
 from muster.protocol.message import MalformedMessage
@@ -71,12 +80,18 @@ def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
         while more := stream.read(CHUNK_BYTES):
             data += more
             at = 0
-            while len(data) - at >= HEADER_SIZE:
-                header = read_header(data, at)
-                if header.length < MIN_LENGTH:
+            while len(data) - at >= MIN_BATCH_SIZE:
+                try:
+                    header = read_header(data, at)
+                    check_shape(header, position + at)
+                except TruncatedBatch:
+                    break
+                except BatchError as error:
                     if not any(data[at : at + HEADER_SIZE]):
                         return  # reserved in advance
-                    raise Damaged(f"{file} is damaged at byte {position + at}: a batch of length {header.length}")
+                    if position + at == 0 and header.size > file.stat().st_size:
+                        break  # another kind of file, most likely
+                    raise _damaged(file, position + at, error) from error
                 if len(data) - at < header.size:
                     break
                 yield position + at, data[at : at + header.size]
@@ -88,26 +103,38 @@ def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
             raise Damaged(f"{file} has no whole batch in it: it is no segment of a log, or one that was cut off")
 
 
+def _damaged(file: Path, position: int, error: BatchError) -> Damaged:
+    return Damaged(str(damage(BytePlace(str(file), position), error)))
+
+
 def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterator[Row]:
     for position, batch in _chunks(file, progress):
         header = read_header(batch)
         row: Row = {} if place is None else {"partition": place.number}
         horizon = header.attributes & DELETE_HORIZON != 0
         row |= {
-            "baseOffset": header.base_offset,
+            # what a compressed message of an old format holds is seen by who unpacks it, as in Kafka's own dump
+            "baseOffset": None if header.record_count == UNKNOWN_COUNT else header.base_offset,
             "lastOffset": header.last_offset,
-            "count": header.record_count,
+            "count": None if header.record_count == UNKNOWN_COUNT else header.record_count,
             "position": position,
             "size": header.size,
+            "magic": header.magic,
             "leaderEpoch": header.leader_epoch,
             "compression": CODECS[header.compression] if header.compression < len(CODECS) else header.compression,
-            "timestampType": "LogAppendTime" if header.is_log_append_time else "CreateTime",
+            "timestampType": _timestamp_type(header),
             "baseTimestamp": None if horizon else header.base_timestamp,
             "maxTimestamp": header.max_timestamp,
             "deleteHorizon": header.base_timestamp if horizon else None,
             "baseSequence": header.base_sequence,
         }
         yield row | _facts(header) | {"crcIsRight": _crc_is_right(batch, header)}
+
+
+def _timestamp_type(header: BatchHeader) -> str:
+    if header.magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
 def _crc_is_right(batch: bytes, header: BatchHeader) -> bool:
@@ -148,7 +175,7 @@ def _record_lines(place: Place | None, file: Path, progress: Progress) -> Iterat
                         row |= show(record.key, record.value)
                     yield row
         except BatchError as error:
-            raise Damaged(f"{file} is damaged at byte {position}: {error}") from error
+            raise _damaged(file, position, error) from error
 
 
 def _marker(record: batches.Record) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from muster.coordinator.cli.log.check import MOVE_IT
 from muster.coordinator.cli.log.places import OFFSETS_TOPIC, place_of
 from muster.coordinator.log import repair as repairing
 from muster.coordinator.log.errors import DirectoryLocked
@@ -27,6 +28,13 @@ def repair(directory: Path, partition: str) -> int:
         return 1
     except OSError as error:
         print(f"muster log repair: {error}", file=sys.stderr)
+        return 1
+    if done.is_unknown:
+        print(
+            f"muster log repair: {folder} has batches of a format that this version does not know; nothing was "
+            f"changed. `muster log check {directory}` says where they are. {MOVE_IT}",
+            file=sys.stderr,
+        )
         return 1
     for loss in done.losses:
         print(_line(loss))

@@ -58,7 +58,7 @@ def test_iterate_within_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "value", "why"), [(8, b"\0\0\0\x30", "length 48"), (16, b"\1", "magic 1"), (23, b"\xff", "delta")]
+    ("position", "value", "why"), [(8, b"\0\0\0\x30", "length 48"), (16, b"\3", "magic 3"), (23, b"\xff", "delta")]
 )
 def test_iterate_refuses_what_is_no_batch(position: int, value: bytes, why: str) -> None:
     data = batch(b"a")

@@ -127,7 +127,7 @@ def test_an_index_that_leads_astray_is_removed(tmp_path: Path) -> None:
 def test_what_is_in_order_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, 5)
     before = {path: path.read_bytes() for path in tmp_path.glob("t-0/*")}
-    assert repair(str(tmp_path), "t-0") == ([], [], [], [], [], False)
+    assert repair(str(tmp_path), "t-0") == ([], [], [], [], [], False, False)
     assert {path: path.read_bytes() for path in tmp_path.glob("t-0/*")} == before
 
 

@@ -10,6 +10,7 @@ from muster.protocol.hashing import group_partition
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.records import OFFSETS
 from tests.coordinator.topics.support import make_topics
+from tests.support.old_formats import Row, messages
 
 KAFKAS_ID = bytes(range(16))
 OTHER_ID = bytes(range(1, 17))
@@ -69,6 +70,17 @@ def test_their_number_is_taken_over_unless_it_is_given(written: int, only: range
     put_groups(storage, written, only)
     topics = make_topics(storage, offsets_topic_num_partitions=120)
     assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == 120
+
+
+def test_groups_in_messages_of_old_formats_say_how_many_there_were() -> None:
+    storage = MemoryStorage()
+    for number in range(20):
+        index = group_partition(f"group-{number}", 83)
+        put(storage, index)
+        rows = [Row(0, 5, OFFSETS.encode_key(GroupMetadataKey(f"group-{number}")), None)]
+        storage.save(f"{GROUP_OFFSETS_TOPIC}-{index}/{NAME}", messages(number % 2, rows, number % 4))
+    topics = make_topics(storage, offsets_partitions_are_given=False)
+    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == 83
 
 
 def test_where_nothing_says_how_many_there_were_there_are_as_many_as_usual() -> None:

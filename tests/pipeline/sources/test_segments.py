@@ -22,6 +22,7 @@ from muster.pipeline.sources.segments import (
 from tests.pipeline.raw import commit, in_order
 from tests.pipeline.sources.logs import batch, marker, write_segment
 from tests.protocol.golden import GOLDEN
+from tests.support.old_formats import GZIP, Row, messages
 
 OFFSETS_LOG = GOLDEN / "offsets-log"
 
@@ -116,6 +117,17 @@ def test_transactions_that_end_in_a_later_segment(tmp_path: Path) -> None:
     write_segment(tmp_path, [marker(1, 6, 2), marker(1, 7, 1)], base_offset=6)
     assert values(tmp_path) == [b"two", b"plain", b"more"]
     assert values(tmp_path, Reading(isolation=READ_UNCOMMITTED)) == [b"one", b"two", b"three", b"plain", b"more"]
+
+
+def test_what_brokers_before_0_11_wrote(tmp_path: Path) -> None:
+    pairs = [commit(number % 2, group=f"g{number % 3}", offset=number) for number in range(9)]
+    rows = [Row(number, 7 if 2 < number < 6 else -1, *pair) for number, pair in enumerate(pairs)]
+    write_segment(tmp_path, messages(0, rows[:3], GZIP) + messages(1, rows[3:6]) + batch(pairs[6:], 6, timestamp_ms=-1))
+    found = raw(tmp_path)
+    assert [(row["offset"], row["timestamp_ms"], row["key"], row["value"]) for row in found] == rows
+    assert {(row["producer_id"], row["is_transactional"], row["damage"]) for row in found} == {(-1, False, None)}
+    decoded = in_order(list(decode_all(read_segments(str(tmp_path)))))
+    assert [row["committed_offset"] for row in decoded] == list(range(9))
 
 
 def test_damage_is_told_beside_what_can_be_read_or_is_an_error(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import io
+import json
 import struct
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 
 from muster.pipeline.sources import walk
 from muster.pipeline.sources.walk import Damage, Walk
 from tests.pipeline.sources.logs import batch
+from tests.support.old_formats import GOLDEN, GZIP, SEGMENT, Row, messages, rows_of, wrapped
 
 PARTS = [batch([(b"k", b"v" * 50)] * 3, 10 * i) for i in range(5)]
 
@@ -81,15 +84,66 @@ def test_zeros_before_something_else_are_told(chunk: int, monkeypatch: pytest.Mo
     assert len(damages) == 1
 
 
-@pytest.mark.parametrize("chunk", [20, 64, 1 << 20])
-def test_messages_of_old_formats_are_told_and_passed_over(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def rows_in(parts: list[bytes]) -> list[Row]:
+    return [Row(r.offset, r.timestamp, r.key, r.value) for part in parts for r in DefaultRecordBatch(part)]
+
+
+@pytest.mark.parametrize("chunk", [20, 64, 500, 1 << 20])
+def test_messages_of_old_formats_become_batches(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
-    body = b"\0\0\0\0\1\0" + bytes(60)
-    old = struct.pack(">qi", 1, len(body)) + body
-    found, damages = read(PARTS[0] + old + PARTS[1])
-    assert found == PARTS[:2]
-    position = len(PARTS[0])
-    assert damages == [Damage(3, f"f: messages of format 1 at {position} (Kafka before 0.11) are not read")]
+    first, packed, last = rows_of(0, 3, 5), rows_of(1, 20, 5), rows_of(1, 60, 2)
+    old = messages(0, first) + messages(1, packed, GZIP) + PARTS[4] + messages(1, last)
+    found, damages = read(PARTS[0] + old)
+    assert damages == []
+    assert [found[0], PARTS[4]] == [part for part in found if part in PARTS]
+    assert rows_in([part for part in found if part not in PARTS]) == [*first, *packed, *last]
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 20])
+def test_what_kafka_wrote_in_three_formats(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    found, damages = read(SEGMENT.read_bytes())
+    assert damages == []
+    assert len(rows_in(found)) == 240
+    assert [row.offset for row in rows_in(found)] == [
+        json.loads(line)["offset"] for line in (GOLDEN / "expected.jsonl").read_text().splitlines()
+    ]
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 20])
+def test_a_damaged_message_costs_itself_only(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    rows = rows_of(1, 0, 4)
+    bent = bytearray(messages(1, rows))
+    second = 12 + struct.unpack_from(">i", bent, 8)[0]
+    bent[second + 33] ^= 1
+    packed = wrapped(1, 9, 6, b"whatever")
+    found, damages = read(bytes(bent) + packed + PARTS[4])
+    assert rows_in(found[:-1]) == [rows[0], *rows[2:]]
+    assert found[-1] == PARTS[4]
+    assert damages == [
+        Damage(1, f"f: the message at {second} cannot be read: the CRC of the message at offset 1 is wrong"),
+        Damage(9, f"f: the message at {len(bent)} cannot be read: unknown compression type 6"),
+    ]
+
+
+@pytest.mark.parametrize("chunk", [64, 1 << 20])
+@pytest.mark.parametrize("left", [8, 20, 26, 33])
+def test_a_torn_message_is_told(chunk: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    before, torn = messages(1, rows_of(1, 0, 2)), messages(1, [Row(2, 0, b"key", b"v" * 50)])
+    found, damages = read(before + torn[:left])
+    assert rows_in(found) == rows_of(1, 0, 2)
+    assert damages == [Damage(2, f"f: the file ends in the middle of the batch at {len(before)} (torn tail)")]
+
+
+def test_much_that_is_packed_well_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "CHUNK_BYTES", 5_000)
+    data = b"".join(messages(1, [Row(offset, 0, b"k", b"v" * 4_000)], GZIP) for offset in range(20))
+    assert len(data) < 5_000
+    stretches = list(Walk("f", io.BytesIO(data), len(data), 0))
+    assert max(len(stretch.data) for stretch in stretches) < 10_000
+    assert sum(len(stretch.batches) for stretch in stretches) == 20
 
 
 def test_a_length_beyond_the_file_reads_no_more_than_the_file() -> None:

@@ -1,0 +1,190 @@
+"""Messages of magic 0 and 1 as record batches v2: the same records as Kafka and as aiokafka's reader find."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import cramjam
+import pytest
+from aiokafka.codec import gzip_decode, gzip_encode, lz4_decode, snappy_decode
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.legacy_records import LegacyRecordBatch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.protocol import message_sets
+from muster.protocol.message_sets import MalformedMessageSet, as_batch, head_of, is_crc_right, runs
+from tests.support.old_formats import GOLDEN, GZIP, LZ4, SEGMENT, Row, messages, rows_of, sets, stamped, wrapped
+
+CODECS: tuple[Any, ...] = (None, gzip_decode, snappy_decode, lz4_decode)
+
+
+def unpack(codec: int, packed: memoryview) -> bytes:
+    return bytes(CODECS[codec](bytes(packed)))
+
+
+def rows_in(data: bytes) -> list[Row]:
+    found = []
+    for start, end in runs(data):
+        batch = as_batch(data[start:end], unpack)
+        assert struct.unpack_from(">i", batch, 8)[0] == len(batch) - 12
+        for record in DefaultRecordBatch(bytes(batch)):
+            found.append(Row(record.offset, record.timestamp, record.key, record.value))
+            assert record.headers == []
+    return found
+
+
+def old_part(data: bytes) -> bytes:
+    at = 0
+    while data[at + 16] < 2:
+        head = head_of(data, at)
+        assert head is not None
+        at += head.size
+    return data[:at]
+
+
+def test_what_kafka_wrote_is_read_as_kafka_reads_it() -> None:
+    lines = [json.loads(line) for line in (GOLDEN / "expected.jsonl").read_text().splitlines()]
+    expected = [
+        Row(
+            line["offset"],
+            line["timestamp"],
+            *(None if text is None else text.encode() for text in (line["key"], line["value"])),
+        )
+        for line in lines
+    ]
+    found = rows_in(old_part(SEGMENT.read_bytes()))
+    assert len(found) == 144
+    assert found == expected[:144]
+
+
+@given(sets())
+def test_what_aiokafka_built_is_read_as_it_was(made: tuple[bytes, list[Row]]) -> None:
+    data, expected = made
+    assert rows_in(data) == expected
+
+
+@given(sets())
+def test_as_aiokafkas_own_reader_reads_it(made: tuple[bytes, list[Row]]) -> None:
+    data = made[0]
+    at, found = 0, []
+    while at < len(data):
+        head = head_of(data, at)
+        assert head is not None
+        if (head.magic, head.codec) != (0, LZ4):  # which aiokafka does not read
+            whole = data[at : at + head.size]
+            other = LegacyRecordBatch(whole, head.magic)
+            assert other.validate_crc() == is_crc_right(whole, 0, head)
+            theirs = [
+                Row(one.offset, -1 if one.timestamp is None else one.timestamp, one.key, one.value) for one in other
+            ]
+            assert rows_in(whole) == theirs
+            found += theirs
+        at += head.size
+
+
+@given(sets(), st.data())
+def test_a_changed_byte_is_found(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
+    """Only the offset in front is outside of the CRC, as in every format."""
+    data = made[0]
+    head = head_of(data, 0)
+    assert head is not None
+    bent = bytearray(data[: head.size])
+    bent[drawn.draw(st.integers(12, head.size - 1))] ^= drawn.draw(st.integers(1, 255))
+    if bent[16] > 1:
+        return  # another format
+    with pytest.raises(MalformedMessageSet):
+        rows_in(bytes(bent))
+
+
+@given(sets(), st.data())
+def test_bytes_that_end_too_early_are_no_messages(made: tuple[bytes, list[Row]], drawn: st.DataObject) -> None:
+    data = made[0]
+    head = head_of(data, 0)
+    assert head is not None
+    with pytest.raises(MalformedMessageSet):
+        rows_in(data[: drawn.draw(st.integers(1, head.size - 1))])
+
+
+@given(st.integers(0, 1), st.binary(max_size=200))
+def test_whatever_a_compressed_message_holds_is_read_or_refused(magic: int, inside: bytes) -> None:
+    try:
+        rows_in(wrapped(magic, 50, GZIP, gzip_encode(inside)))
+    except MalformedMessageSet:
+        return
+    assert inside == b"" or len(inside) >= message_sets.MIN_SIZES[0]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_empty_compressed_message_is_a_batch_without_records(magic: int) -> None:
+    data = wrapped(magic, 7, GZIP, gzip_encode(b""))
+    batch = as_batch(data, unpack)
+    assert rows_in(data) == []
+    assert struct.unpack_from(">q15xi", batch) == (7, 0)
+    assert struct.unpack_from(">57xi", batch) == (0,)
+
+
+NESTED = messages(1, rows_of(1, 0, 3), GZIP)
+PLAIN = messages(1, rows_of(1, 0, 3))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (wrapped(1, 7, GZIP, None), "the compressed message at offset 7 has no value"),
+        (wrapped(1, 7, GZIP, gzip_encode(NESTED)), "the compressed message at offset 7 holds a compressed message"),
+        (wrapped(1, 7, GZIP, gzip_encode(PLAIN[:-1])), "holds one that is not whole"),
+        (wrapped(1, 7, GZIP, gzip_encode(PLAIN[:20])), "holds the beginning of a message"),
+        (wrapped(1, 7, GZIP, gzip_encode(b"no message at all, but long")), "holds something else than messages"),
+        (wrapped(1, 1, GZIP, gzip_encode(PLAIN)), "the message at offset 1 holds messages from offset -1 on"),
+        (wrapped(0, 1, GZIP, gzip_encode(messages(0, rows_of(0, 9, 3)[::-1]))), "holds messages from offset 11 on"),
+        (PLAIN[:10], "10 bytes are no message"),
+    ],
+)
+def test_what_cannot_be_messages_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(MalformedMessageSet, match=why):
+        rows_in(data)
+
+
+def test_inner_messages_of_the_older_format_are_read() -> None:
+    """A cleaner of Kafka 0.10 left such (KAFKA-4298)."""
+    inside = messages(0, [Row(0, -1, b"a", b"1"), Row(2, -1, b"b", b"2")])
+    assert rows_in(wrapped(1, 12, GZIP, gzip_encode(inside), timestamp=5)) == [
+        (10, -1, b"a", b"1"),
+        (12, -1, b"b", b"2"),
+    ]
+
+
+def test_plain_messages_of_one_kind_share_a_batch() -> None:
+    rows = rows_of(1, 5, 40)
+    assert len(list(runs(messages(1, rows)))) == 1
+    assert len(list(runs(messages(1, rows) + messages(0, rows_of(0, 90, 3))))) == 2
+    assert len(list(runs(messages(1, rows, append_time_ms=5) + messages(1, rows_of(1, 90, 3), append_time_ms=6)))) == 2
+    far = [*rows, Row(2**31 + 5, 0, None, None)]
+    assert len(list(runs(messages(1, far)))) == 2
+    assert rows_in(messages(1, far)) == far
+    large = [Row(offset, 0, None, b"x" * 1000) for offset in range(64)]
+    assert len(list(runs(messages(1, large)))) == 5
+    assert rows_in(messages(1, large, append_time_ms=77)) == stamped(large, 77)
+
+
+def test_lz4_of_magic_0_whose_header_has_any_checksum() -> None:
+    rows = rows_of(0, 3, 9)
+    data = messages(0, rows, LZ4)
+    value = data[26:]
+    with pytest.raises(cramjam.DecompressionError):
+        cramjam.lz4.decompress(value)
+    assert rows_in(data) == rows
+
+
+def test_a_frame_with_the_right_checksum_stays_as_it_is() -> None:
+    for size in (0, 5, 70_000):
+        frame = bytes(cramjam.lz4.compress(b"x" * size))
+        assert message_sets._with_right_checksum(frame) == frame
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x04\x22\x4d\x18", b"\x04\x22\x4d\x18\x68\x40", b"something else"])
+def test_what_is_no_frame_of_lz4_is_left_to_the_codec(frame: bytes) -> None:
+    assert message_sets._with_right_checksum(frame) == frame
