@@ -32,9 +32,9 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
 def _delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[OffsetDeleteResponse]:
     """Some rows at a time; an error of the group ends it."""
     refused: dict[str, OffsetDeleteResponseTopic] = {}
-    rows: dict[str, OffsetDeleteResponseTopic] = {}
+    rows: list[OffsetDeleteResponseTopic] = []
     pieces = in_pieces(request.topics, lambda topic: topic.partitions, _with_rows)
-    for _, topics in pieces if request.topics else ((False, []),):
+    for goes_on, topics in pieces if request.topics else ((False, []),):
         later = Later()
         known = _sort_out(node, context, topics, refused)
         piece = OffsetDeleteRequest(request.group_id, known)
@@ -43,13 +43,17 @@ def _delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -
         if response.error_code:
             return OffsetDeleteResponse(response.error_code)
         for topic in response.topics:
-            _add(rows, topic)
-        for _ in response.topics:
+            if goes_on and rows and rows[-1].name == topic.name:
+                add_partitions(rows[-1], topic.partitions)
+            else:
+                rows.append(topic)
             yield None
-    # one row per topic, refused partitions first
-    for topic in rows.values():
-        _add(refused, topic)
-    return OffsetDeleteResponse(topics=[*refused.values()])
+    if refused:
+        # then there is one row per topic, refused partitions first
+        for topic in rows:
+            _add(refused, topic)
+        rows = [*refused.values()]
+    return OffsetDeleteResponse(topics=rows)
 
 
 def _with_rows(

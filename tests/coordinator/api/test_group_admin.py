@@ -166,6 +166,10 @@ class TestOffsetDelete:
             [("no", [(0, unknown), (1, unknown), (1, unknown)]), ("t", [(9, unknown), (8, unknown), (0, 0), (0, 0)])],
         )
 
+    def test_a_topic_named_twice_has_two_rows_when_none_is_refused(self, node: Node) -> None:
+        asked = ("t", [0, 0]), ("t", [0])
+        assert self.delete_rows(node, "a", *asked) == (0, [("t", [(0, 0), (0, 0)]), ("t", [(0, 0)])])
+
     def test_an_unknown_topic_is_told_without_any_partition_too(self, node: Node) -> None:
         assert self.delete_rows(node, "a", ("", []), ("no", []), ("t", [])) == (0, [("", []), ("no", [])])
 
