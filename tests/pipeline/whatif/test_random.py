@@ -11,6 +11,8 @@ from tests.pipeline.whatif.reality import GROUP, random_reality
 
 SEEDS = 60
 EVENTS_SHARE, LOG_SHARE = 0.99, 0.95
+WHOLE_SHARE = 0.9
+"""Of the histories of which every generation comes out."""
 
 
 def test_random_histories_come_out_as_they_were() -> None:
@@ -24,6 +26,7 @@ def test_random_histories_come_out_as_they_were() -> None:
         generations, reproduced = generations + told.generations, reproduced + told.reproduced
         of_log, reproduced_of_log = of_log + logged.generations, reproduced_of_log + logged.reproduced
     assert generations > 300
+    assert of_log > 300
     assert reproduced >= EVENTS_SHARE * generations
     assert reproduced_of_log >= LOG_SHARE * of_log
 
@@ -31,14 +34,22 @@ def test_random_histories_come_out_as_they_were() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_every_setting_can_be_played_on_anything(seed: int) -> None:
     found = compare(from_events.history_of(GROUP, random_reality(seed).events), DEFAULT_GRID)
-    assert [one.why for one in found.whatif] == [None] * len(found.whatif)
-    assert found.fidelity.withheld or len(found.whatif) == len(DEFAULT_GRID)
+    assert not found.fidelity.withheld
+    assert [one.why for one in found.whatif] == [None] * len(DEFAULT_GRID)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_what_happened_is_what_the_replay_of_it_costs(seed: int) -> None:
-    found = compare(from_events.history_of(GROUP, random_reality(seed).events), DEFAULT_GRID[:1])
-    if found.fidelity.share == 1.0:
-        assert found.whatif[0].figures is not None
-        assert found.whatif[0].figures.rebalances == found.actual.rebalances
-        assert found.whatif[0].figures.moved_partitions == found.actual.moved_partitions
+def test_what_happened_is_what_the_replay_of_it_costs() -> None:
+    """Where every generation came out; where not all did, that is told, and it is seldom."""
+    compared = 0
+    for seed in range(SEEDS):
+        found = compare(from_events.history_of(GROUP, random_reality(seed).events), DEFAULT_GRID[:1])
+        if found.fidelity.share != 1.0:
+            assert found.fidelity.reproduced < found.fidelity.generations
+            assert found.fidelity.withheld == (not found.whatif)
+            continue
+        compared += 1
+        (played,) = found.whatif
+        assert played.figures is not None
+        assert played.figures.rebalances == found.actual.rebalances, seed
+        assert played.figures.moved_partitions == found.actual.moved_partitions, seed
+    assert compared >= WHOLE_SHARE * SEEDS
