@@ -2,7 +2,8 @@
 
 The stories of one server are played at the same time, as each has groups and actors of its own. A story measures waits
 in real time; one that differs is played once more with nothing beside it and all times doubled, so that a busy machine
-is no failure. How many were is told at the end of the run; more than AGAIN_AT_MOST of them are one: that is not the machine.
+is no failure. How many were is told at the end of the run; more than AGAIN_AT_MOST of them are one, for then it is not
+the machine.
 """
 
 from __future__ import annotations
