@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log torture-node lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -59,14 +59,11 @@ test: venv ## run the tests; those of the core must take every branch of it
 simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000'; else for ever)
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
-torture: venv ## kill a server under load, a thousand times (ARGS='--kills 1000 --seed 7')
+torture: venv ## whole nodes under faults of everything, in virtual time; a server killed under load (ARGS='--nodes 2000 --kills 1000 --seed 7')
 	$(BIN)/python -m tests.torture $(ARGS)
 
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')
 	$(BIN)/python -m tests.torture.storage $(ARGS)
-
-torture-node: venv ## a whole node in virtual time, under faults of disk, process, clock, network and clients (ARGS='--seeds 2000 --start 0')
-	$(BIN)/python -m tests.torture.node $(ARGS)
 
 lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date
 	$(BIN)/ruff format --check .

@@ -246,9 +246,13 @@ class Inspection:
         if follower is not None and next_offset > follower:
             problem = f"its offsets go up to {next_offset - 1}, the next segment begins at {follower}"
             self._find(DAMAGE, file_name, None, problem)
+        for suffix, problem in index.unreadable.items():
+            self._find(NOTE, segment_name(base) + suffix, None, f"{problem}; the server makes it anew when it needs it")
         for suffix, problem in index.problems():
             self._find(DAMAGE, segment_name(base) + suffix, None, problem)
-        self.segments.append(SegmentFacts(base, name, size, batches, next_offset, tuple(bad), bool(index.problems())))
+        self.segments.append(
+            SegmentFacts(base, name, size, batches, next_offset, tuple(bad), bool(index.unreadable or index.problems()))
+        )
         return next_offset
 
 
@@ -257,6 +261,8 @@ class _IndexCheck:
 
     def __init__(self, storage: Storage, name: str, base_offset: int, size: int) -> None:
         self._base = base_offset
+        self.unreadable: dict[str, str] = {}
+        """Suffix of a file that cannot be an index, and why: a power cut leaves such, and nobody believes it."""
         self._problems: dict[str, str] = {}
         self._index = OffsetIndex()
         self._times = TimeIndex()
@@ -271,7 +277,7 @@ class _IndexCheck:
                 elif data:
                     self._times = TimeIndex.decode(_without_zeros(data, 12))
             except InsaneIndex as error:
-                self._problems[suffix] = str(error)
+                self.unreadable[suffix] = str(error)
 
     def batch(self, position: int, header: BatchHeader) -> None:
         """The next batch that holds together."""
@@ -293,7 +299,7 @@ class _IndexCheck:
         self._problems.setdefault(suffix, f"its entry for offset {offset} names {what}")
 
     def problems(self) -> list[tuple[str, str]]:
-        """Suffix of the file and what is wrong with it."""
+        """Suffix of a file that leads astray, and what is wrong with it."""
         return sorted(self._problems.items())
 
 

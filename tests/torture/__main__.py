@@ -1,4 +1,4 @@
-"""`make torture`: kill a server under load, again and again."""
+"""`make torture`: whole nodes in virtual time under faults of everything, then a real server killed under load."""
 
 from __future__ import annotations
 
@@ -12,31 +12,63 @@ from pathlib import Path
 
 from tests.support.servers import QUICK, MusterServer
 from tests.torture.kills import PARTITIONS, TOPIC, Killing
+from tests.torture.node.storm import Storm, told
+
+SEEDS = 1 << 32
 
 
 def main() -> int:
-    """Exit status 1 when something was lost."""
+    """Exit status 1 when something was lost, or went wrong."""
     parser = argparse.ArgumentParser(prog="make torture", description=__doc__)
-    parser.add_argument("--kills", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
-    parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE", help="of the server")
+    parser.add_argument("--nodes", type=int, default=2_000, help="histories of whole nodes (default: 2000)")
+    parser.add_argument("--kills", type=int, default=1_000, help="of a real server (default: 1000)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=random.randrange(SEEDS),
+        help="of the first history, and of the kills (default: any)",
+    )
+    parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE", help="of the real server")
     options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    wrong = _nodes(options.seed, options.nodes)
+    if options.kills:
+        wrong = _kills(options.seed, options.kills, dict(one.split("=", 1) for one in options.override)) or wrong
+    return 1 if wrong else 0
+
+
+def _nodes(first: int, count: int) -> bool:
+    """Play so many histories; whether one went wrong. One alone is told in full."""
+    wrong = processes = answers = 0
+    for number in range(count):
+        storm = Storm(first + number)
+        storm.run()
+        processes, answers = processes + storm.world.lives, answers + storm.world.answers
+        if storm.failure is not None:
+            wrong += 1
+            print(told(storm, in_full=count == 1), flush=True)
+        if (number + 1) % 100 == 0 or number + 1 == count:
+            print(f"{number + 1} histories of nodes: {processes} processes, {answers} answers, {wrong} went wrong",
+                  flush=True)  # fmt: skip
+    return bool(wrong)
+
+
+def _kills(seed: int, kills: int, overrides: dict[str, str]) -> bool:
+    """Kill a server so many times under load; whether something was lost."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it would tell of each kill
-    overrides = dict(one.split("=", 1) for one in options.override)
-    print(f"seed {options.seed}, {options.kills} kills", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         server = MusterServer(Path(folder), {**QUICK, **overrides}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
         server.start_timeout_s = 300.0  # it is no measure of how busy the machine is
         server.start()
         try:
-            faults, acknowledged = asyncio.run(_torture(server, options.seed, options.kills))
+            faults, acknowledged = asyncio.run(_torture(server, seed, kills))
         finally:
             server.stop()
     print(f"{acknowledged} commits were acknowledged")
     for fault in faults:
         print(fault)
     print("something was lost" if faults else "nothing was lost")
-    return 1 if faults else 0
+    return bool(faults)
 
 
 async def _torture(server: MusterServer, seed: int, kills: int) -> tuple[list[str], int]:

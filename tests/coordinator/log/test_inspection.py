@@ -124,6 +124,18 @@ def test_an_index_that_leads_astray_is_removed(tmp_path: Path) -> None:
     assert inspect(tmp_path).findings == []
 
 
+def test_an_index_that_a_power_cut_left_half_written_is_only_noted(tmp_path: Path) -> None:
+    values = written(tmp_path, 120)
+    index = tmp_path / "t-0/00000000000000000000.timeindex"
+    index.write_bytes(index.read_bytes()[:-1])
+    inspection = inspect(tmp_path)
+    assert [(finding.severity, Path(finding.file).name) for finding in inspection.findings] == [(NOTE, index.name)]
+    assert not inspection.is_damaged
+    log = on_files(tmp_path).open_log("t", 0, config=SMALL)
+    assert [value for _, value in everything(log)] == values
+    assert len(log.segments[0].time_index()) > 1  # made anew
+
+
 def test_what_is_in_order_is_left_alone(tmp_path: Path) -> None:
     written(tmp_path, 5)
     before = {path: path.read_bytes() for path in tmp_path.glob("t-0/*")}

@@ -85,7 +85,7 @@ class Caller:
             if self.asked is not asked:
                 return
             wire = asked.wire
-            if wire.open and wire.life.alive and self.actor.script is not None:
+            if wire.open and wire.life.alive and self.actor.script is not None and not self.world.weather.pauses:
                 self.world.unanswered(asked)
             self.hang_up()
         self._resume(turn, None)

@@ -29,6 +29,7 @@ class Life:
         self.alive = True
         self.up = False
         self.stopping = False
+        self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
         self.wires: list[Wire] = []
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._met)
@@ -37,7 +38,7 @@ class Life:
             file=None, environment={}, overrides=[f"{name}={value}" for name, value in properties.items()],
             listen="127.0.0.1:9092", advertise=None, data_dir=Path("/virtual"), in_memory=False, topics=["t:6"],
         )  # fmt: skip
-        self.server = Server(config, machine=self.machine)
+        self.server = Server(config, machine=self.machine, intercept=world.intercept)
 
     def begin(self) -> None:
         """The process starts."""
@@ -48,11 +49,29 @@ class Life:
     # ---- doing things
 
     def does(self, what: Callable[..., object], *arguments: Any) -> None:
-        """Something happens to the process, and all that follows at once."""
-        if self.alive:
+        """Something happens to the process, and all that follows at once; later, when it stands still."""
+        if self._held is not None:
+            self._held.append((what, arguments))
+        elif self.alive:
             self.loop.call_soon(what, *arguments)
             if not self.loop.is_running():
                 self.turns()
+
+    @property
+    def stands_still(self) -> bool:
+        """Between `stand_still` and its end."""
+        return self._held is not None
+
+    def stand_still(self, for_ms: int) -> None:
+        """As after SIGSTOP, or while a laptop sleeps: what comes lies in the sockets, timers ring late."""
+        if self.up and self._held is None and not self.stopping:
+            self._held = []
+            self.world.later(for_ms, self._go_on, None)
+
+    def _go_on(self, _: None) -> None:
+        held, self._held = self._held or [], None
+        for what, arguments in held:
+            self.does(what, *arguments)
 
     def turns(self) -> None:
         """Until nothing is left to do now."""
@@ -99,6 +118,8 @@ class Life:
 
     def stop(self) -> None:
         """SIGTERM."""
+        if self._held is not None:
+            self._go_on(None)
         if self.up and not self.stopping:
             self.stopping = True
             self._task = self.loop.create_task(self.server.stop())

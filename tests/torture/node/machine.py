@@ -106,7 +106,9 @@ class Threads:
         world.later(1 + int(world.random() * world.weather.slow_disk * JOB_MS), self._work, None)
 
     def _work(self, _: None) -> None:
-        if self._jobs and self._life.alive:
+        if self._life.stands_still:
+            self._life.world.later(JOB_MS, self._work, None)
+        elif self._jobs and self._life.alive:
             job = self._jobs.pop(0)
             try:
                 job()

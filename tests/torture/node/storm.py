@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any, Final
 
 from structlog.testing import capture_logs
 
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from tests.torture.node.world import Broken, World
 
 BUGS: Final = frozenset(
@@ -22,9 +24,9 @@ BUGS: Final = frozenset(
 class Storm:
     """See the module. `failure`: what went wrong."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
         self.seed = seed
-        self.world = World(seed)
+        self.world = World(seed, intercept)
         self.failure: BaseException | None = None
         self.log: list[Any] = []
 
@@ -36,9 +38,22 @@ class Storm:
                 self._read(log)
             except Exception as error:  # noqa: BLE001 - whatever breaks, the seed must be told
                 self.failure = error
+            finally:
+                self.world.close()
         self.log = log
 
     def _read(self, log: list[Any]) -> None:
         for line in log:
             if line["event"] in BUGS:
                 raise Broken(f"the log says: {line}")
+
+
+def told(storm: Storm, *, in_full: bool = False) -> str:
+    """What went wrong, and how to see it again; `in_full`: with what happened before."""
+    again = f"again: make torture ARGS='--nodes 1 --kills 0 --seed {storm.seed}'"
+    head = f"seed {storm.seed}: {storm.failure!r}\n  {again}"
+    if not in_full or storm.failure is None:
+        return head
+    lines = [str(line) for line in storm.log if line["log_level"] in ("warning", "error")]
+    trace = traceback.format_exception(storm.failure)
+    return "\n".join([*storm.world.trace, *lines, *trace, head])

@@ -26,6 +26,8 @@ class Weather:
     """`muster.offsets.durability`."""
     cuts: float
     """How likely a tick cuts a connection."""
+    pauses: float
+    """How likely a tick lets the process stand still, for up to half a minute."""
     clock_jumps: bool
     """The wall clock is set, by up to an hour, both ways."""
     consumers: int
@@ -53,6 +55,7 @@ def draw(rng: Random) -> Weather:
         syncs_all=rng.random() < 0.5,
         durability="commit" if power_cuts or rng.random() < 0.7 else "os",
         cuts=rng.choice((0.0, 0.05, 0.3)),
+        pauses=rng.choice((0.0, 0.0, 0.05)),
         clock_jumps=rng.random() < 0.3,
         consumers=groups * rng.choice((1, 2, 4)),
         groups=groups,

@@ -5,12 +5,14 @@ Everything comes from one queue and one seeded random source, so that a seed is 
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.log import LogOffline, MemoryStorage, checkpoints
 from muster.coordinator.log.inspection import Inspection
 from muster.coordinator.log.last_stop import UNKNOWN, read_last_stops
@@ -33,6 +35,7 @@ LIFE_MS: Final = 20_000
 CALM_MS: Final = 300_000
 """So long after the last fault everything must be at rest."""
 JUMP_MS: Final = 3_600_000
+PAUSE_MS: Final = 30_000
 TRACE: Final = 3_000
 UNSAID: Final = -1
 """UNKNOWN_SERVER_ERROR: the server met what nobody had thought of."""
@@ -45,8 +48,9 @@ class Broken(AssertionError):
 class World:
     """See the module. `calm`: faults have stopped, and clients behave."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
         self.seed = seed
+        self.intercept = intercept
         self.rng = Random(seed)
         self.random: Callable[[], float] = self.rng.random
         self.weather = self.scenario = draw(self.rng)
@@ -70,6 +74,7 @@ class World:
         self._callers: dict[Actor, Caller] = {}
         self._queue: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._order = 0
+        self._loops: list[asyncio.AbstractEventLoop] = []
         self._rogue = Rogue(self) if self.weather.rogues else None
         self._ended = False
         self._cause: BaseException | None = None
@@ -127,6 +132,11 @@ class World:
         self._raise_faults()
         self._look_at_the_disk()
 
+    def close(self) -> None:
+        """The history is over."""
+        for loop in self._loops:
+            loop.close()
+
     def _begin_clients(self) -> None:
         weather = self.weather
         self.chaos.begin()
@@ -145,6 +155,10 @@ class World:
             list(self._callers.values())[int(self.random() * len(self._callers))].lose()
         if self._rogue is not None:
             self._rogue.tick()
+        if self.life is not None and self.random() < weather.pauses:
+            pause_ms = int(self.random() ** 3 * PAUSE_MS)
+            self.note(f"the process stands still for {pause_ms} ms")
+            self.life.stand_still(pause_ms)
         if weather.clock_jumps and self.random() < 0.1:
             self.skew_ms = int((self.random() - 0.5) * 2 * JUMP_MS)
             self.note(f"the wall clock is set by {self.skew_ms} ms")
@@ -162,6 +176,7 @@ class World:
         storage = FaultyStorage(self.rng.randrange(1 << 30), dies_at, fails_at=failing, on=self._disk)
         self.note(f"process {self.lives}: dies at change {dies_at}, of which fail {failing}")
         self.life = Life(self, storage, self._properties())
+        self._loops.append(self.life.loop)
         self.life.begin()
 
     def _properties(self) -> dict[str, str]:

@@ -1,0 +1,58 @@
+"""Some histories of whole nodes; `make torture` plays thousands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.intercept import Intercept
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from tests.coordinator.log.faulty import Contents, Directory
+from tests.torture.node.storm import Storm, told
+
+HISTORIES = range(40)
+
+
+@pytest.mark.parametrize("seed", HISTORIES)
+def test_what_a_node_has_promised_holds(seed: int) -> None:
+    storm = Storm(seed)
+    storm.run()
+    assert storm.failure is None, told(storm)
+    assert storm.world.judges
+    assert storm.world.answers
+
+
+def test_a_seed_is_a_history() -> None:
+    one, other = Storm(3), Storm(3)
+    one.run()
+    other.run()
+    assert one.world.trace == other.world.trace
+
+
+def test_a_disk_that_lies_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is synced, whatever it says: the judges see it after a power cut."""
+    monkeypatch.setattr(Contents, "sync", lambda self: None)
+    monkeypatch.setattr(Directory, "sync", lambda self: None)
+    assert "acknowledged" in _failures(Intercept())
+
+
+def test_a_request_that_nobody_answers_is_found_out() -> None:
+    def swallow(context: RequestContext, request: Message, go_on: Callable[[], Any]) -> None:
+        if not isinstance(request, HeartbeatRequest):
+            go_on()
+
+    assert "was never answered" in _failures(Intercept(request=swallow))
+
+
+def _failures(intercept: Intercept) -> str:
+    """What some histories of such a server say."""
+    failures = []
+    for seed in range(12):
+        storm = Storm(seed, intercept)
+        storm.run()
+        failures.append(str(storm.failure))
+    return "\n".join(failures)
