@@ -27,6 +27,7 @@ from muster.coordinator.kept import Kept
 from muster.protocol import frames, shapes
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
+from muster.protocol.messages.join_group import JoinGroupResponse
 from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
 
 log = structlog.get_logger("muster.api")
@@ -93,7 +94,7 @@ class Exchange:
         """Encode the answer and hand it to the connection."""
         requests = self._requests
         if requests.current is self:
-            if response is not None and requests.slices.is_large:
+            if response is not None and (requests.slices.is_large or _has_large_members(response)):
                 requests.slices.worker.run(lambda: self._bytes(response), self._encoded)
                 return
             requests.current = None
@@ -379,6 +380,13 @@ def _malformed(route: Route, data: bytes, body: int, end: int) -> Refused:
     except MalformedMessage as error:
         return Refused(f"malformed request: {error}", **route.facts())
     raise AssertionError("bytes that were malformed no longer are")
+
+
+def _has_large_members(response: Message) -> bool:
+    """Whether this is a JoinGroup's answer to the leader of members with much metadata: as large as all theirs."""
+    if type(response) is not JoinGroupResponse or not response.members:
+        return False
+    return sum([len(one.metadata) for one in response.members]) > LARGE_BYTES
 
 
 def _name(key: int) -> object:

@@ -4,6 +4,8 @@ only; nothing is decided by it.
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.coordinator.groups import events
 from muster.coordinator.groups.classic import CONSUMER, ClassicGroup
 from muster.coordinator.groups.image import TopicsImage
@@ -11,6 +13,9 @@ from muster.coordinator.groups.members import Member, Protocols
 from muster.protocol.consumer import decode_subscription
 from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+LONGEST: Final = 64 * 1024
+"""Bytes of metadata that are read for this; longer ones are as good as some that cannot be read."""
 
 
 def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
@@ -46,6 +51,8 @@ def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSub
 
 
 def _subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
+    if len(metadata) > LONGEST:
+        return None
     try:
         return decode_subscription(metadata)[1]
     except MalformedMessage:

@@ -2,15 +2,22 @@
 
 Read from the members' metadata of the chosen protocol, at each generation change (Kafka's computeSubscribedTopics),
 but decoded only when somebody asks. Metadata that is no subscription makes the topics unknown, however it is broken:
-on Kafka 4.3.0 some bytes of it leave the group in PreparingRebalance for ever, which is not copied.
+on Kafka 4.3.0 some bytes of it leave the group in PreparingRebalance for ever, which is not copied. So does metadata
+of which there is too much: such a group never comes to a generation that can be written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from muster.protocol.consumer import decode_subscription
 from muster.protocol.message import MalformedMessage
+
+SHORT: Final = 64 * 1024
+"""Bytes of metadata of which equal ones are read once; longer ones are another's each time."""
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of a whole group's metadata; of more the topics are unknown."""
 
 
 class Subscriptions:
@@ -19,8 +26,10 @@ class Subscriptions:
     __slots__ = ("_known", "_metadata", "_topics")
 
     def __init__(self, metadata: Iterable[bytes] | None) -> None:
-        self._metadata: Sequence[bytes] = tuple(dict.fromkeys(metadata)) if metadata is not None else ()
-        self._known = metadata is not None
+        # hashing is reading it all: of what is long that would be for nothing
+        distinct = {one if len(one) <= SHORT else id(one): one for one in metadata or ()}
+        self._metadata: Sequence[bytes] = tuple(distinct.values())
+        self._known = metadata is not None and sum(map(len, self._metadata)) <= MOST_BYTES
         self._topics: frozenset[str] | None = None
 
     def topics(self) -> frozenset[str] | None:

@@ -22,7 +22,7 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from muster.protocol.messages.join_group import JoinGroupResponse
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
 
@@ -69,13 +69,13 @@ Seen = list[tuple[RequestContext, Any, Respond]]
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
-    """Heartbeat and LeaveGroup are kept instead of handled."""
+    """Heartbeat, JoinGroup and LeaveGroup are kept instead of handled."""
     seen: Seen = []
 
     def keep(node: Node, context: RequestContext, request: Any, respond: Respond) -> None:
         seen.append((context, request, respond))
 
-    for key in (HEARTBEAT, LEAVE):
+    for key in (HEARTBEAT, ApiKey.JOIN_GROUP, LEAVE):
         monkeypatch.setitem(registry._loaded, key, keep)
     return seen
 
@@ -443,6 +443,22 @@ def test_an_answer_that_took_many_steps_is_encoded_in_the_thread(seen: Seen) -> 
     elsewhere.do()
     assert connection.response(LEAVE, 5) == (7, LeaveGroupResponse(error_code=25))
     assert connection.requests.current is None
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_the_answer_to_the_leader_of_members_with_much_metadata_is_encoded_in_the_thread(
+    seen: Seen, extra: int
+) -> None:
+    connection, elsewhere = with_thread()
+    connection.ask(ApiKey.JOIN_GROUP, 9, JoinGroupRequest(group_id="g"), correlation_id=7)
+    members = [JoinGroupResponseMember(f"m-{number}", None, bytes(dispatch.LARGE_BYTES // 4)) for number in range(4)]
+    members[0].metadata += bytes(extra)
+    response = JoinGroupResponse(members=members)
+    seen[0][2](response)
+    assert (len(elsewhere.waiting), len(connection.answers)) == ((1, 0) if extra else (0, 1))
+    if extra:
+        elsewhere.do()
+    assert connection.response(ApiKey.JOIN_GROUP, 9) == (7, response)
 
 
 def test_a_large_answer_that_cannot_be_said_costs_its_connection(seen: Seen) -> None:

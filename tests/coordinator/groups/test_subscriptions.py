@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.subscriptions import UNKNOWN, Subscriptions
+from muster.coordinator.groups.subscriptions import MOST_BYTES, SHORT, UNKNOWN, Subscriptions
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
@@ -24,6 +24,27 @@ def test_the_topics_of_all_members() -> None:
     subscriptions = Subscriptions([metadata("a", "b"), metadata("b", "c", version=3), metadata("a", "b")])
     assert subscriptions.topics() == frozenset("abc")
     assert subscriptions.topics() == frozenset("abc")
+
+
+class Long(bytes):
+    """Metadata that is too long to be read only to be compared."""
+
+    def __hash__(self) -> int:
+        raise AssertionError("it was read")
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("it was read")
+
+
+def test_long_metadata_is_not_read_before_somebody_asks() -> None:
+    topics = [f"topic-{number}" for number in range(SHORT // 8)]
+    subscriptions = Subscriptions([Long(metadata(*topics)), metadata("a"), Long(metadata(*topics))])
+    assert subscriptions.topics() == frozenset([*topics, "a"])
+
+
+def test_of_too_much_metadata_the_topics_are_unknown() -> None:
+    half = bytes(MOST_BYTES // 2)
+    assert Subscriptions([metadata("a"), Long(half), Long(half)]).topics() is None
 
 
 @pytest.mark.parametrize(

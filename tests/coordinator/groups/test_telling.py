@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.groups import events
+from muster.coordinator.groups.causes import LONGEST
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.members import NEW_MEMBER_JOIN_TIMEOUT_MS
@@ -239,6 +240,14 @@ def test_a_member_has_other_metadata() -> None:
     room = Room()
     _, b = subscribed(room, "t")
     room.join(b, protocols=subscription("t", owned=b"1"))
+    assert cause(room) == events.METADATA_CHANGED
+
+
+def test_long_metadata_is_not_read_to_find_the_cause() -> None:
+    room = Room()
+    many = [f"topic-{number}" for number in range(LONGEST // 8)]
+    _, b = subscribed(room, *many)
+    room.join(b, protocols=subscription(*many, "another"))
     assert cause(room) == events.METADATA_CHANGED
 
 
