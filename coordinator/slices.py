@@ -134,6 +134,59 @@ def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
         return None, error
 
 
+def at_once(job: Job[T]) -> T:
+    """Do a job to its end, here and now: at a start, when nobody is kept waiting. It must not wait for anybody."""
+    value: Any = None
+    while True:
+        try:
+            asked = job.send(value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        value = None
+        if isinstance(asked, Apart):
+            value = asked.work()
+        elif asked is not None:
+            if not asked.is_there:
+                raise RuntimeError("a job that is done at once has to wait for another one")
+            value = asked.value
+
+
+class OneByOne:
+    """Jobs that may not run side by side: each begins when the one before it has come to its end."""
+
+    __slots__ = ("_is_busy", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_busy = False
+        self._waiting: deque[Later] = deque()
+
+    def run(self, job: Job[T]) -> Job[T]:
+        """`job`, when its turn has come; in the order of the calls."""
+        if self._is_busy:
+            turn = Later()
+            self._waiting.append(turn)
+            try:
+                yield turn
+            except GeneratorExit:
+                if turn in self._waiting:
+                    self._waiting.remove(turn)
+                else:
+                    self._pass_on()
+                raise
+        self._is_busy = True
+        try:
+            return (yield from job)
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        # who waits takes over: nobody comes between
+        self._is_busy = bool(self._waiting)
+        if self._waiting:
+            self._waiting.popleft()(None)
+
+
 class _Running:
     """A job on its way."""
 
@@ -162,6 +215,7 @@ class Slices:
         self._begun: deque[_Running] = deque()
         self._used_ms = 0
         self._is_asked = False
+        self._is_running = False
         self._stopped = False
 
     def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
@@ -223,6 +277,13 @@ class Slices:
 
     def _go_on(self, running: _Running, until_ms: int) -> bool:
         """Do the next steps. False: it has come to its end, or goes on by itself when what it waits for is there."""
+        was_running, self._is_running = self._is_running, True
+        try:
+            return self._do_steps(running, until_ms)
+        finally:
+            self._is_running = was_running
+
+    def _do_steps(self, running: _Running, until_ms: int) -> bool:
         job, clock = running.job, self._clock
         while True:
             if running.owner.closed or self._stopped:
@@ -266,8 +327,14 @@ class Slices:
         return later
 
     def _resume(self, running: _Running, later: Later) -> None:
-        if not self._stopped:
-            _take(running, later)
+        if self._stopped:
+            return
+        _take(running, later)
+        if self._is_running:
+            # not within another one's step: one brings the result of the next, and so on without end
+            self._fresh.append(running)
+            self._ask()
+        else:
             self._enter(running, self._go_on_safely)
 
 

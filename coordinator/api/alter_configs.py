@@ -15,10 +15,11 @@ from muster.coordinator.api import logger_levels
 from muster.coordinator.api.config_ops import DELETE, Changes, applied, broker_after
 from muster.coordinator.api.config_resources import Kind, check_altered_broker, check_altered_loggers
 from muster.coordinator.api.context import GROUP, THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
-from muster.coordinator.api.durable import respond_when_durable
+from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.properties import InvalidProperty, client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidRequest
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.catalogue import MIN_INSYNC_REPLICAS
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, name_fault
 from muster.coordinator.topics.refusal import Refused
@@ -48,9 +49,14 @@ def handle_incremental_alter_configs(
             _check_broker(node, name, broker_after(row.configs, present))
         _change(node, kind, name, applied(kind, row.configs, present), request.validate_only)
 
-    responses = [incremental.AlterConfigsResourceResponse(*row) for row in _alter_all(request.resources, alter)]
-    done = [] if request.validate_only else [row for row in responses if not row.error_code]
-    respond_when_durable(node, respond, incremental.IncrementalAlterConfigsResponse(responses=responses), done)
+    def job() -> Job[incremental.IncrementalAlterConfigsResponse]:
+        rows = yield from _alter_all(request.resources, alter)
+        responses = [incremental.AlterConfigsResourceResponse(*row) for row in rows]
+        if not request.validate_only:
+            yield from until_durable(node, [row for row in responses if not row.error_code])
+        return incremental.IncrementalAlterConfigsResponse(responses=responses)
+
+    node.run_to_end(context, respond, job())
 
 
 def handle_alter_configs(
@@ -68,16 +74,22 @@ def handle_alter_configs(
         changes: Changes = {key: None for key in present if key not in given}
         _change(node, kind, name, {**changes, **given}, request.validate_only)
 
-    responses = [full.AlterConfigsResourceResponse(*row) for row in _alter_all(request.resources, alter)]
-    done = [] if request.validate_only else [row for row in responses if not row.error_code]
-    respond_when_durable(node, respond, full.AlterConfigsResponse(responses=responses), done)
+    def job() -> Job[full.AlterConfigsResponse]:
+        rows = yield from _alter_all(request.resources, alter)
+        responses = [full.AlterConfigsResourceResponse(*row) for row in rows]
+        if not request.validate_only:
+            yield from until_durable(node, [row for row in responses if not row.error_code])
+        return full.AlterConfigsResponse(responses=responses)
+
+    node.run_to_end(context, respond, job())
 
 
-def _alter_all(rows: Sequence[Row], alter: Callable[[Row], object]) -> list[tuple[int, str | None, int, str]]:
+def _alter_all(rows: Sequence[Row], alter: Callable[[Row], object]) -> Job[list[tuple[int, str | None, int, str]]]:
     """(error code, message, resource type, resource name) of each resource, each altered on its own and as a whole."""
     answers: list[tuple[int, str | None, int, str]] = []
     times = Counter((row.resource_type, row.resource_name) for row in rows)
     for row in rows:
+        yield None
         kind, name = row.resource_type, row.resource_name
         try:
             if times[kind, name] > 1:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
-from muster.coordinator.api.durable import respond_when_durable
+from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
@@ -23,25 +24,33 @@ def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest, respond: Respond
 ) -> None:
     """Grow what can be grown; a topic that is named twice is grown by neither row."""
+    node.run_to_end(context, respond, _grow_all(node, context, request))
+
+
+def _grow_all(node: Node, context: RequestContext, request: CreatePartitionsRequest) -> Job[CreatePartitionsResponse]:
+    rows: list[CreatePartitionsTopicResult] = []
     if timed_out(request.timeout_ms):
-        late = [CreatePartitionsTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT) for topic in request.topics]
-        respond(CreatePartitionsResponse(results=late))
-        return
+        for topic in request.topics:
+            rows.append(CreatePartitionsTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT))
+            yield None
+        return CreatePartitionsResponse(results=rows)
     counts = Counter(topic.name for topic in request.topics)
-    once = [topic for topic in request.topics if counts[topic.name] == 1]
-    rows = [_grow(node, context, topic, request.validate_only) for topic in once]
-    rows += [
-        CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        for name, count in counts.items()
-        if count > 1
-    ]
-    made = [] if request.validate_only else [row for row in rows if not row.error_code]
-    respond_when_durable(node, respond, CreatePartitionsResponse(results=rows), made)
+    for topic in request.topics:
+        if counts[topic.name] == 1:
+            rows.append((yield from _grow(node, context, topic, request.validate_only)))
+        yield None
+    for name, count in counts.items():
+        if count > 1:
+            rows.append(CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        yield None
+    if not request.validate_only:
+        yield from until_durable(node, [row for row in rows if not row.error_code])
+    return CreatePartitionsResponse(results=rows)
 
 
 def _grow(
     node: Node, context: RequestContext, topic: CreatePartitionsTopic, validate_only: bool
-) -> CreatePartitionsTopicResult:
+) -> Job[CreatePartitionsTopicResult]:
     assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
     try:
         if not authorize(context, Operation.ALTER, Resource(TOPIC, topic.name)):
@@ -51,7 +60,7 @@ def _grow(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The number of partitions of {topic.name} says where groups are kept and stays.",
             )
-        node.topics.grow(topic.name, topic.count, assignments, validate_only=validate_only)
+        yield from node.topics.growing(topic.name, topic.count, assignments, validate_only=validate_only)
     except Refused as refusal:
         return CreatePartitionsTopicResult(topic.name, refusal.error_code, refusal.message)
     return CreatePartitionsTopicResult(topic.name)

@@ -7,9 +7,10 @@ from collections.abc import Container
 
 from muster.coordinator.api.capabilities import tells_deletion_disabled
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
-from muster.coordinator.api.durable import respond_when_durable
+from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
@@ -31,16 +32,23 @@ _NEITHER_NOR_BOTH = (
 
 def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTopicsRequest, respond: Respond) -> None:
     """Delete what can be deleted; a topic that is meant twice, be it by name and by id, is not."""
+    node.run_to_end(context, respond, _delete_all(node, context, request))
+
+
+def _delete_all(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> Job[DeleteTopicsResponse]:
     wanted = [(t.name, t.topic_id) for t in request.topics] + [(name, ZERO_UUID) for name in request.topic_names]
     refusal = _refusal(node, context, request)
     if refusal is not None:
-        rows = [DeletableTopicResult(name, topic_id, refusal) for name, topic_id in wanted]
-        respond(DeleteTopicsResponse(responses=rows))
-        return
+        refused = []
+        for name, topic_id in wanted:
+            refused.append(DeletableTopicResult(name, topic_id, refusal))
+            yield None
+        return DeleteTopicsResponse(responses=refused)
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     rows = []
     for name, topic_id in wanted:
+        yield None
         if name is None and topic_id != ZERO_UUID:
             ids[topic_id] += 1
         elif name is not None and topic_id == ZERO_UUID:
@@ -49,11 +57,16 @@ def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTop
             rows.append(
                 DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, _NEITHER_NOR_BOTH[name is None])
             )
-    rows += [_row(node, context, name, ZERO_UUID, count, ids) for name, count in names.items()]
+    for name, count in names.items():
+        rows.append((yield from _row(node, context, name, ZERO_UUID, count, ids)))
+        yield None
     by_name = {row.topic_id for row in rows if row.error_message == _ID_TOO}
-    rows += [_row(node, context, None, one, count, ()) for one, count in ids.items() if one not in by_name or count > 1]
-    gone = [row for row in rows if not row.error_code]
-    respond_when_durable(node, respond, DeleteTopicsResponse(responses=rows), gone)
+    for one, count in ids.items():
+        if one not in by_name or count > 1:
+            rows.append((yield from _row(node, context, None, one, count, ())))
+        yield None
+    yield from until_durable(node, [row for row in rows if not row.error_code])
+    return DeleteTopicsResponse(responses=rows)
 
 
 def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> int | None:
@@ -66,7 +79,7 @@ def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) 
 
 def _row(
     node: Node, context: RequestContext, name: str | None, topic_id: bytes, count: int, ids: Container[bytes]
-) -> DeletableTopicResult:
+) -> Job[DeletableTopicResult]:
     """Delete the topic of this name, or without one of this id, unless it is named more than once, or in `ids` too."""
     try:
         if count > 1:
@@ -76,7 +89,7 @@ def _row(
         if topic.topic_id in ids:
             topic_id = topic.topic_id
             raise Refused(ErrorCode.INVALID_REQUEST, _ID_TOO)
-        _delete(node, topic)
+        yield from _delete(node, topic)
     except Refused as refusal:
         return DeletableTopicResult(name, topic_id, refusal.error_code, refusal.message)
     return DeletableTopicResult(topic.name, topic.topic_id)
@@ -97,8 +110,8 @@ def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes
     return topic
 
 
-def _delete(node: Node, topic: Topic) -> None:
+def _delete(node: Node, topic: Topic) -> Job[None]:
     """Raises `Refused`."""
     if topic.internal:
         raise Refused(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal: the coordinator needs it.")
-    node.topics.delete(topic)
+    yield from node.topics.deleting(topic)

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node
 from muster.coordinator.log import LogOffline
+from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
 
 
-def respond_when_durable(node: Node, respond: Respond, response: Message, rows: Sequence[Any]) -> None:
-    """Give `response`, in which `rows` say that something was changed: at once when there are none. When the disk fails
-    they say KAFKA_STORAGE_ERROR: the change is in force, and nobody knows whether it would outlive a power cut.
+def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
+    """Wait until what `rows` of an answer say is durable: not at all when there are none. When the disk fails they say
+    KAFKA_STORAGE_ERROR: the change is in force, and nobody knows whether it would outlive a power cut.
     """
     if not rows:
-        respond(response)
         return
-
-    def answer(failure: LogOffline | None) -> None:
-        if failure is not None:
-            for row in rows:
-                row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                if hasattr(row, "error_message"):
-                    row.error_message = str(failure)
-        respond(response)
-
-    node.topics.when_durable(answer)
+    later = Later()
+    node.topics.when_durable(later)
+    failure: LogOffline | None = yield later
+    if failure is None:
+        return
+    for row in rows:
+        row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        if hasattr(row, "error_message"):
+            row.error_message = str(failure)
+        yield None

@@ -15,8 +15,9 @@ from muster.coordinator.api.context import (
     Resource,
     authorize,
 )
-from muster.coordinator.api.durable import respond_when_durable
+from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -29,14 +30,18 @@ def handle_init_producer_id(
     node: Node, context: RequestContext, request: InitProducerIdRequest, respond: Respond
 ) -> None:
     """A new producer id in epoch 0, whatever id the producer had before."""
+    node.run(context, respond, _init(node, context, request))
+
+
+def _init(node: Node, context: RequestContext, request: InitProducerIdRequest) -> Job[InitProducerIdResponse]:
     try:
         _check(context, request)
         response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
     except Refused as refusal:
-        respond(InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN))
-    else:
-        # the block that the id is of must never be given out again
-        respond_when_durable(node, respond, response, [response])
+        return InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
+    # the block that the id is of must never be given out again
+    yield from until_durable(node, [response])
+    return response
 
 
 def _check(context: RequestContext, request: InitProducerIdRequest) -> None:

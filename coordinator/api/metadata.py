@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from muster.coordinator.api.capabilities import metadata_by_topic_id
 from muster.coordinator.api.context import (
@@ -14,9 +13,11 @@ from muster.coordinator.api.context import (
     Resource,
     authorize,
 )
-from muster.coordinator.api.durable import respond_when_durable
+from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.operations import NOT_ASKED, authorized_operations
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.topic import Topic
@@ -36,20 +37,28 @@ NO_LEADER = -1
 
 def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
     """All topics when none are named (null), else those named, in their order."""
+    may_create = request.allow_auto_topic_creation and request.topics
+    run = node.run_to_end if may_create else node.run
+    run(context, respond, _describe(node, context, request))
+
+
+def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
     if not metadata_by_topic_id(context.api_version) and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
     ):
-        respond(_without_ids(request.topics or ()))
-        return
+        return (yield from _without_ids(request.topics or ()))
     tell_operations = request.include_topic_authorized_operations
+    rows: list[MetadataResponseTopic] = []
     made: list[MetadataResponseTopic] = []
     if request.topics is None:
-        rows = [_present(node, context, topic, tell_operations) for topic in _describable(node, context)]
+        for topic in [*node.topics.by_name.values()]:
+            if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
+                rows.append((yield from _present(node, context, topic, tell_operations)))
+            yield None
     else:
-        there = len(node.topics.by_name)
-        rows = _asked(node, context, request.topics, request.allow_auto_topic_creation, tell_operations)
-        names = set(islice(reversed(node.topics.by_name), len(node.topics.by_name) - there))  # the newest are the last
-        made = [row for row in rows if row.name in names]
+        asked = _Asked(node, context, request)
+        yield from asked.look()
+        rows, made = asked.rows, asked.made
     host, port = node.endpoint(context)
     operations = NOT_ASKED
     if request.include_cluster_authorized_operations:
@@ -61,44 +70,95 @@ def handle_metadata(node: Node, context: RequestContext, request: MetadataReques
         topics=rows,
         cluster_authorized_operations=operations,
     )
-    respond_when_durable(node, respond, response, made)
+    yield from until_durable(node, made)
+    return response
 
 
-def _describable(node: Node, context: RequestContext) -> Iterable[Topic]:
-    for topic in node.topics.by_name.values():
-        if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
-            yield topic
+class _Asked:
+    """Topics that are asked for, one row for each that is meant."""
 
+    __slots__ = ("_context", "_may_create", "_node", "_tells_operations", "_wanted", "made", "rows")
 
-def _asked(
-    node: Node,
-    context: RequestContext,
-    wanted: Sequence[MetadataRequestTopic],
-    may_create: bool,
-    tell_operations: bool,
-) -> list[MetadataResponseTopic]:
-    """One row for each topic that is meant. Where one is asked for by its id, names count for nothing, as on Kafka."""
-    ids = dict.fromkeys(topic.topic_id for topic in wanted if topic.topic_id != ZERO_UUID)
-    meant = [(None, one) for one in ids] or dict.fromkeys((topic.name, topic.topic_id) for topic in wanted)
-    rows = []
-    for name, topic_id in meant:
+    def __init__(self, node: Node, context: RequestContext, request: MetadataRequest) -> None:
+        self._node = node
+        self._context = context
+        self._wanted = request.topics or ()
+        self._may_create = request.allow_auto_topic_creation and node.topics.settings.auto_create_topics_enable
+        self._tells_operations = request.include_topic_authorized_operations
+        self.rows: list[MetadataResponseTopic] = []
+        self.made: list[MetadataResponseTopic] = []
+        """Those of topics that were created on the way."""
+
+    def look(self) -> Job[None]:
+        """Where one is asked for by its id, names count for nothing, as on Kafka."""
+        ids = dict.fromkeys(topic.topic_id for topic in self._wanted if topic.topic_id != ZERO_UUID)
+        meant = [(None, one) for one in ids] or dict.fromkeys((topic.name, topic.topic_id) for topic in self._wanted)
+        if self._may_create:
+            yield from self._count(name for name, _ in meant)
+        for name, topic_id in meant:
+            try:
+                topic = self._find(name, topic_id)
+                was_there = topic is not None
+                if topic is None:
+                    topic = yield from self._create(name or "")
+            except Refused as refusal:
+                self.rows.append(_refused(self._context, refusal.error_code, name, topic_id, self._tells_operations))
+            else:
+                row = yield from _present(self._node, self._context, topic, self._tells_operations)
+                self.rows.append(row)
+                if not was_there:
+                    self.made.append(row)
+            yield None
+
+    def _count(self, names: Iterable[str | None]) -> Job[None]:
+        """As Kafka's controller: of a request that would create too many partitions none is created."""
+        topics, new = self._node.topics, 0
+        for name in names:
+            new += name is not None and name not in topics.by_name and name_fault(name) is None
+            yield None
+        self._may_create = new * topics.settings.num_partitions <= MAX_PARTITIONS_PER_REQUEST
+
+    def _find(self, name: str | None, topic_id: bytes) -> Topic | None:
+        """The topic that is meant; None: it may be created. Raises `Refused`."""
+        node, context = self._node, self._context
+        if topic_id != ZERO_UUID or name is None:
+            topic = node.topics.by_id.get(topic_id)
+            if topic is None or not authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
+            return topic
+        if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        topic = node.topics.by_name.get(name)
+        if topic is not None:
+            return topic
+        if name_fault(name) is not None:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if not self._may_create:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not authorize(context, Operation.CREATE, Resource(TOPIC, name)):
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return None
+
+    def _create(self, name: str) -> Job[Topic]:
+        """Raises `Refused`."""
         try:
-            topic = _find(node, context, name, topic_id, may_create)
+            return (yield from self._node.topics.ensuring(name))
         except Refused as refusal:
-            rows.append(_refused(context, refusal.error_code, name, topic_id, tell_operations))
-        else:
-            rows.append(_present(node, context, topic, tell_operations))
-    return rows
+            # what cannot be made is simply not there; that the disk is to blame may be told
+            storage = refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            raise refusal if storage else Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
 
 
-def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> MetadataResponse:
+def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse]:
     """The answer to versions 10 and 11, which have a place for ids that may not be used: nothing but refusals."""
-    rows = [
-        MetadataResponseTopic(
-            ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id, topic_authorized_operations=NOT_ASKED
+    rows = []
+    for topic in wanted:
+        rows.append(
+            MetadataResponseTopic(
+                ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id, topic_authorized_operations=NOT_ASKED
+            )
         )
-        for topic in wanted
-    ]
+        yield None
     return MetadataResponse(topics=rows, error_code=ErrorCode.INVALID_REQUEST)
 
 
@@ -112,41 +172,11 @@ def _refused(
     return MetadataResponseTopic(error_code, name, topic_id, name in INTERNAL_TOPICS, [], operations)
 
 
-def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes, may_create: bool) -> Topic:
-    """The topic that is meant. Raises `Refused`."""
-    if topic_id != ZERO_UUID or name is None:
-        topic = node.topics.by_id.get(topic_id)
-        if topic is None or not authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID)
-        return topic
-    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    topic = node.topics.by_name.get(name)
-    if topic is not None:
-        return topic
-    if name_fault(name) is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if not may_create or not node.topics.settings.auto_create_topics_enable:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not authorize(context, Operation.CREATE, Resource(TOPIC, name)):
-        raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    try:
-        return node.topics.ensure_topic(name)
-    except Refused as refusal:
-        # what cannot be made is simply not there; that the disk is to blame may be told
-        storage = refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        raise refusal if storage else Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
-
-
-def _present(node: Node, context: RequestContext, topic: Topic, tell_operations: bool) -> MetadataResponseTopic:
+def _present(node: Node, context: RequestContext, topic: Topic, tell_operations: bool) -> Job[MetadataResponseTopic]:
     operations = NOT_ASKED
     if tell_operations:
         operations = authorized_operations(context, Resource(TOPIC, topic.name))
-    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, _partitions(node, topic), operations)
-
-
-def _partitions(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
-    rows = []
+    rows: list[MetadataResponsePartition] = []
     for index, state in enumerate(topic.state.partitions):
         epoch, replicas = topic.leader_epoch(index), list(state.replicas)
         if not topic.is_online(index):
@@ -154,4 +184,5 @@ def _partitions(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
             rows.append(MetadataResponsePartition(error_code, index, NO_LEADER, epoch, replicas, [], replicas))
         else:
             rows.append(MetadataResponsePartition(0, index, node.node_id, epoch, replicas, list(state.isr)))
-    return rows
+        yield None
+    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, rows, operations)

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from muster.coordinator.api.context import Endpoint, RequestContext
+from muster.coordinator.api.context import Channel, Endpoint, RequestContext
 from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.clock import Clock
 from muster.coordinator.properties.live import Live
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 
 Respond = Callable[[Message | None], None]
 """Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
+
+
+class _Staying:
+    """A client whose request is worked on though it has gone."""
+
+    __slots__ = ("fault",)
+    closed = False
+
+    def __init__(self, channel: Channel) -> None:
+        self.fault = channel.fault
 
 
 class Node:
@@ -79,6 +89,10 @@ class Node:
     def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """Answer a request with the result of a job, which is done in slices (`coordinator.slices`)."""
         self.slices.run(job, respond, context.channel)
+
+    def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
+        """`run` for a job that changes what others see: it is done whether its client waits for it or not."""
+        self.slices.run(job, respond, _Staying(context.channel))
 
     def endpoint(self, context: RequestContext) -> Endpoint:
         """The address under which this node is reached on the listener that was asked (Metadata, FindCoordinator …)."""

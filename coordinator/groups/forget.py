@@ -106,7 +106,7 @@ def change_topics(turn: Turn, command: TopicsChanged) -> None:
     again.
     """
     state = turn.state
-    gone = {topic_id: one.name for topic_id, one in state.image.by_id.items() if topic_id not in command.image.by_id}
+    gone = command.image.gone_since(state.image)
     state.image = command.image
     if gone:
         _forget_topics(turn, gone, frozenset(gone.values()))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from weakref import ref
 
 
 class TopicImage:
@@ -25,15 +26,35 @@ class TopicsImage:
     `deleted`: the names, by id, of topics that were deleted, as far as the metadata log goes back.
     """
 
-    __slots__ = ("by_id", "by_name", "deleted", "version")
+    __slots__ = ("__weakref__", "_before", "_gone", "by_id", "by_name", "deleted", "version")
 
     def __init__(
-        self, topics: Mapping[str, TopicImage], version: int, deleted: Mapping[bytes, str] = MappingProxyType({})
+        self,
+        topics: Mapping[str, TopicImage],
+        version: int,
+        deleted: Mapping[bytes, str] = MappingProxyType({}),
+        by_id: Mapping[bytes, TopicImage] | None = None,
     ) -> None:
+        """`by_id`: the same topics, for one who has them so; they are copied, as `topics` are."""
         self.deleted = deleted
         self.by_name: Mapping[str, TopicImage] = MappingProxyType(dict(topics))
-        self.by_id: Mapping[bytes, TopicImage] = MappingProxyType({t.topic_id: t for t in topics.values()})
+        copied = {t.topic_id: t for t in topics.values()} if by_id is None else dict(by_id)
+        self.by_id: Mapping[bytes, TopicImage] = MappingProxyType(copied)
         self.version = version
+        self._before: Callable[[], TopicsImage | None] = _nothing
+        self._gone: Mapping[bytes, str] = {}
+
+    def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
+        """The topics of `before` that are no more: name by id. Looked up once for all shards."""
+        if self._before() is not before:
+            ids = self.by_id
+            self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
+            self._before = ref(before)
+        return self._gone
+
+
+def _nothing() -> None:
+    return None
 
 
 NO_TOPICS = TopicsImage({}, 0)

@@ -29,6 +29,11 @@ _VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2, "RegisterBrokerRe
 """Versions in which Kafka writes the records at that level; the others are version 0."""
 
 
+def encode(record: Message) -> bytes:
+    """A record as it stands in the log."""
+    return encode_metadata(record, _VERSIONS.get(type(record).__name__, 0))
+
+
 class Catalogue:
     """`state` over `log`."""
 
@@ -85,11 +90,14 @@ class Catalogue:
             raise log.failure
         self.log = log
 
-    def write(self, records: Sequence[Message], now: Now) -> None:
-        """Append the records of one change and take them in. Raises LogOffline when the log cannot be written."""
+    def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
+        """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
+
+        `encoded`: the same, by `encode`, where they are so many that this is done beforehand.
+        """
         if not records:
             return
-        values = [(None, encode_metadata(record, _VERSIONS.get(type(record).__name__, 0))) for record in records]
+        values = [(None, value) for value in encoded or map(encode, records)]
         batch = batches.build(values, timestamp_ms=now.wall_ms)
         base_offset = self.log.append(LEADER_EPOCH, batch, wall_ms=now.wall_ms).base_offset
         unsynced = self._unsynced

@@ -79,7 +79,10 @@ class ClusterState:
     """All that the metadata log says, as far as this server needs it."""
 
     __slots__ = (
+        "_changed",
         "_collisions",
+        "_images",
+        "_images_by_id",
         "configs",
         "deleted",
         "features",
@@ -104,6 +107,10 @@ class ClusterState:
         self.version = 0
         """The metadata log's end offset up to which this state has seen it."""
         self._collisions: dict[str, dict[str, None]] = {}
+        self._images: dict[str, TopicImage] = {}
+        self._images_by_id: dict[bytes, TopicImage] = {}
+        self._changed: dict[str, None] = {}
+        """Names of topics that are not in `_images` as they are now."""
 
     def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The configs set on a resource, as texts."""
@@ -123,9 +130,16 @@ class ClusterState:
         return None if not names or name in names else next(iter(names))
 
     def image(self) -> TopicsImage:
-        """The immutable image of the topics."""
-        topics = {name: topic.as_image() for name, topic in self.topics.items()}
-        return TopicsImage(topics, self.version, MappingProxyType(dict(self.deleted)))
+        """The immutable image of the topics. Only what has changed since the last one is looked at."""
+        for name in self._changed:
+            old, topic = self._images.get(name), self.topics.get(name)
+            if old is not None and (topic is None or topic.topic_id != old.topic_id):
+                del self._images[name], self._images_by_id[old.topic_id]
+            if topic is not None:
+                self._images[name] = self._images_by_id[topic.topic_id] = topic.as_image()
+        self._changed.clear()
+        deleted = MappingProxyType(dict(self.deleted))
+        return TopicsImage(self._images, self.version, deleted, self._images_by_id)
 
     def evolve(self, record: Message) -> None:
         """Take in one record of the metadata log."""
@@ -144,6 +158,7 @@ class ClusterState:
     def _topic(self, record: TopicRecord) -> None:
         topic = TopicState(self, record.name, record.topic_id)
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self._changed[topic.name] = None
         self.deleted.pop(topic.topic_id, None)  # put back by hand
         if may_collide(topic.name):
             self._collisions.setdefault(collision_key(topic.name), {})[topic.name] = None
@@ -161,6 +176,7 @@ class ClusterState:
             tuple(record.directories),
         )
         topic.image = None
+        self._changed[topic.name] = None
         if record.partition_id < len(topic.partitions):
             topic.partitions[record.partition_id] = state
         else:
@@ -173,6 +189,7 @@ class ClusterState:
         old = topic.partitions[record.partition_id]
         changed_leader = record.leader != NO_LEADER_CHANGE
         topic.image = None
+        self._changed[topic.name] = None
         topic.partitions[record.partition_id] = PartitionState(
             old.replicas if record.replicas is None else tuple(record.replicas),
             old.isr if record.isr is None else tuple(record.isr),
@@ -187,6 +204,7 @@ class ClusterState:
         if topic is None:
             return
         del self.topics[topic.name]
+        self._changed[topic.name] = None
         self.deleted[topic.topic_id] = topic.name
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
         names = self._collisions.get(collision_key(topic.name))

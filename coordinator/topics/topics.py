@@ -10,6 +10,7 @@ import base64
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 import structlog
 
@@ -26,8 +27,9 @@ from muster.coordinator.log import (
     MalformedCheckpoint,
 )
 from muster.coordinator.log.durability import Waiter
+from muster.coordinator.slices import Job, OneByOne, at_once
 from muster.coordinator.topics import adoption
-from muster.coordinator.topics.catalogue import MIN_INSYNC_REPLICAS, Catalogue
+from muster.coordinator.topics.catalogue import MIN_INSYNC_REPLICAS, Catalogue, encode
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.in_force import InForce
@@ -60,6 +62,10 @@ PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
 _logger = structlog.get_logger("muster.topics")
+
+CLOSED_AT_ONCE = 20
+"""Partitions of a deleted topic whose logs are closed and renamed in one step."""
+NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
 _OF_SHARDS = frozenset((GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC))
 """Topics whose logs are opened again by those who write them."""
@@ -98,6 +104,8 @@ class Topics:
         self._strays: Strays
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
+        self._changes = OneByOne()
+        """Of topics: what one has begun, another one does not see half of."""
         self.reconfiguring = Reconfiguring(configs, clock, identity.node_id, lambda: self.state, self.by_name)
         self._producer_ids = range(0)
 
@@ -227,28 +235,44 @@ class Topics:
     # -- changing
 
     def create(self, topic: NewTopic, *, validate_only: bool = False) -> int:
-        """Create a topic; returns how many partitions it gets. Raises `Refused`."""
+        """`creating` here and now."""
+        return at_once(self.creating(topic, validate_only=validate_only))
+
+    def creating(self, topic: NewTopic, *, validate_only: bool = False) -> Job[int]:
+        """Create a topic; the result is how many partitions it gets. Raises `Refused`."""
+        return self._changes.run(self._creating(topic, validate_only))
+
+    def _creating(self, topic: NewTopic, validate_only: bool) -> Job[int]:
         settings = self.settings
         check_name(self.state, topic.name)
         self.configs.check(topic.configs)
         records = decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
         if not validate_only:
-            self._make(topic.name, topic.topic_id, records)
+            yield from self._make(topic.name, topic.topic_id, records)
         return sum(type(record) is PartitionRecord for record in records)
 
     def ensure_topic(self, name: str, partitions: int = USE_DEFAULT) -> Topic:
-        """The topic, created when it is not there; an internal one gets its own configs and number of partitions.
+        """The topic, created here and now when it is not there; an internal one gets its own configs and number of
+        partitions.
 
         Raises `Refused` when it cannot be created.
         """
+        return at_once(self.ensuring(name, partitions))
+
+    def ensuring(self, name: str, partitions: int = USE_DEFAULT) -> Job[Topic]:
+        """`ensure_topic` as a job."""
         topic = self.by_name.get(name)
         if topic is None:
+            topic = yield from self._changes.run(self._ensuring(name, partitions))
+        return topic
+
+    def _ensuring(self, name: str, partitions: int) -> Job[Topic]:
+        if name not in self.by_name:  # somebody else may have made it meanwhile
             wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
             if partitions != USE_DEFAULT:
                 wanted.partitions = partitions
-            self.create(wanted)
-            topic = self.by_name[name]
-        return topic
+            yield from self._creating(wanted, validate_only=False)
+        return self.by_name[name]
 
     def _internal(self, name: str) -> NewTopic | None:
         offsets = self.by_name.get(GROUP_OFFSETS_TOPIC)
@@ -258,16 +282,49 @@ class Topics:
     def grow(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
     ) -> None:
+        """`growing` here and now."""
+        at_once(self.growing(name, count, assignments, validate_only=validate_only))
+
+    def growing(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
+    ) -> Job[None]:
         """Give a topic more partitions. Raises `Refused`."""
+        return self._changes.run(self._growing(name, count, assignments, validate_only))
+
+    def _growing(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, validate_only: bool
+    ) -> Job[None]:
         records = decide_growth(self.state, name, count, assignments, self.home)
         if not validate_only:
-            self._make(name, self.by_name[name].topic_id, records)
+            yield from self._make(name, self.by_name[name].topic_id, records)
 
     def delete(self, topic: Topic) -> None:
+        """`deleting` here and now."""
+        at_once(self.deleting(topic))
+
+    def deleting(self, topic: Topic) -> Job[None]:
         """Delete a topic, and its records once that is durable. Raises `Refused` when the metadata log cannot be
-        written.
+        written, or somebody else has deleted it.
         """
-        self._write([RemoveTopicRecord(topic_id=topic.topic_id)])
+        return self._changes.run(self._deleting(topic))
+
+    def _deleting(self, topic: Topic) -> Job[None]:
+        if self.by_id.get(topic.topic_id) is not topic:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._append([RemoveTopicRecord(topic_id=topic.topic_id)])
+        del self.by_name[topic.name], self.by_id[topic.topic_id]
+        doomed: list[str] = []
+        try:
+            for start in range(0, len(topic.partitions), CLOSED_AT_ONCE):
+                indexes = range(start, min(start + CLOSED_AT_ONCE, len(topic.partitions)))
+                for index in indexes:
+                    partition = topic.partitions[index]
+                    if partition is not None:
+                        partition.close()
+                doomed += self.logs.delete(topic.name, *indexes, topic_id=topic.topic_id)
+                yield None
+        finally:
+            self._in_force.changed(topics=True, doomed=doomed)
 
     def set_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
         """Set (text) or unset (None) checked configs of a resource. Raises `Refused`."""
@@ -289,44 +346,56 @@ class Topics:
         self._producer_ids = self._producer_ids[1:]
         return drawn
 
-    def _make(self, name: str, topic_id: bytes, records: Sequence[Message]) -> None:
+    def _make(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
         """Make the logs of new partitions, and only then write the records that say there are such: of what cannot be
         made nothing is there. Raises `Refused`.
         """
         given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
         config = self.configs.log_config({**self.state.topic_configs(name), **given})
-        made: list[int] = []
+        made: dict[int, Partition | None] = {}
+        encoded: list[bytes] = []
         try:
             for record in records:
+                encoded.append(encode(record))
                 if isinstance(record, PartitionRecord):
-                    self._strays.clear_way(name, record.partition_id)
-                    made.append(record.partition_id)
-                    self._open_log(name, topic_id, record.partition_id, config)
-            self._write(records)
+                    index = record.partition_id
+                    self._strays.clear_way(name, index)
+                    made[index] = None
+                    made[index] = self._open_partition(name, topic_id, index, record.leader_epoch, config)
+                yield None
+            self._write(records, encoded, made)
         except (DamagedLog, LogOffline, OSError, Refused) as error:
-            self.logs.remove(self.logs.delete(name, *made))  # nothing was in their place before
+            for index in made:
+                self.logs.remove(self.logs.delete(name, index))  # nothing was in its place before
+                yield None
             if isinstance(error, Refused):
                 raise
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _append(self, records: Sequence[Message]) -> None:
+    def _append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
         """Raises `Refused` when the metadata log cannot be written."""
         try:
-            self.catalogue.write(records, self.clock.now())
+            self.catalogue.write(records, self.clock.now(), encoded)
         except LogOffline as error:
             raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    def _write(self, records: Sequence[Message]) -> None:
-        gone = [self.by_id.get(r.topic_id) for r in records if isinstance(r, RemoveTopicRecord)]
-        self._append(records)
-        doomed = [folder for topic in gone if topic is not None for folder in self._close(topic)]
+    def _write(
+        self,
+        records: Sequence[Message],
+        encoded: Sequence[bytes] | None = None,
+        made: Mapping[int, Partition | None] = NOTHING_MADE,
+    ) -> None:
+        """`encoded`: the same records, if they were encoded beforehand; `made`: the partitions of which they tell, if
+        these are open already. Raises `Refused`.
+        """
+        self._append(records, encoded)
         if any(isinstance(r, ConfigRecord) and r.resource_type == BROKER_RESOURCE for r in records):
             self.reconfiguring.take_in()
         touched = {self.state.touched_by(record): None for record in records}
         for state in touched:
             if state is not None:
-                self._open(state)
-        self._in_force.changed(topics=touched != {None: None} or bool(gone), doomed=doomed)
+                self._open(state, made)
+        self._in_force.changed(topics=touched != {None: None})
 
     def publish(self) -> None:
         """Give the present image to all subscribers at once: before the first client comes."""
@@ -351,27 +420,34 @@ class Topics:
         self.logs.when_folders_durable(ended)
         log.when_durable(log.end_offset, ended)
 
-    def _open(self, state: TopicState) -> None:
-        """Bring the open logs of a topic in line with its state."""
+    def _open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
+        """Bring the open logs of a topic in line with its state; `made`: partitions of it that are open already."""
         topic = self.by_id.get(state.topic_id)
         if topic is None:
             topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(state)
         config = self.reconfiguring.configure(topic)
         for index in range(len(topic.partitions), len(state.partitions)):
             try:
-                partition = self._open_partition(state, index, config)
+                partition = made.get(index) or self._open_one(state, index, config)
             except (DamagedLog, LogOffline):
                 # The log manager has said why; the partition is there, without a leader.
                 topic.partitions.append(None)
             else:
                 topic.partitions.append(partition)
 
-    def _open_partition(self, state: TopicState, index: int, config: LogConfig) -> Partition:
+    def _open_one(self, state: TopicState, index: int, config: LogConfig) -> Partition:
         """Raises DamagedLog or LogOffline."""
-        log = self._open_log(state.name, state.topic_id, index, config)
+        return self._open_partition(state.name, state.topic_id, index, state.leader_epoch(index), config)
+
+    def _open_partition(
+        self, name: str, topic_id: bytes, index: int, leader_epoch: int, config: LogConfig
+    ) -> Partition:
+        """Raises DamagedLog or LogOffline."""
+        log = self._open_log(name, topic_id, index, config)
         # a log that was put here, or whose catalogue has lost records, may have seen later leaders than ours
-        leader_epoch = max(state.leader_epoch(index), log.leader_epoch + 1 if log.leader_epoch >= 0 else 0)
-        return Partition(state.name, state.topic_id, index, leader_epoch, log)
+        return Partition(
+            name, topic_id, index, max(leader_epoch, log.leader_epoch + 1 if log.leader_epoch >= 0 else 0), log
+        )
 
     def _open_log(self, name: str, topic_id: bytes, index: int, config: LogConfig) -> Log:
         synced = name == GROUP_OFFSETS_TOPIC and self.settings.muster_offsets_durability == "commit"
@@ -394,7 +470,7 @@ class Topics:
             if held is not None and held.failure is not None:
                 self.logs.reopen(name, index)
             config = self.configs.log_config(self.state.topic_configs(name))
-            partition = topic.partitions[index] = self._open_partition(topic.state, index, config)
+            partition = topic.partitions[index] = self._open_one(topic.state, index, config)
         elif partition.log.failure is not None:
             partition.use_log(self.logs.reopen(name, index))
         return partition
@@ -420,14 +496,6 @@ class Topics:
     def _reopen_catalogue(self) -> None:
         self.catalogue.use_log(self.logs.reopen(METADATA_TOPIC, 0))
         self._in_force.resume()
-
-    def _close(self, topic: Topic) -> list[str]:
-        """The folders that are to go."""
-        del self.by_name[topic.name], self.by_id[topic.topic_id]
-        for partition in topic.partitions:
-            if partition is not None:
-                partition.close()
-        return self.logs.delete(topic.name, *range(len(topic.partitions)), topic_id=topic.topic_id)
 
     def _publish(self, image: TopicsImage) -> None:
         self.image = image
