@@ -187,7 +187,7 @@ class Api:
         return self._request_decoders.get(version) or self._loaded(self._request_decoders, version)
 
     def response_encoder(self, version: int) -> Encode:
-        """The bare function behind encode_response_parts: bytes, or parts when `response_has_parts`."""
+        """The bare function behind encode_response_parts: bytes, or parts when `response_has_parts` or it is large."""
         return self._response_encoders.get(version) or self._loaded(self._response_encoders, version)
 
     def decode_request(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
@@ -225,12 +225,14 @@ class Api:
     def encode_response(self, version: int, message: Message) -> bytes:
         """Write a response body. Raises UnrepresentableField and UnsupportedVersion."""
         encoded = self._encode(self._response_encoders, version, message)
-        return b"".join(encoded) if self.response_has_parts else encoded
+        return b"".join(encoded) if isinstance(encoded, list) else encoded
 
     def encode_response_parts(self, version: int, message: Message) -> Parts:
-        """As encode_response, but record batches stay the objects they are, uncopied."""
+        """As encode_response, but record batches stay the objects they are, uncopied, and so do the pieces in which a
+        large answer was made.
+        """
         encoded = self._encode(self._response_encoders, version, message)
-        return encoded if self.response_has_parts else [encoded]
+        return encoded if isinstance(encoded, list) else [encoded]
 
     def _encode(self, encoders: dict[int, Encode], version: int, message: Message) -> Any:
         try:

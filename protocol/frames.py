@@ -11,13 +11,10 @@ from struct import Struct
 from muster.protocol import wire
 from muster.protocol.api import Api, all_apis
 from muster.protocol.message import MalformedMessage, Message, ProtocolError
-from muster.protocol.wire import REFUSALS, Parts
+from muster.protocol.wire import REFUSALS, Parts, fold
 
 Frame = tuple[bytes, int, int]
 """A buffer, and where in it a frame's content starts and ends (without the size)."""
-
-LARGE_PART = 4096
-"""Parts of at least this many bytes are passed on as they are; smaller ones are joined."""
 
 JOIN_BELOW = 65536
 """A response of fewer bytes is one part, header included; copying a larger one costs more than a second part."""
@@ -150,15 +147,7 @@ def _start(size: int, head: int, correlation_id: int) -> bytes:
 def joined(start: bytes, parts: Parts) -> Parts:
     """A frame of `start` and the parts, runs of small ones joined; large ones stay the objects they are."""
     out: Parts = []
-    run: Parts = [start]
-    for part in parts:
-        if len(part) < LARGE_PART:
-            run.append(part)
-        else:
-            out += (b"".join(run), part)
-            run = []
-    if run:
-        out.append(b"".join(run))
+    fold(out, [start, *parts])
     return out
 
 

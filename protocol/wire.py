@@ -167,6 +167,45 @@ def long_uvarint(n: int) -> bytes:
     return bytes(out)
 
 
+MOST_PARTS: Final = 4_096
+"""So many parts of an answer are kept before they are joined."""
+LARGE_PART: Final = 4_096
+"""Parts of at least this many bytes are passed on as they are; smaller ones are joined."""
+
+
+def ended(whole: Parts, out: list[bytes]) -> bytes | Parts:
+    """All of an answer: in one piece, or in those that were joined on the way, and the last one."""
+    last = b"".join(out)
+    if not whole:
+        return last
+    whole.append(last)
+    return whole
+
+
+def ended_parts(whole: Parts, out: Parts) -> Parts:
+    """`ended` for a message with records."""
+    if not whole:
+        return out
+    fold(whole, out)
+    return whole
+
+
+def fold(whole: Parts, out: Parts) -> None:
+    """Put parts behind those that are done, small ones that lie side by side joined."""
+    run: Parts = []
+    for part in out:
+        if len(part) < LARGE_PART:
+            run.append(part)
+            continue
+        if run:
+            whole.append(b"".join(run))
+            run = []
+        whole.append(part)
+    if run:
+        whole.append(b"".join(run))
+    out.clear()
+
+
 UVARINTS = [bytes((n,)) for n in range(128)] + [bytes((n & 127 | 128, n >> 7)) for n in range(128, 1024)]
 """The first 1,024 unsigned varints, as bytes."""
 

@@ -89,7 +89,7 @@ class Route:
 
     def around(self, response: Message) -> tuple[bytes, bytes]:
         """The bytes of an answer before and after its correlation id."""
-        body = self.encode(shapes.lower_response(self.api.key, self.version, response))
+        body = self.api.encode_response(self.version, shapes.lower_response(self.api.key, self.version, response))
         frame = self.put_head(len(body) + self.head_size, bytes(4)) + body
         return _size_bytes(len(frame) - 4), frame[8:]
 

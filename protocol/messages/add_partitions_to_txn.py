@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     not_in_version,
@@ -581,8 +583,9 @@ def decode_add_partitions_to_txn_response_v4(b: bytes, p: int, end: int) -> AddP
     return AddPartitionsToTxnResponse(v1, v2, a4, ())
 
 
-def encode_add_partitions_to_txn_response_v0(m: AddPartitionsToTxnResponse) -> bytes:
+def encode_add_partitions_to_txn_response_v0(m: AddPartitionsToTxnResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.results_by_transaction) > 0:
         not_in_version("AddPartitionsToTxnResponse.results_by_transaction")
     a1 = m.results_by_topic_v3_and_below
@@ -593,11 +596,18 @@ def encode_add_partitions_to_txn_response_v0(m: AddPartitionsToTxnResponse) -> b
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_ih(x5.partition_index, x5.partition_error_code))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_add_partitions_to_txn_response_v3(m: AddPartitionsToTxnResponse) -> bytes:
+def encode_add_partitions_to_txn_response_v3(m: AddPartitionsToTxnResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.results_by_transaction) > 0:
         not_in_version("AddPartitionsToTxnResponse.results_by_transaction")
     a1 = m.results_by_topic_v3_and_below
@@ -608,13 +618,20 @@ def encode_add_partitions_to_txn_response_v3(m: AddPartitionsToTxnResponse) -> b
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             out.append(_put_ihB(x5.partition_index, x5.partition_error_code, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_add_partitions_to_txn_response_v4(m: AddPartitionsToTxnResponse) -> bytes:
+def encode_add_partitions_to_txn_response_v4(m: AddPartitionsToTxnResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.results_by_topic_v3_and_below) > 0:
         not_in_version("AddPartitionsToTxnResponse.results_by_topic_v3_and_below")
     a1 = m.results_by_transaction
@@ -629,10 +646,19 @@ def encode_add_partitions_to_txn_response_v4(m: AddPartitionsToTxnResponse) -> b
             out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
             for x8 in a7:
                 out.append(_put_ihB(x8.partition_index, x8.partition_error_code, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ADD_PARTITIONS_TO_TXN_RESPONSE = {

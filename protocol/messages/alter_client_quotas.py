@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -455,8 +455,9 @@ def decode_alter_client_quotas_response_v1(b: bytes, p: int, end: int) -> AlterC
     return AlterClientQuotasResponse(v1, a3)
 
 
-def encode_alter_client_quotas_response_v0(m: AlterClientQuotasResponse) -> bytes:
+def encode_alter_client_quotas_response_v0(m: AlterClientQuotasResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.entries
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -479,11 +480,18 @@ def encode_alter_client_quotas_response_v0(m: AlterClientQuotasResponse) -> byte
                 e9 = o11.encode()
                 n10 = len(e9)
             out += (_put_h(len(e8)), e8, _put_h(n10), e9)
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_alter_client_quotas_response_v1(m: AlterClientQuotasResponse) -> bytes:
+def encode_alter_client_quotas_response_v1(m: AlterClientQuotasResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.entries
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -506,9 +514,15 @@ def encode_alter_client_quotas_response_v1(m: AlterClientQuotasResponse) -> byte
                 e9 = o11.encode()
                 n10 = uvs(len(e9) + 1)
             out += (UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, n10, e9, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ALTER_CLIENT_QUOTAS_RESPONSE = {

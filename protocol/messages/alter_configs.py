@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -365,8 +365,9 @@ def decode_alter_configs_response_v2(b: bytes, p: int, end: int) -> AlterConfigs
     return AlterConfigsResponse(v1, a3)
 
 
-def encode_alter_configs_response_v0(m: AlterConfigsResponse) -> bytes:
+def encode_alter_configs_response_v0(m: AlterConfigsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -379,11 +380,15 @@ def encode_alter_configs_response_v0(m: AlterConfigsResponse) -> bytes:
             n4 = len(e3)
         e6 = x2.resource_name.encode()
         out += (_put_hh(x2.error_code, n4), e3, _put_bh(x2.resource_type, len(e6)), e6)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_alter_configs_response_v2(m: AlterConfigsResponse) -> bytes:
+def encode_alter_configs_response_v2(m: AlterConfigsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -404,8 +409,11 @@ def encode_alter_configs_response_v2(m: AlterConfigsResponse) -> bytes:
             e6,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ALTER_CONFIGS_RESPONSE = {

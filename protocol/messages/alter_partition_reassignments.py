@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     not_in_version,
@@ -460,8 +462,9 @@ def decode_alter_partition_reassignments_response_v1(b: bytes, p: int, end: int)
     return AlterPartitionReassignmentsResponse(v1, v2, v3, s5, a7)
 
 
-def encode_alter_partition_reassignments_response_v0(m: AlterPartitionReassignmentsResponse) -> bytes:
+def encode_alter_partition_reassignments_response_v0(m: AlterPartitionReassignmentsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -484,13 +487,20 @@ def encode_alter_partition_reassignments_response_v0(m: AlterPartitionReassignme
                 e9 = o11.encode()
                 n10 = uvs(len(e9) + 1)
             out += (_put_ih(x8.partition_index, x8.error_code), n10, e9, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_alter_partition_reassignments_response_v1(m: AlterPartitionReassignmentsResponse) -> bytes:
+def encode_alter_partition_reassignments_response_v1(m: AlterPartitionReassignmentsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -513,9 +523,15 @@ def encode_alter_partition_reassignments_response_v1(m: AlterPartitionReassignme
                 e9 = o11.encode()
                 n10 = uvs(len(e9) + 1)
             out += (_put_ih(x8.partition_index, x8.error_code), n10, e9, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ALTER_PARTITION_REASSIGNMENTS_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -357,8 +359,9 @@ def decode_alter_replica_log_dirs_response_v2(b: bytes, p: int, end: int) -> Alt
     return AlterReplicaLogDirsResponse(v1, a3)
 
 
-def encode_alter_replica_log_dirs_response_v1(m: AlterReplicaLogDirsResponse) -> bytes:
+def encode_alter_replica_log_dirs_response_v1(m: AlterReplicaLogDirsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -367,11 +370,18 @@ def encode_alter_replica_log_dirs_response_v1(m: AlterReplicaLogDirsResponse) ->
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_ih(x5.partition_index, x5.error_code))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_alter_replica_log_dirs_response_v2(m: AlterReplicaLogDirsResponse) -> bytes:
+def encode_alter_replica_log_dirs_response_v2(m: AlterReplicaLogDirsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -380,9 +390,15 @@ def encode_alter_replica_log_dirs_response_v2(m: AlterReplicaLogDirsResponse) ->
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             out.append(_put_ihB(x5.partition_index, x5.error_code, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ALTER_REPLICA_LOG_DIRS_RESPONSE = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -256,8 +256,9 @@ def decode_alter_share_group_offsets_response_v0(b: bytes, p: int, end: int) -> 
     return AlterShareGroupOffsetsResponse(v1, v2, s4, a6)
 
 
-def encode_alter_share_group_offsets_response_v0(m: AlterShareGroupOffsetsResponse) -> bytes:
+def encode_alter_share_group_offsets_response_v0(m: AlterShareGroupOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -280,9 +281,15 @@ def encode_alter_share_group_offsets_response_v0(m: AlterShareGroupOffsetsRespon
                 e9 = o11.encode()
                 n10 = uvs(len(e9) + 1)
             out += (_put_ih(x8.partition_index, x8.error_code), n10, e9, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ALTER_SHARE_GROUP_OFFSETS_RESPONSE = {

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_bytes, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_bytes,
+    long_string,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_b = Struct(">b").unpack_from
 _put_bB = Struct(">bB").pack
@@ -248,8 +260,9 @@ def decode_alter_user_scram_credentials_response_v0(b: bytes, p: int, end: int) 
     return AlterUserScramCredentialsResponse(v1, a3)
 
 
-def encode_alter_user_scram_credentials_response_v0(m: AlterUserScramCredentialsResponse) -> bytes:
+def encode_alter_user_scram_credentials_response_v0(m: AlterUserScramCredentialsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -262,8 +275,11 @@ def encode_alter_user_scram_credentials_response_v0(m: AlterUserScramCredentials
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_h(x2.error_code), n5, e4, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ALTER_USER_SCRAM_CREDENTIALS_RESPONSE = {

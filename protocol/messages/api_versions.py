@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, read_tags, refuse, skip_tags, uv, uvarint, uvs, write_tags
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    read_tags,
+    refuse,
+    skip_tags,
+    uv,
+    uvarint,
+    uvs,
+    write_tags,
+)
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -329,23 +341,31 @@ def decode_api_versions_response_v3(b: bytes, p: int, end: int) -> ApiVersionsRe
     return ApiVersionsResponse(v1, a3, v7, g9, g10, g11, g12)
 
 
-def encode_api_versions_response_v0(m: ApiVersionsResponse) -> bytes:
+def encode_api_versions_response_v0(m: ApiVersionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.api_keys
     out.append(_put_hi(m.error_code, len(a1)))
     for x2 in a1:
         out.append(_put_hhh(x2.api_key, x2.min_version, x2.max_version))
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_api_versions_response_v1(m: ApiVersionsResponse) -> bytes:
+def encode_api_versions_response_v1(m: ApiVersionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.api_keys
     out.append(_put_hi(m.error_code, len(a1)))
     for x2 in a1:
         out.append(_put_hhh(x2.api_key, x2.min_version, x2.max_version))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_i(m.throttle_time_ms))
-    return b"".join(out)
+    return ended(whole, out)
 
 
 def _put_ApiVersionsResponse_supported_features(x: Sequence[SupportedFeatureKey]) -> bytes:
@@ -384,12 +404,16 @@ def _put_ApiVersionsResponse_zk_migration_ready(x: bool) -> bytes:
     return _put_z(x)
 
 
-def encode_api_versions_response_v3(m: ApiVersionsResponse) -> bytes:
+def encode_api_versions_response_v3(m: ApiVersionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.api_keys
     out += (_put_h(m.error_code), uv(len(a1) + 1))
     for x2 in a1:
         out.append(_put_hhhB(x2.api_key, x2.min_version, x2.max_version, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     if (
         len(m.supported_features) > 0
         or m.finalized_features_epoch != -1
@@ -409,7 +433,7 @@ def encode_api_versions_response_v3(m: ApiVersionsResponse) -> bytes:
     else:
         g3 = b"\0"
     out += (_put_i(m.throttle_time_ms), g3)
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_API_VERSIONS_RESPONSE = {

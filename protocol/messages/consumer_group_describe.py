@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -676,8 +678,9 @@ def decode_consumer_group_describe_response_v1(b: bytes, p: int, end: int) -> Co
     return ConsumerGroupDescribeResponse(v1, a3)
 
 
-def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse) -> bytes:
+def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -762,6 +765,9 @@ def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse)
                     put_many("i", len(a30))(*a30),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o31 = x10.target_assignment
             a32 = o31.topic_partitions
             out += (b"\0", uv(len(a32) + 1))
@@ -776,14 +782,24 @@ def encode_consumer_group_describe_response_v0(m: ConsumerGroupDescribeResponse)
                     put_many("i", len(a35))(*a35),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x2.authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_consumer_group_describe_response_v1(m: ConsumerGroupDescribeResponse) -> bytes:
+def encode_consumer_group_describe_response_v1(m: ConsumerGroupDescribeResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -868,6 +884,9 @@ def encode_consumer_group_describe_response_v1(m: ConsumerGroupDescribeResponse)
                     put_many("i", len(a30))(*a30),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o31 = x10.target_assignment
             a32 = o31.topic_partitions
             out += (b"\0", uv(len(a32) + 1))
@@ -882,10 +901,19 @@ def encode_consumer_group_describe_response_v1(m: ConsumerGroupDescribeResponse)
                     put_many("i", len(a35))(*a35),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(_put_BbB(0, x10.member_type, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x2.authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_CONSUMER_GROUP_DESCRIBE_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     not_in_version,
@@ -598,8 +600,9 @@ def decode_consumer_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> C
     return ConsumerGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o9)
 
 
-def encode_consumer_group_heartbeat_response_v0(m: ConsumerGroupHeartbeatResponse) -> bytes:
+def encode_consumer_group_heartbeat_response_v0(m: ConsumerGroupHeartbeatResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -624,9 +627,12 @@ def encode_consumer_group_heartbeat_response_v0(m: ConsumerGroupHeartbeatRespons
         for x9 in a8:
             a10 = x9.partitions
             out += (_put_u(x9.topic_id), uv(len(a10) + 1), put_many("i", len(a10))(*a10), b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_CONSUMER_GROUP_HEARTBEAT_RESPONSE = {

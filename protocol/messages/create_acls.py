@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -305,8 +305,9 @@ def decode_create_acls_response_v2(b: bytes, p: int, end: int) -> CreateAclsResp
     return CreateAclsResponse(v1, a3)
 
 
-def encode_create_acls_response_v1(m: CreateAclsResponse) -> bytes:
+def encode_create_acls_response_v1(m: CreateAclsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -318,11 +319,15 @@ def encode_create_acls_response_v1(m: CreateAclsResponse) -> bytes:
             e3 = o5.encode()
             n4 = len(e3)
         out += (_put_hh(x2.error_code, n4), e3)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_create_acls_response_v2(m: CreateAclsResponse) -> bytes:
+def encode_create_acls_response_v2(m: CreateAclsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -334,8 +339,11 @@ def encode_create_acls_response_v2(m: CreateAclsResponse) -> bytes:
             e3 = o5.encode()
             n4 = uvs(len(e3) + 1)
         out += (_put_h(x2.error_code), n4, e3, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_CREATE_ACLS_RESPONSE = {

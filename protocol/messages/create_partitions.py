@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -357,8 +359,9 @@ def decode_create_partitions_response_v2(b: bytes, p: int, end: int) -> CreatePa
     return CreatePartitionsResponse(v1, a3)
 
 
-def encode_create_partitions_response_v0(m: CreatePartitionsResponse) -> bytes:
+def encode_create_partitions_response_v0(m: CreatePartitionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -371,11 +374,15 @@ def encode_create_partitions_response_v0(m: CreatePartitionsResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_h(len(e3)), e3, _put_hh(x2.error_code, n5), e4)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_create_partitions_response_v2(m: CreatePartitionsResponse) -> bytes:
+def encode_create_partitions_response_v2(m: CreatePartitionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -388,8 +395,11 @@ def encode_create_partitions_response_v2(m: CreatePartitionsResponse) -> bytes:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_h(x2.error_code), n5, e4, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_CREATE_PARTITIONS_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -649,8 +651,9 @@ def decode_create_topics_response_v7(b: bytes, p: int, end: int) -> CreateTopics
     return CreateTopicsResponse(v1, a3)
 
 
-def encode_create_topics_response_v2(m: CreateTopicsResponse) -> bytes:
+def encode_create_topics_response_v2(m: CreateTopicsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -663,11 +666,15 @@ def encode_create_topics_response_v2(m: CreateTopicsResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_h(len(e3)), e3, _put_hh(x2.error_code, n5), e4)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_create_topics_response_v5(m: CreateTopicsResponse) -> bytes:
+def encode_create_topics_response_v5(m: CreateTopicsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -708,17 +715,24 @@ def encode_create_topics_response_v5(m: CreateTopicsResponse) -> bytes:
                     e10,
                     _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0),
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
         if x2.topic_config_error_code != 0:
             g13 = _put_BBBh(1, 0, 2, x2.topic_config_error_code)
         else:
             g13 = b"\0"
         out.append(g13)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_create_topics_response_v7(m: CreateTopicsResponse) -> bytes:
+def encode_create_topics_response_v7(m: CreateTopicsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -759,13 +773,19 @@ def encode_create_topics_response_v7(m: CreateTopicsResponse) -> bytes:
                     e10,
                     _put_zbzB(x8.read_only, x8.config_source, x8.is_sensitive, 0),
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
         if x2.topic_config_error_code != 0:
             g13 = _put_BBBh(1, 0, 2, x2.topic_config_error_code)
         else:
             g13 = b"\0"
         out.append(g13)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_CREATE_TOPICS_RESPONSE = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -498,8 +498,9 @@ def decode_delete_acls_response_v2(b: bytes, p: int, end: int) -> DeleteAclsResp
     return DeleteAclsResponse(v1, a3)
 
 
-def encode_delete_acls_response_v1(m: DeleteAclsResponse) -> bytes:
+def encode_delete_acls_response_v1(m: DeleteAclsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.filter_results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -534,11 +535,18 @@ def encode_delete_acls_response_v1(m: DeleteAclsResponse) -> bytes:
                 e13,
                 _put_bb(x7.operation, x7.permission_type),
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_delete_acls_response_v2(m: DeleteAclsResponse) -> bytes:
+def encode_delete_acls_response_v2(m: DeleteAclsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.filter_results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -576,9 +584,15 @@ def encode_delete_acls_response_v2(m: DeleteAclsResponse) -> bytes:
                 e13,
                 _put_bbB(x7.operation, x7.permission_type, 0),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DELETE_ACLS_RESPONSE = {

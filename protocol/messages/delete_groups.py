@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -197,25 +197,33 @@ def decode_delete_groups_response_v2(b: bytes, p: int, end: int) -> DeleteGroups
     return DeleteGroupsResponse(v1, a3)
 
 
-def encode_delete_groups_response_v0(m: DeleteGroupsResponse) -> bytes:
+def encode_delete_groups_response_v0(m: DeleteGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
         e3 = x2.group_id.encode()
         out += (_put_h(len(e3)), e3, _put_h(x2.error_code))
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_delete_groups_response_v2(m: DeleteGroupsResponse) -> bytes:
+def encode_delete_groups_response_v2(m: DeleteGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
         e3 = x2.group_id.encode()
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_hB(x2.error_code, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DELETE_GROUPS_RESPONSE = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_uh = Struct(">16sh").unpack_from
 _put_uh = Struct(">16sh").pack
@@ -192,8 +192,9 @@ def decode_delete_share_group_offsets_response_v0(b: bytes, p: int, end: int) ->
     return DeleteShareGroupOffsetsResponse(v1, v2, s4, a6)
 
 
-def encode_delete_share_group_offsets_response_v0(m: DeleteShareGroupOffsetsResponse) -> bytes:
+def encode_delete_share_group_offsets_response_v0(m: DeleteShareGroupOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -220,8 +221,11 @@ def encode_delete_share_group_offsets_response_v0(m: DeleteShareGroupOffsetsResp
             e7,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DELETE_SHARE_GROUP_OFFSETS_RESPONSE = {

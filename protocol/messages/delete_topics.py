@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     is_none,
     long_string,
     not_in_version,
@@ -409,8 +411,9 @@ def decode_delete_topics_response_v6(b: bytes, p: int, end: int) -> DeleteTopics
     return DeleteTopicsResponse(v1, a3)
 
 
-def encode_delete_topics_response_v1(m: DeleteTopicsResponse) -> bytes:
+def encode_delete_topics_response_v1(m: DeleteTopicsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -419,11 +422,15 @@ def encode_delete_topics_response_v1(m: DeleteTopicsResponse) -> bytes:
             is_none("x2.name")
         e3 = o4.encode()
         out += (_put_h(len(e3)), e3, _put_h(x2.error_code))
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_delete_topics_response_v4(m: DeleteTopicsResponse) -> bytes:
+def encode_delete_topics_response_v4(m: DeleteTopicsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -432,12 +439,16 @@ def encode_delete_topics_response_v4(m: DeleteTopicsResponse) -> bytes:
             is_none("x2.name")
         e3 = o4.encode()
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_hB(x2.error_code, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_delete_topics_response_v5(m: DeleteTopicsResponse) -> bytes:
+def encode_delete_topics_response_v5(m: DeleteTopicsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -453,12 +464,16 @@ def encode_delete_topics_response_v5(m: DeleteTopicsResponse) -> bytes:
             e5 = o7.encode()
             n6 = uvs(len(e5) + 1)
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_h(x2.error_code), n6, e5, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_delete_topics_response_v6(m: DeleteTopicsResponse) -> bytes:
+def encode_delete_topics_response_v6(m: DeleteTopicsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -477,8 +492,11 @@ def encode_delete_topics_response_v6(m: DeleteTopicsResponse) -> bytes:
             e6 = o8.encode()
             n7 = uvs(len(e6) + 1)
         out += (n4, e3, _put_uh(x2.topic_id, x2.error_code), n7, e6, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DELETE_TOPICS_RESPONSE = {

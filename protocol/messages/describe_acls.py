@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, uv, uvarint, uvs
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -414,8 +414,9 @@ def decode_describe_acls_response_v2(b: bytes, p: int, end: int) -> DescribeAcls
     return DescribeAclsResponse(v1, v2, s4, a6)
 
 
-def encode_describe_acls_response_v1(m: DescribeAclsResponse) -> bytes:
+def encode_describe_acls_response_v1(m: DescribeAclsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -433,11 +434,18 @@ def encode_describe_acls_response_v1(m: DescribeAclsResponse) -> bytes:
             e9 = x8.principal.encode()
             e10 = x8.host.encode()
             out += (_put_h(len(e9)), e9, _put_h(len(e10)), e10, _put_bb(x8.operation, x8.permission_type))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_acls_response_v2(m: DescribeAclsResponse) -> bytes:
+def encode_describe_acls_response_v2(m: DescribeAclsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -467,9 +475,15 @@ def encode_describe_acls_response_v2(m: DescribeAclsResponse) -> bytes:
                 e10,
                 _put_bbB(x8.operation, x8.permission_type, 0),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_ACLS_RESPONSE = {

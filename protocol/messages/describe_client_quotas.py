@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -405,8 +405,9 @@ def decode_describe_client_quotas_response_v1(b: bytes, p: int, end: int) -> Des
     return DescribeClientQuotasResponse(v1, v2, s4, a6)
 
 
-def encode_describe_client_quotas_response_v0(m: DescribeClientQuotasResponse) -> bytes:
+def encode_describe_client_quotas_response_v0(m: DescribeClientQuotasResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -433,16 +434,26 @@ def encode_describe_client_quotas_response_v0(m: DescribeClientQuotasResponse) -
                     e9 = o11.encode()
                     n10 = len(e9)
                 out += (_put_h(len(e8)), e8, _put_h(n10), e9)
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a12 = x5.values
             out.append(_put_i(len(a12)))
             for x13 in a12:
                 e14 = x13.key.encode()
                 out += (_put_h(len(e14)), e14, _put_d(x13.value))
-    return b"".join(out)
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_client_quotas_response_v1(m: DescribeClientQuotasResponse) -> bytes:
+def encode_describe_client_quotas_response_v1(m: DescribeClientQuotasResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -469,14 +480,23 @@ def encode_describe_client_quotas_response_v1(m: DescribeClientQuotasResponse) -
                     e9 = o11.encode()
                     n10 = uvs(len(e9) + 1)
                 out += (UVARINTS[len(e8) + 1] if len(e8) < 1000 else uvs(len(e8) + 1), e8, n10, e9, b"\0")
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a12 = x5.values
             out.append(uv(len(a12) + 1))
             for x13 in a12:
                 e14 = x13.key.encode()
                 out += (UVARINTS[len(e14) + 1] if len(e14) < 1000 else uvs(len(e14) + 1), e14, _put_dB(x13.value, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_CLIENT_QUOTAS_RESPONSE = {

@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -377,8 +388,9 @@ def decode_describe_cluster_response_v2(b: bytes, p: int, end: int) -> DescribeC
     return DescribeClusterResponse(v1, v2, s4, v5, s7, v8, a10, v18)
 
 
-def encode_describe_cluster_response_v0(m: DescribeClusterResponse) -> bytes:
+def encode_describe_cluster_response_v0(m: DescribeClusterResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.endpoint_type != 1:
         not_in_version("DescribeClusterResponse.endpoint_type")
     o3 = m.error_message
@@ -419,12 +431,16 @@ def encode_describe_cluster_response_v0(m: DescribeClusterResponse) -> bytes:
             e8,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.cluster_authorized_operations, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_cluster_response_v1(m: DescribeClusterResponse) -> bytes:
+def encode_describe_cluster_response_v1(m: DescribeClusterResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -464,12 +480,16 @@ def encode_describe_cluster_response_v1(m: DescribeClusterResponse) -> bytes:
             e8,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.cluster_authorized_operations, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_cluster_response_v2(m: DescribeClusterResponse) -> bytes:
+def encode_describe_cluster_response_v2(m: DescribeClusterResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -507,8 +527,11 @@ def encode_describe_cluster_response_v2(m: DescribeClusterResponse) -> bytes:
             e8,
             _put_zB(x6.is_fenced, 0),
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.cluster_authorized_operations, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_CLUSTER_RESPONSE = {

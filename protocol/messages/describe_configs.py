@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_z = Struct(">?").unpack_from
 _put_z = Struct(">?").pack
@@ -691,8 +703,9 @@ def decode_describe_configs_response_v4(b: bytes, p: int, end: int) -> DescribeC
     return DescribeConfigsResponse(v1, a3)
 
 
-def encode_describe_configs_response_v1(m: DescribeConfigsResponse) -> bytes:
+def encode_describe_configs_response_v1(m: DescribeConfigsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -733,11 +746,21 @@ def encode_describe_configs_response_v1(m: DescribeConfigsResponse) -> bytes:
                     e16 = o18.encode()
                     n17 = len(e16)
                 out += (_put_h(len(e15)), e15, _put_h(n17), e16, _put_b(x14.source))
-    return b"".join(out)
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_configs_response_v3(m: DescribeConfigsResponse) -> bytes:
+def encode_describe_configs_response_v3(m: DescribeConfigsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -778,6 +801,9 @@ def encode_describe_configs_response_v3(m: DescribeConfigsResponse) -> bytes:
                     e16 = o18.encode()
                     n17 = len(e16)
                 out += (_put_h(len(e15)), e15, _put_h(n17), e16, _put_b(x14.source))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o21 = x8.documentation
             if o21 is None:
                 e19 = b""
@@ -786,11 +812,18 @@ def encode_describe_configs_response_v3(m: DescribeConfigsResponse) -> bytes:
                 e19 = o21.encode()
                 n20 = len(e19)
             out += (_put_bh(x8.config_type, n20), e19)
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_configs_response_v4(m: DescribeConfigsResponse) -> bytes:
+def encode_describe_configs_response_v4(m: DescribeConfigsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -846,6 +879,9 @@ def encode_describe_configs_response_v4(m: DescribeConfigsResponse) -> bytes:
                     e16,
                     _put_bB(x14.source, 0),
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o21 = x8.documentation
             if o21 is None:
                 e19 = b""
@@ -854,9 +890,15 @@ def encode_describe_configs_response_v4(m: DescribeConfigsResponse) -> bytes:
                 e19 = o21.encode()
                 n20 = uvs(len(e19) + 1)
             out += (_put_b(x8.config_type), n20, e19, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_CONFIGS_RESPONSE = {

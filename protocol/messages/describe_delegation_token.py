@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     long_bytes,
     long_string,
     not_in_version,
@@ -517,8 +519,9 @@ def decode_describe_delegation_token_response_v3(b: bytes, p: int, end: int) -> 
     return DescribeDelegationTokenResponse(v1, a3, v25)
 
 
-def encode_describe_delegation_token_response_v1(m: DescribeDelegationTokenResponse) -> bytes:
+def encode_describe_delegation_token_response_v1(m: DescribeDelegationTokenResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.tokens
     out.append(_put_hi(m.error_code, len(a1)))
     for x2 in a1:
@@ -546,12 +549,19 @@ def encode_describe_delegation_token_response_v1(m: DescribeDelegationTokenRespo
             e9 = x8.principal_type.encode()
             e10 = x8.principal_name.encode()
             out += (_put_h(len(e9)), e9, _put_h(len(e10)), e10)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_i(m.throttle_time_ms))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_delegation_token_response_v2(m: DescribeDelegationTokenResponse) -> bytes:
+def encode_describe_delegation_token_response_v2(m: DescribeDelegationTokenResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.tokens
     out += (_put_h(m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -586,13 +596,20 @@ def encode_describe_delegation_token_response_v2(m: DescribeDelegationTokenRespo
                 e10,
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.throttle_time_ms, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_delegation_token_response_v3(m: DescribeDelegationTokenResponse) -> bytes:
+def encode_describe_delegation_token_response_v3(m: DescribeDelegationTokenResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.tokens
     out += (_put_h(m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -629,9 +646,15 @@ def encode_describe_delegation_token_response_v3(m: DescribeDelegationTokenRespo
                 e12,
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.throttle_time_ms, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_DELEGATION_TOKEN_RESPONSE = {

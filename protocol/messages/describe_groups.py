@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     long_bytes,
     long_string,
     not_in_version,
@@ -889,8 +891,9 @@ def decode_describe_groups_response_v6(b: bytes, p: int, end: int) -> DescribeGr
     return DescribeGroupsResponse(v1, a3)
 
 
-def encode_describe_groups_response_v0(m: DescribeGroupsResponse) -> bytes:
+def encode_describe_groups_response_v0(m: DescribeGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out.append(_put_i(len(a1)))
     for x2 in a1:
@@ -932,11 +935,18 @@ def encode_describe_groups_response_v0(m: DescribeGroupsResponse) -> bytes:
                 _put_i(len(e13)),
                 e13,
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_groups_response_v1(m: DescribeGroupsResponse) -> bytes:
+def encode_describe_groups_response_v1(m: DescribeGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -978,11 +988,18 @@ def encode_describe_groups_response_v1(m: DescribeGroupsResponse) -> bytes:
                 _put_i(len(e13)),
                 e13,
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_groups_response_v3(m: DescribeGroupsResponse) -> bytes:
+def encode_describe_groups_response_v3(m: DescribeGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -1022,12 +1039,19 @@ def encode_describe_groups_response_v3(m: DescribeGroupsResponse) -> bytes:
                 _put_i(len(e13)),
                 e13,
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_i(x2.authorized_operations))
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_groups_response_v4(m: DescribeGroupsResponse) -> bytes:
+def encode_describe_groups_response_v4(m: DescribeGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -1076,12 +1100,19 @@ def encode_describe_groups_response_v4(m: DescribeGroupsResponse) -> bytes:
                 _put_i(len(e16)),
                 e16,
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_i(x2.authorized_operations))
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_groups_response_v5(m: DescribeGroupsResponse) -> bytes:
+def encode_describe_groups_response_v5(m: DescribeGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -1132,13 +1163,20 @@ def encode_describe_groups_response_v5(m: DescribeGroupsResponse) -> bytes:
                 e16,
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x2.authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_groups_response_v6(m: DescribeGroupsResponse) -> bytes:
+def encode_describe_groups_response_v6(m: DescribeGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -1196,9 +1234,15 @@ def encode_describe_groups_response_v6(m: DescribeGroupsResponse) -> bytes:
                 e19,
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x2.authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_GROUPS_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -622,8 +624,9 @@ def decode_describe_log_dirs_response_v5(b: bytes, p: int, end: int) -> Describe
     return DescribeLogDirsResponse(v1, v2, a4)
 
 
-def encode_describe_log_dirs_response_v1(m: DescribeLogDirsResponse) -> bytes:
+def encode_describe_log_dirs_response_v1(m: DescribeLogDirsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -636,11 +639,21 @@ def encode_describe_log_dirs_response_v1(m: DescribeLogDirsResponse) -> bytes:
             out += (_put_h(len(e6)), e6, _put_i(len(a7)))
             for x8 in a7:
                 out.append(_put_iqqz(x8.partition_index, x8.partition_size, x8.offset_lag, x8.is_future_key))
-    return b"".join(out)
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_describe_log_dirs_response_v2(m: DescribeLogDirsResponse) -> bytes:
+def encode_describe_log_dirs_response_v2(m: DescribeLogDirsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -658,14 +671,24 @@ def encode_describe_log_dirs_response_v2(m: DescribeLogDirsResponse) -> bytes:
             out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
             for x8 in a7:
                 out.append(_put_iqqzB(x8.partition_index, x8.partition_size, x8.offset_lag, x8.is_future_key, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_log_dirs_response_v3(m: DescribeLogDirsResponse) -> bytes:
+def encode_describe_log_dirs_response_v3(m: DescribeLogDirsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -683,14 +706,24 @@ def encode_describe_log_dirs_response_v3(m: DescribeLogDirsResponse) -> bytes:
             out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
             for x8 in a7:
                 out.append(_put_iqqzB(x8.partition_index, x8.partition_size, x8.offset_lag, x8.is_future_key, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_log_dirs_response_v4(m: DescribeLogDirsResponse) -> bytes:
+def encode_describe_log_dirs_response_v4(m: DescribeLogDirsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -708,14 +741,24 @@ def encode_describe_log_dirs_response_v4(m: DescribeLogDirsResponse) -> bytes:
             out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
             for x8 in a7:
                 out.append(_put_iqqzB(x8.partition_index, x8.partition_size, x8.offset_lag, x8.is_future_key, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_qqB(x2.total_bytes, x2.usable_bytes, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_log_dirs_response_v5(m: DescribeLogDirsResponse) -> bytes:
+def encode_describe_log_dirs_response_v5(m: DescribeLogDirsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.results
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -733,10 +776,19 @@ def encode_describe_log_dirs_response_v5(m: DescribeLogDirsResponse) -> bytes:
             out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, uv(len(a7) + 1))
             for x8 in a7:
                 out.append(_put_iqqzB(x8.partition_index, x8.partition_size, x8.offset_lag, x8.is_future_key, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_qqzB(x2.total_bytes, x2.usable_bytes, x2.is_cordoned, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_LOG_DIRS_RESPONSE = {

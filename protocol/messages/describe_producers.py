@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -269,8 +271,9 @@ def decode_describe_producers_response_v0(b: bytes, p: int, end: int) -> Describ
     return DescribeProducersResponse(v1, a3)
 
 
-def encode_describe_producers_response_v0(m: DescribeProducersResponse) -> bytes:
+def encode_describe_producers_response_v0(m: DescribeProducersResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -299,10 +302,19 @@ def encode_describe_producers_response_v0(m: DescribeProducersResponse) -> bytes
                         0,
                     )
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_PRODUCERS_RESPONSE = {

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_H = Struct(">H").unpack_from
 _put_HB = Struct(">HB").pack
@@ -578,8 +590,9 @@ def decode_describe_quorum_response_v2(b: bytes, p: int, end: int) -> DescribeQu
     return DescribeQuorumResponse(v1, s3, a5, a32)
 
 
-def encode_describe_quorum_response_v0(m: DescribeQuorumResponse) -> bytes:
+def encode_describe_quorum_response_v0(m: DescribeQuorumResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.nodes) > 0:
         not_in_version("DescribeQuorumResponse.nodes")
     a1 = m.topics
@@ -598,20 +611,33 @@ def encode_describe_quorum_response_v0(m: DescribeQuorumResponse) -> bytes:
                 if x7.replica_directory_id != ZERO_UUID:
                     not_in_version("ReplicaState.replica_directory_id")
                 out.append(_put_iqB(x7.replica_id, x7.log_end_offset, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a8 = x5.observers
             out.append(uv(len(a8) + 1))
             for x9 in a8:
                 if x9.replica_directory_id != ZERO_UUID:
                     not_in_version("ReplicaState.replica_directory_id")
                 out.append(_put_iqB(x9.replica_id, x9.log_end_offset, 0))
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_quorum_response_v1(m: DescribeQuorumResponse) -> bytes:
+def encode_describe_quorum_response_v1(m: DescribeQuorumResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.nodes) > 0:
         not_in_version("DescribeQuorumResponse.nodes")
     a1 = m.topics
@@ -638,6 +664,9 @@ def encode_describe_quorum_response_v1(m: DescribeQuorumResponse) -> bytes:
                         0,
                     )
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a8 = x5.observers
             out.append(uv(len(a8) + 1))
             for x9 in a8:
@@ -652,14 +681,24 @@ def encode_describe_quorum_response_v1(m: DescribeQuorumResponse) -> bytes:
                         0,
                     )
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_quorum_response_v2(m: DescribeQuorumResponse) -> bytes:
+def encode_describe_quorum_response_v2(m: DescribeQuorumResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -700,6 +739,9 @@ def encode_describe_quorum_response_v2(m: DescribeQuorumResponse) -> bytes:
                         0,
                     )
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a14 = x8.observers
             out.append(uv(len(a14) + 1))
             for x15 in a14:
@@ -713,8 +755,17 @@ def encode_describe_quorum_response_v2(m: DescribeQuorumResponse) -> bytes:
                         0,
                     )
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     a16 = m.nodes
     out.append(uv(len(a16) + 1))
     for x17 in a16:
@@ -730,9 +781,15 @@ def encode_describe_quorum_response_v2(m: DescribeQuorumResponse) -> bytes:
                 e21,
                 _put_HB(x19.port, 0),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_QUORUM_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -445,8 +447,9 @@ def decode_describe_share_group_offsets_response_v1(b: bytes, p: int, end: int) 
     return DescribeShareGroupOffsetsResponse(v1, a3)
 
 
-def encode_describe_share_group_offsets_response_v0(m: DescribeShareGroupOffsetsResponse) -> bytes:
+def encode_describe_share_group_offsets_response_v0(m: DescribeShareGroupOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -471,7 +474,13 @@ def encode_describe_share_group_offsets_response_v0(m: DescribeShareGroupOffsets
                     e9 = o11.encode()
                     n10 = uvs(len(e9) + 1)
                 out += (_put_iqih(x8.partition_index, x8.start_offset, x8.leader_epoch, x8.error_code), n10, e9, b"\0")
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         o14 = x2.error_message
         if o14 is None:
             e12 = b""
@@ -480,12 +489,16 @@ def encode_describe_share_group_offsets_response_v0(m: DescribeShareGroupOffsets
             e12 = o14.encode()
             n13 = uvs(len(e12) + 1)
         out += (_put_h(x2.error_code), n13, e12, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_describe_share_group_offsets_response_v1(m: DescribeShareGroupOffsetsResponse) -> bytes:
+def encode_describe_share_group_offsets_response_v1(m: DescribeShareGroupOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -515,7 +528,13 @@ def encode_describe_share_group_offsets_response_v1(m: DescribeShareGroupOffsets
                     e9,
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         o14 = x2.error_message
         if o14 is None:
             e12 = b""
@@ -524,8 +543,11 @@ def encode_describe_share_group_offsets_response_v1(m: DescribeShareGroupOffsets
             e12 = o14.encode()
             n13 = uvs(len(e12) + 1)
         out += (_put_h(x2.error_code), n13, e12, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -381,8 +383,9 @@ def decode_describe_topic_partitions_response_v0(b: bytes, p: int, end: int) -> 
     return DescribeTopicPartitionsResponse(v1, a3, o26)
 
 
-def encode_describe_topic_partitions_response_v0(m: DescribeTopicPartitionsResponse) -> bytes:
+def encode_describe_topic_partitions_response_v0(m: DescribeTopicPartitionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -417,7 +420,13 @@ def encode_describe_topic_partitions_response_v0(m: DescribeTopicPartitionsRespo
                 out += (uv(len(a11) + 1), put_many("i", len(a11))(*a11))
             a12 = x7.offline_replicas
             out += (uv(len(a12) + 1), put_many("i", len(a12))(*a12), b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x2.topic_authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o13 = m.next_cursor
     if o13 is None:
         out.append(b"\xff")
@@ -430,7 +439,7 @@ def encode_describe_topic_partitions_response_v0(m: DescribeTopicPartitionsRespo
             _put_iB(o13.partition_index, 0),
         )
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_TOPIC_PARTITIONS_RESPONSE = {

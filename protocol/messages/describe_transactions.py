@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -223,8 +225,9 @@ def decode_describe_transactions_response_v0(b: bytes, p: int, end: int) -> Desc
     return DescribeTransactionsResponse(v1, a3)
 
 
-def encode_describe_transactions_response_v0(m: DescribeTransactionsResponse) -> bytes:
+def encode_describe_transactions_response_v0(m: DescribeTransactionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.transaction_states
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -250,9 +253,15 @@ def encode_describe_transactions_response_v0(m: DescribeTransactionsResponse) ->
                 put_many("i", len(a8))(*a8),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_TRANSACTIONS_RESPONSE = {

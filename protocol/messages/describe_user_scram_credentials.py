@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_bi = Struct(">bi").unpack_from
 _put_biB = Struct(">biB").pack
@@ -221,8 +221,9 @@ def decode_describe_user_scram_credentials_response_v0(
     return DescribeUserScramCredentialsResponse(v1, v2, s4, a6)
 
 
-def encode_describe_user_scram_credentials_response_v0(m: DescribeUserScramCredentialsResponse) -> bytes:
+def encode_describe_user_scram_credentials_response_v0(m: DescribeUserScramCredentialsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -252,9 +253,15 @@ def encode_describe_user_scram_credentials_response_v0(m: DescribeUserScramCrede
         )
         for x11 in a10:
             out.append(_put_biB(x11.mechanism, x11.iterations, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_DESCRIBE_USER_SCRAM_CREDENTIALS_RESPONSE = {

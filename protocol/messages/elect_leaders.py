@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     not_in_version,
@@ -453,8 +455,9 @@ def decode_elect_leaders_response_v2(b: bytes, p: int, end: int) -> ElectLeaders
     return ElectLeadersResponse(v1, v2, a4)
 
 
-def encode_elect_leaders_response_v0(m: ElectLeadersResponse) -> bytes:
+def encode_elect_leaders_response_v0(m: ElectLeadersResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.error_code != 0:
         not_in_version("ElectLeadersResponse.error_code")
     a1 = m.replica_election_results
@@ -472,11 +475,18 @@ def encode_elect_leaders_response_v0(m: ElectLeadersResponse) -> bytes:
                 e6 = o8.encode()
                 n7 = len(e6)
             out += (_put_ihh(x5.partition_id, x5.error_code, n7), e6)
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_elect_leaders_response_v1(m: ElectLeadersResponse) -> bytes:
+def encode_elect_leaders_response_v1(m: ElectLeadersResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.replica_election_results
     out.append(_put_ihi(m.throttle_time_ms, m.error_code, len(a1)))
     for x2 in a1:
@@ -492,11 +502,18 @@ def encode_elect_leaders_response_v1(m: ElectLeadersResponse) -> bytes:
                 e6 = o8.encode()
                 n7 = len(e6)
             out += (_put_ihh(x5.partition_id, x5.error_code, n7), e6)
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_elect_leaders_response_v2(m: ElectLeadersResponse) -> bytes:
+def encode_elect_leaders_response_v2(m: ElectLeadersResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.replica_election_results
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -512,9 +529,15 @@ def encode_elect_leaders_response_v2(m: ElectLeadersResponse) -> bytes:
                 e6 = o8.encode()
                 n7 = uvs(len(e6) + 1)
             out += (_put_ih(x5.partition_id, x5.error_code), n7, e6, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_ELECT_LEADERS_RESPONSE = {

@@ -10,6 +10,8 @@ from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
     Parts,
     UVARINTS,
+    ended_parts,
+    fold,
     get_many,
     long_bytes,
     long_string,
@@ -2232,6 +2234,7 @@ def decode_fetch_response_v16(b: bytes, p: int, end: int) -> FetchResponse:
 
 def encode_fetch_response_v4(m: FetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     if m.session_id != 0:
         not_in_version("FetchResponse.session_id")
     if len(m.node_endpoints) > 0:
@@ -2259,6 +2262,8 @@ def encode_fetch_response_v4(m: FetchResponse) -> Parts:
                 out.append(_put_i(len(a6)))
                 for x7 in a6:
                     out.append(_put_qq(x7.producer_id, x7.first_offset))
+                    if len(out) > 4096:
+                        fold(whole, out)
             o10 = x5.records
             if o10 is None:
                 e8: bytes | memoryview = b""
@@ -2267,11 +2272,16 @@ def encode_fetch_response_v4(m: FetchResponse) -> Parts:
                 e8 = o10
                 n9 = len(e8)
             out += (_put_i(n9), e8)
-    return out
+            if len(out) > 4096:
+                fold(whole, out)
+        if len(out) > 4096:
+            fold(whole, out)
+    return ended_parts(whole, out)
 
 
 def encode_fetch_response_v5(m: FetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     if m.session_id != 0:
         not_in_version("FetchResponse.session_id")
     if len(m.node_endpoints) > 0:
@@ -2307,6 +2317,8 @@ def encode_fetch_response_v5(m: FetchResponse) -> Parts:
                 out.append(_put_i(len(a6)))
                 for x7 in a6:
                     out.append(_put_qq(x7.producer_id, x7.first_offset))
+                    if len(out) > 4096:
+                        fold(whole, out)
             o10 = x5.records
             if o10 is None:
                 e8: bytes | memoryview = b""
@@ -2315,11 +2327,16 @@ def encode_fetch_response_v5(m: FetchResponse) -> Parts:
                 e8 = o10
                 n9 = len(e8)
             out += (_put_i(n9), e8)
-    return out
+            if len(out) > 4096:
+                fold(whole, out)
+        if len(out) > 4096:
+            fold(whole, out)
+    return ended_parts(whole, out)
 
 
 def encode_fetch_response_v7(m: FetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("FetchResponse.node_endpoints")
     a1 = m.responses
@@ -2353,6 +2370,8 @@ def encode_fetch_response_v7(m: FetchResponse) -> Parts:
                 out.append(_put_i(len(a6)))
                 for x7 in a6:
                     out.append(_put_qq(x7.producer_id, x7.first_offset))
+                    if len(out) > 4096:
+                        fold(whole, out)
             o10 = x5.records
             if o10 is None:
                 e8: bytes | memoryview = b""
@@ -2361,11 +2380,16 @@ def encode_fetch_response_v7(m: FetchResponse) -> Parts:
                 e8 = o10
                 n9 = len(e8)
             out += (_put_i(n9), e8)
-    return out
+            if len(out) > 4096:
+                fold(whole, out)
+        if len(out) > 4096:
+            fold(whole, out)
+    return ended_parts(whole, out)
 
 
 def encode_fetch_response_v11(m: FetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("FetchResponse.node_endpoints")
     a1 = m.responses
@@ -2397,6 +2421,8 @@ def encode_fetch_response_v11(m: FetchResponse) -> Parts:
                 out.append(_put_i(len(a6)))
                 for x7 in a6:
                     out.append(_put_qq(x7.producer_id, x7.first_offset))
+                    if len(out) > 4096:
+                        fold(whole, out)
             o10 = x5.records
             if o10 is None:
                 e8: bytes | memoryview = b""
@@ -2405,7 +2431,11 @@ def encode_fetch_response_v11(m: FetchResponse) -> Parts:
                 e8 = o10
                 n9 = len(e8)
             out += (_put_ii(x5.preferred_read_replica, n9), e8)
-    return out
+            if len(out) > 4096:
+                fold(whole, out)
+        if len(out) > 4096:
+            fold(whole, out)
+    return ended_parts(whole, out)
 
 
 def _put_PartitionData_diverging_epoch(x: EpochEndOffset) -> bytes:
@@ -2422,6 +2452,7 @@ def _put_PartitionData_snapshot_id(x: SnapshotId) -> bytes:
 
 def encode_fetch_response_v12(m: FetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("FetchResponse.node_endpoints")
     a1 = m.responses
@@ -2447,6 +2478,8 @@ def encode_fetch_response_v12(m: FetchResponse) -> Parts:
                 out.append(uv(len(a6) + 1))
                 for x7 in a6:
                     out.append(_put_qqB(x7.producer_id, x7.first_offset, 0))
+                    if len(out) > 4096:
+                        fold(whole, out)
             o10 = x5.records
             if o10 is None:
                 e8: bytes | memoryview = b""
@@ -2470,13 +2503,18 @@ def encode_fetch_response_v12(m: FetchResponse) -> Parts:
             else:
                 g11 = b"\0"
             out += (_put_i(x5.preferred_read_replica), n9, e8, g11)
+            if len(out) > 4096:
+                fold(whole, out)
         out.append(b"\0")
+        if len(out) > 4096:
+            fold(whole, out)
     out.append(b"\0")
-    return out
+    return ended_parts(whole, out)
 
 
 def encode_fetch_response_v13(m: FetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("FetchResponse.node_endpoints")
     a1 = m.responses
@@ -2501,6 +2539,8 @@ def encode_fetch_response_v13(m: FetchResponse) -> Parts:
                 out.append(uv(len(a5) + 1))
                 for x6 in a5:
                     out.append(_put_qqB(x6.producer_id, x6.first_offset, 0))
+                    if len(out) > 4096:
+                        fold(whole, out)
             o9 = x4.records
             if o9 is None:
                 e7: bytes | memoryview = b""
@@ -2524,9 +2564,13 @@ def encode_fetch_response_v13(m: FetchResponse) -> Parts:
             else:
                 g10 = b"\0"
             out += (_put_i(x4.preferred_read_replica), n8, e7, g10)
+            if len(out) > 4096:
+                fold(whole, out)
         out.append(b"\0")
+        if len(out) > 4096:
+            fold(whole, out)
     out.append(b"\0")
-    return out
+    return ended_parts(whole, out)
 
 
 def _put_FetchResponse_node_endpoints(x: Sequence[NodeEndpoint]) -> bytes:
@@ -2556,6 +2600,7 @@ def _put_FetchResponse_node_endpoints(x: Sequence[NodeEndpoint]) -> bytes:
 
 def encode_fetch_response_v16(m: FetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     a1 = m.responses
     out += (_put_ihi(m.throttle_time_ms, m.error_code, m.session_id), uv(len(a1) + 1))
     for x2 in a1:
@@ -2578,6 +2623,8 @@ def encode_fetch_response_v16(m: FetchResponse) -> Parts:
                 out.append(uv(len(a5) + 1))
                 for x6 in a5:
                     out.append(_put_qqB(x6.producer_id, x6.first_offset, 0))
+                    if len(out) > 4096:
+                        fold(whole, out)
             o9 = x4.records
             if o9 is None:
                 e7: bytes | memoryview = b""
@@ -2601,7 +2648,11 @@ def encode_fetch_response_v16(m: FetchResponse) -> Parts:
             else:
                 g10 = b"\0"
             out += (_put_i(x4.preferred_read_replica), n8, e7, g10)
+            if len(out) > 4096:
+                fold(whole, out)
         out.append(b"\0")
+        if len(out) > 4096:
+            fold(whole, out)
     if len(m.node_endpoints) > 0:
         t13 = []
         if len(m.node_endpoints) > 0:
@@ -2610,7 +2661,7 @@ def encode_fetch_response_v16(m: FetchResponse) -> Parts:
     else:
         g12 = b"\0"
     out.append(g12)
-    return out
+    return ended_parts(whole, out)
 
 
 DECODE_FETCH_RESPONSE = {

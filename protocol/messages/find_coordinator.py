@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_b = Struct(">b").unpack_from
 _put_b = Struct(">b").pack
@@ -399,8 +411,9 @@ def encode_find_coordinator_response_v3(m: FindCoordinatorResponse) -> bytes:
     )
 
 
-def encode_find_coordinator_response_v4(m: FindCoordinatorResponse) -> bytes:
+def encode_find_coordinator_response_v4(m: FindCoordinatorResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.error_code != 0:
         not_in_version("FindCoordinatorResponse.error_code")
     if m.node_id != 0:
@@ -432,8 +445,11 @@ def encode_find_coordinator_response_v4(m: FindCoordinatorResponse) -> bytes:
             e5,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_FIND_COORDINATOR_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     is_none,
     long_bytes,
     long_string,
@@ -1078,8 +1080,9 @@ def decode_join_group_response_v9(b: bytes, p: int, end: int) -> JoinGroupRespon
     return JoinGroupResponse(v1, v2, v3, s5, s7, s9, v10, s12, a14)
 
 
-def encode_join_group_response_v0(m: JoinGroupResponse) -> bytes:
+def encode_join_group_response_v0(m: JoinGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.skip_assignment:
         not_in_version("JoinGroupResponse.skip_assignment")
     o2 = m.protocol_name
@@ -1102,11 +1105,15 @@ def encode_join_group_response_v0(m: JoinGroupResponse) -> bytes:
         e7 = x6.member_id.encode()
         e8 = x6.metadata
         out += (_put_h(len(e7)), e7, _put_i(len(e8)), e8)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_join_group_response_v2(m: JoinGroupResponse) -> bytes:
+def encode_join_group_response_v2(m: JoinGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.skip_assignment:
         not_in_version("JoinGroupResponse.skip_assignment")
     o2 = m.protocol_name
@@ -1129,11 +1136,15 @@ def encode_join_group_response_v2(m: JoinGroupResponse) -> bytes:
         e7 = x6.member_id.encode()
         e8 = x6.metadata
         out += (_put_h(len(e7)), e7, _put_i(len(e8)), e8)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_join_group_response_v5(m: JoinGroupResponse) -> bytes:
+def encode_join_group_response_v5(m: JoinGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.skip_assignment:
         not_in_version("JoinGroupResponse.skip_assignment")
     o2 = m.protocol_name
@@ -1163,11 +1174,15 @@ def encode_join_group_response_v5(m: JoinGroupResponse) -> bytes:
             n9 = len(e8)
         e11 = x6.metadata
         out += (_put_h(len(e7)), e7, _put_h(n9), e8, _put_i(len(e11)), e11)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_join_group_response_v6(m: JoinGroupResponse) -> bytes:
+def encode_join_group_response_v6(m: JoinGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.skip_assignment:
         not_in_version("JoinGroupResponse.skip_assignment")
     o2 = m.protocol_name
@@ -1206,12 +1221,16 @@ def encode_join_group_response_v6(m: JoinGroupResponse) -> bytes:
             e11,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_join_group_response_v7(m: JoinGroupResponse) -> bytes:
+def encode_join_group_response_v7(m: JoinGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.skip_assignment:
         not_in_version("JoinGroupResponse.skip_assignment")
     o3 = m.protocol_type
@@ -1262,12 +1281,16 @@ def encode_join_group_response_v7(m: JoinGroupResponse) -> bytes:
             e15,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_join_group_response_v9(m: JoinGroupResponse) -> bytes:
+def encode_join_group_response_v9(m: JoinGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.protocol_type
     if o3 is None:
         e1 = b""
@@ -1317,8 +1340,11 @@ def encode_join_group_response_v9(m: JoinGroupResponse) -> bytes:
             e15,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_JOIN_GROUP_RESPONSE = {

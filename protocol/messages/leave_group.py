@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -450,8 +462,9 @@ def encode_leave_group_response_v1(m: LeaveGroupResponse) -> bytes:
     return _put_ih(m.throttle_time_ms, m.error_code)
 
 
-def encode_leave_group_response_v3(m: LeaveGroupResponse) -> bytes:
+def encode_leave_group_response_v3(m: LeaveGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.members
     out.append(_put_ihi(m.throttle_time_ms, m.error_code, len(a1)))
     for x2 in a1:
@@ -464,11 +477,15 @@ def encode_leave_group_response_v3(m: LeaveGroupResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_h(len(e3)), e3, _put_h(n5), e4, _put_h(x2.error_code))
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_leave_group_response_v4(m: LeaveGroupResponse) -> bytes:
+def encode_leave_group_response_v4(m: LeaveGroupResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.members
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -481,8 +498,11 @@ def encode_leave_group_response_v4(m: LeaveGroupResponse) -> bytes:
             e4 = o6.encode()
             n5 = uvs(len(e4) + 1)
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, n5, e4, _put_hB(x2.error_code, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_LEAVE_GROUP_RESPONSE = {

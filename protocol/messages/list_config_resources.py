@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     not_in_version,
@@ -193,26 +195,34 @@ def decode_list_config_resources_response_v1(b: bytes, p: int, end: int) -> List
     return ListConfigResourcesResponse(v1, v2, a4)
 
 
-def encode_list_config_resources_response_v0(m: ListConfigResourcesResponse) -> bytes:
+def encode_list_config_resources_response_v0(m: ListConfigResourcesResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.config_resources
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
         e3 = x2.resource_name.encode()
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_list_config_resources_response_v1(m: ListConfigResourcesResponse) -> bytes:
+def encode_list_config_resources_response_v1(m: ListConfigResourcesResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.config_resources
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
         e3 = x2.resource_name.encode()
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, _put_bB(x2.resource_type, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_LIST_CONFIG_RESOURCES_RESPONSE = {

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -427,30 +439,39 @@ def decode_list_groups_response_v5(b: bytes, p: int, end: int) -> ListGroupsResp
     return ListGroupsResponse(v1, v2, a4)
 
 
-def encode_list_groups_response_v0(m: ListGroupsResponse) -> bytes:
+def encode_list_groups_response_v0(m: ListGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out.append(_put_hi(m.error_code, len(a1)))
     for x2 in a1:
         e3 = x2.group_id.encode()
         e4 = x2.protocol_type.encode()
         out += (_put_h(len(e3)), e3, _put_h(len(e4)), e4)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_list_groups_response_v1(m: ListGroupsResponse) -> bytes:
+def encode_list_groups_response_v1(m: ListGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out.append(_put_ihi(m.throttle_time_ms, m.error_code, len(a1)))
     for x2 in a1:
         e3 = x2.group_id.encode()
         e4 = x2.protocol_type.encode()
         out += (_put_h(len(e3)), e3, _put_h(len(e4)), e4)
-    return b"".join(out)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_list_groups_response_v3(m: ListGroupsResponse) -> bytes:
+def encode_list_groups_response_v3(m: ListGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -463,12 +484,16 @@ def encode_list_groups_response_v3(m: ListGroupsResponse) -> bytes:
             e4,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_list_groups_response_v4(m: ListGroupsResponse) -> bytes:
+def encode_list_groups_response_v4(m: ListGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -484,12 +509,16 @@ def encode_list_groups_response_v4(m: ListGroupsResponse) -> bytes:
             e5,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_list_groups_response_v5(m: ListGroupsResponse) -> bytes:
+def encode_list_groups_response_v5(m: ListGroupsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -508,8 +537,11 @@ def encode_list_groups_response_v5(m: ListGroupsResponse) -> bytes:
             e6,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_LIST_GROUPS_RESPONSE = {

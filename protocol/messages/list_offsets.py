@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -593,8 +605,9 @@ def decode_list_offsets_response_v6(b: bytes, p: int, end: int) -> ListOffsetsRe
     return ListOffsetsResponse(v1, a3)
 
 
-def encode_list_offsets_response_v1(m: ListOffsetsResponse) -> bytes:
+def encode_list_offsets_response_v1(m: ListOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_i(len(a1)))
     for x2 in a1:
@@ -605,11 +618,18 @@ def encode_list_offsets_response_v1(m: ListOffsetsResponse) -> bytes:
             if x5.leader_epoch != -1:
                 not_in_version("ListOffsetsPartitionResponse.leader_epoch")
             out.append(_put_ihqq(x5.partition_index, x5.error_code, x5.timestamp, x5.offset))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_list_offsets_response_v2(m: ListOffsetsResponse) -> bytes:
+def encode_list_offsets_response_v2(m: ListOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -620,11 +640,18 @@ def encode_list_offsets_response_v2(m: ListOffsetsResponse) -> bytes:
             if x5.leader_epoch != -1:
                 not_in_version("ListOffsetsPartitionResponse.leader_epoch")
             out.append(_put_ihqq(x5.partition_index, x5.error_code, x5.timestamp, x5.offset))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_list_offsets_response_v4(m: ListOffsetsResponse) -> bytes:
+def encode_list_offsets_response_v4(m: ListOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -633,11 +660,18 @@ def encode_list_offsets_response_v4(m: ListOffsetsResponse) -> bytes:
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_ihqqi(x5.partition_index, x5.error_code, x5.timestamp, x5.offset, x5.leader_epoch))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_list_offsets_response_v6(m: ListOffsetsResponse) -> bytes:
+def encode_list_offsets_response_v6(m: ListOffsetsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -646,9 +680,15 @@ def encode_list_offsets_response_v6(m: ListOffsetsResponse) -> bytes:
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             out.append(_put_ihqqiB(x5.partition_index, x5.error_code, x5.timestamp, x5.offset, x5.leader_epoch, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_LIST_OFFSETS_RESPONSE = {

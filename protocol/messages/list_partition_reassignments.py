@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -279,8 +281,9 @@ def decode_list_partition_reassignments_response_v0(b: bytes, p: int, end: int) 
     return ListPartitionReassignmentsResponse(v1, v2, s4, a6)
 
 
-def encode_list_partition_reassignments_response_v0(m: ListPartitionReassignmentsResponse) -> bytes:
+def encode_list_partition_reassignments_response_v0(m: ListPartitionReassignmentsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -308,9 +311,15 @@ def encode_list_partition_reassignments_response_v0(m: ListPartitionReassignment
                 put_many("i", len(a11))(*a11),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_LIST_PARTITION_REASSIGNMENTS_RESPONSE = {

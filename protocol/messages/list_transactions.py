@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     not_in_version,
@@ -349,8 +351,9 @@ def decode_list_transactions_response_v0(b: bytes, p: int, end: int) -> ListTran
     return ListTransactionsResponse(v1, v2, a4, a8)
 
 
-def encode_list_transactions_response_v0(m: ListTransactionsResponse) -> bytes:
+def encode_list_transactions_response_v0(m: ListTransactionsResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.unknown_state_filters
     out += (_put_ih(m.throttle_time_ms, m.error_code), uv(len(a1) + 1))
     for x2 in a1:
@@ -369,8 +372,11 @@ def encode_list_transactions_response_v0(m: ListTransactionsResponse) -> bytes:
             e7,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_LIST_TRANSACTIONS_RESPONSE = {

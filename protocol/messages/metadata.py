@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     is_none,
     long_string,
@@ -1909,8 +1911,9 @@ def decode_metadata_response_v13(b: bytes, p: int, end: int) -> MetadataResponse
     return MetadataResponse(v1, a3, s11, v12, a14, -2147483648, v33)
 
 
-def encode_metadata_response_v0(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v0(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -1918,6 +1921,9 @@ def encode_metadata_response_v0(m: MetadataResponse) -> bytes:
     for x2 in a1:
         e3 = x2.host.encode()
         out += (_put_ih(x2.node_id, len(e3)), e3, _put_i(x2.port))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     a4 = m.topics
     out.append(_put_i(len(a4)))
     for x5 in a4:
@@ -1938,11 +1944,18 @@ def encode_metadata_response_v0(m: MetadataResponse) -> bytes:
                 _put_i(len(a11)),
                 put_many("i", len(a11))(*a11),
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_metadata_response_v1(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v1(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -1957,6 +1970,9 @@ def encode_metadata_response_v1(m: MetadataResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_ih(x2.node_id, len(e3)), e3, _put_ih(x2.port, n5), e4)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     a7 = m.topics
     out.append(_put_ii(m.controller_id, len(a7)))
     for x8 in a7:
@@ -1977,11 +1993,18 @@ def encode_metadata_response_v1(m: MetadataResponse) -> bytes:
                 _put_i(len(a14)),
                 put_many("i", len(a14))(*a14),
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_metadata_response_v2(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v2(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -1996,6 +2019,9 @@ def encode_metadata_response_v2(m: MetadataResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_ih(x2.node_id, len(e3)), e3, _put_ih(x2.port, n5), e4)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2023,11 +2049,18 @@ def encode_metadata_response_v2(m: MetadataResponse) -> bytes:
                 _put_i(len(a17)),
                 put_many("i", len(a17))(*a17),
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_metadata_response_v3(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v3(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -2042,6 +2075,9 @@ def encode_metadata_response_v3(m: MetadataResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_ih(x2.node_id, len(e3)), e3, _put_ih(x2.port, n5), e4)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2069,11 +2105,18 @@ def encode_metadata_response_v3(m: MetadataResponse) -> bytes:
                 _put_i(len(a17)),
                 put_many("i", len(a17))(*a17),
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_metadata_response_v5(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v5(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -2088,6 +2131,9 @@ def encode_metadata_response_v5(m: MetadataResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_ih(x2.node_id, len(e3)), e3, _put_ih(x2.port, n5), e4)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2118,11 +2164,18 @@ def encode_metadata_response_v5(m: MetadataResponse) -> bytes:
                 _put_i(len(a18)),
                 put_many("i", len(a18))(*a18),
             )
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_metadata_response_v7(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v7(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -2137,6 +2190,9 @@ def encode_metadata_response_v7(m: MetadataResponse) -> bytes:
             e4 = o6.encode()
             n5 = len(e4)
         out += (_put_ih(x2.node_id, len(e3)), e3, _put_ih(x2.port, n5), e4)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2149,51 +2205,6 @@ def encode_metadata_response_v7(m: MetadataResponse) -> bytes:
     for x11 in a10:
         if x11.topic_authorized_operations != -2147483648:
             not_in_version("MetadataResponseTopic.topic_authorized_operations")
-        o13 = x11.name
-        if o13 is None:
-            is_none("x11.name")
-        e12 = o13.encode()
-        a14 = x11.partitions
-        out += (_put_hh(x11.error_code, len(e12)), e12, _put_zi(x11.is_internal, len(a14)))
-        for x15 in a14:
-            a16 = x15.replica_nodes
-            a17 = x15.isr_nodes
-            a18 = x15.offline_replicas
-            out += (
-                _put_hiiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch, len(a16)),
-                put_many("i", len(a16))(*a16),
-                _put_i(len(a17)),
-                put_many("i", len(a17))(*a17),
-                _put_i(len(a18)),
-                put_many("i", len(a18))(*a18),
-            )
-    return b"".join(out)
-
-
-def encode_metadata_response_v8(m: MetadataResponse) -> bytes:
-    out: list[bytes] = []
-    a1 = m.brokers
-    out.append(_put_ii(m.throttle_time_ms, len(a1)))
-    for x2 in a1:
-        e3 = x2.host.encode()
-        o6 = x2.rack
-        if o6 is None:
-            e4 = b""
-            n5 = -1
-        else:
-            e4 = o6.encode()
-            n5 = len(e4)
-        out += (_put_ih(x2.node_id, len(e3)), e3, _put_ih(x2.port, n5), e4)
-    o9 = m.cluster_id
-    if o9 is None:
-        e7 = b""
-        n8 = -1
-    else:
-        e7 = o9.encode()
-        n8 = len(e7)
-    a10 = m.topics
-    out += (_put_h(n8), e7, _put_ii(m.controller_id, len(a10)))
-    for x11 in a10:
         o13 = x11.name
         if o13 is None:
             is_none("x11.name")
@@ -2212,13 +2223,75 @@ def encode_metadata_response_v8(m: MetadataResponse) -> bytes:
                 _put_i(len(a18)),
                 put_many("i", len(a18))(*a18),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
+
+
+def encode_metadata_response_v8(m: MetadataResponse) -> bytes | Parts:
+    out: list[bytes] = []
+    whole: Parts = []
+    a1 = m.brokers
+    out.append(_put_ii(m.throttle_time_ms, len(a1)))
+    for x2 in a1:
+        e3 = x2.host.encode()
+        o6 = x2.rack
+        if o6 is None:
+            e4 = b""
+            n5 = -1
+        else:
+            e4 = o6.encode()
+            n5 = len(e4)
+        out += (_put_ih(x2.node_id, len(e3)), e3, _put_ih(x2.port, n5), e4)
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    o9 = m.cluster_id
+    if o9 is None:
+        e7 = b""
+        n8 = -1
+    else:
+        e7 = o9.encode()
+        n8 = len(e7)
+    a10 = m.topics
+    out += (_put_h(n8), e7, _put_ii(m.controller_id, len(a10)))
+    for x11 in a10:
+        o13 = x11.name
+        if o13 is None:
+            is_none("x11.name")
+        e12 = o13.encode()
+        a14 = x11.partitions
+        out += (_put_hh(x11.error_code, len(e12)), e12, _put_zi(x11.is_internal, len(a14)))
+        for x15 in a14:
+            a16 = x15.replica_nodes
+            a17 = x15.isr_nodes
+            a18 = x15.offline_replicas
+            out += (
+                _put_hiiii(x15.error_code, x15.partition_index, x15.leader_id, x15.leader_epoch, len(a16)),
+                put_many("i", len(a16))(*a16),
+                _put_i(len(a17)),
+                put_many("i", len(a17))(*a17),
+                _put_i(len(a18)),
+                put_many("i", len(a18))(*a18),
+            )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_i(x11.topic_authorized_operations))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_i(m.cluster_authorized_operations))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_metadata_response_v9(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v9(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.brokers
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -2239,6 +2312,9 @@ def encode_metadata_response_v9(m: MetadataResponse) -> bytes:
             e4,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2275,13 +2351,20 @@ def encode_metadata_response_v9(m: MetadataResponse) -> bytes:
                 put_many("i", len(a18))(*a18),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x11.topic_authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.cluster_authorized_operations, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_metadata_response_v10(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v10(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.brokers
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -2302,6 +2385,9 @@ def encode_metadata_response_v10(m: MetadataResponse) -> bytes:
             e4,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2338,13 +2424,20 @@ def encode_metadata_response_v10(m: MetadataResponse) -> bytes:
                 put_many("i", len(a18))(*a18),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x11.topic_authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.cluster_authorized_operations, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_metadata_response_v11(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v11(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -2367,6 +2460,9 @@ def encode_metadata_response_v11(m: MetadataResponse) -> bytes:
             e4,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2403,13 +2499,20 @@ def encode_metadata_response_v11(m: MetadataResponse) -> bytes:
                 put_many("i", len(a18))(*a18),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x11.topic_authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_metadata_response_v12(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v12(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -2432,6 +2535,9 @@ def encode_metadata_response_v12(m: MetadataResponse) -> bytes:
             e4,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2465,13 +2571,20 @@ def encode_metadata_response_v12(m: MetadataResponse) -> bytes:
                 put_many("i", len(a19))(*a19),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x11.topic_authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_metadata_response_v13(m: MetadataResponse) -> bytes:
+def encode_metadata_response_v13(m: MetadataResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if m.cluster_authorized_operations != -2147483648:
         not_in_version("MetadataResponse.cluster_authorized_operations")
     a1 = m.brokers
@@ -2494,6 +2607,9 @@ def encode_metadata_response_v13(m: MetadataResponse) -> bytes:
             e4,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     o9 = m.cluster_id
     if o9 is None:
         e7 = b""
@@ -2527,9 +2643,15 @@ def encode_metadata_response_v13(m: MetadataResponse) -> bytes:
                 put_many("i", len(a19))(*a19),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x11.topic_authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_hB(m.error_code, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_METADATA_RESPONSE = {

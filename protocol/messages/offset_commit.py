@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_u = Struct(">16s").unpack_from
 _put_u = Struct(">16s").pack
@@ -941,8 +953,9 @@ def decode_offset_commit_response_v10(b: bytes, p: int, end: int) -> OffsetCommi
     return OffsetCommitResponse(v1, a3)
 
 
-def encode_offset_commit_response_v2(m: OffsetCommitResponse) -> bytes:
+def encode_offset_commit_response_v2(m: OffsetCommitResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_i(len(a1)))
     for x2 in a1:
@@ -951,11 +964,18 @@ def encode_offset_commit_response_v2(m: OffsetCommitResponse) -> bytes:
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_ih(x5.partition_index, x5.error_code))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_offset_commit_response_v3(m: OffsetCommitResponse) -> bytes:
+def encode_offset_commit_response_v3(m: OffsetCommitResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -964,11 +984,18 @@ def encode_offset_commit_response_v3(m: OffsetCommitResponse) -> bytes:
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_ih(x5.partition_index, x5.error_code))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_offset_commit_response_v8(m: OffsetCommitResponse) -> bytes:
+def encode_offset_commit_response_v8(m: OffsetCommitResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -977,13 +1004,20 @@ def encode_offset_commit_response_v8(m: OffsetCommitResponse) -> bytes:
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             out.append(_put_ihB(x5.partition_index, x5.error_code, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_offset_commit_response_v10(m: OffsetCommitResponse) -> bytes:
+def encode_offset_commit_response_v10(m: OffsetCommitResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -991,9 +1025,15 @@ def encode_offset_commit_response_v10(m: OffsetCommitResponse) -> bytes:
         out += (_put_u(x2.topic_id), uv(len(a3) + 1))
         for x4 in a3:
             out.append(_put_ihB(x4.partition_index, x4.error_code, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_OFFSET_COMMIT_RESPONSE = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import refuse, too_many
+from muster.protocol.wire import Parts, ended, refuse, too_many
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -184,8 +184,9 @@ def decode_offset_delete_response_v0(b: bytes, p: int, end: int) -> OffsetDelete
     return OffsetDeleteResponse(v1, v2, a4)
 
 
-def encode_offset_delete_response_v0(m: OffsetDeleteResponse) -> bytes:
+def encode_offset_delete_response_v0(m: OffsetDeleteResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_hii(m.error_code, m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -194,7 +195,13 @@ def encode_offset_delete_response_v0(m: OffsetDeleteResponse) -> bytes:
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_ih(x5.partition_index, x5.error_code))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
 DECODE_OFFSET_DELETE_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     is_none,
     long_string,
@@ -1308,8 +1310,9 @@ def decode_offset_fetch_response_v10(b: bytes, p: int, end: int) -> OffsetFetchR
     return OffsetFetchResponse(v1, (), 0, a3)
 
 
-def encode_offset_fetch_response_v1(m: OffsetFetchResponse) -> bytes:
+def encode_offset_fetch_response_v1(m: OffsetFetchResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.groups) > 0:
         not_in_version("OffsetFetchResponse.groups")
     a1 = m.topics
@@ -1327,11 +1330,18 @@ def encode_offset_fetch_response_v1(m: OffsetFetchResponse) -> bytes:
                 e6 = o8.encode()
                 n7 = len(e6)
             out += (_put_iqh(x5.partition_index, x5.committed_offset, n7), e6, _put_h(x5.error_code))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_offset_fetch_response_v2(m: OffsetFetchResponse) -> bytes:
+def encode_offset_fetch_response_v2(m: OffsetFetchResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.groups) > 0:
         not_in_version("OffsetFetchResponse.groups")
     a1 = m.topics
@@ -1349,12 +1359,19 @@ def encode_offset_fetch_response_v2(m: OffsetFetchResponse) -> bytes:
                 e6 = o8.encode()
                 n7 = len(e6)
             out += (_put_iqh(x5.partition_index, x5.committed_offset, n7), e6, _put_h(x5.error_code))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_h(m.error_code))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_offset_fetch_response_v3(m: OffsetFetchResponse) -> bytes:
+def encode_offset_fetch_response_v3(m: OffsetFetchResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.groups) > 0:
         not_in_version("OffsetFetchResponse.groups")
     a1 = m.topics
@@ -1372,12 +1389,19 @@ def encode_offset_fetch_response_v3(m: OffsetFetchResponse) -> bytes:
                 e6 = o8.encode()
                 n7 = len(e6)
             out += (_put_iqh(x5.partition_index, x5.committed_offset, n7), e6, _put_h(x5.error_code))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_h(m.error_code))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_offset_fetch_response_v5(m: OffsetFetchResponse) -> bytes:
+def encode_offset_fetch_response_v5(m: OffsetFetchResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.groups) > 0:
         not_in_version("OffsetFetchResponse.groups")
     a1 = m.topics
@@ -1399,12 +1423,19 @@ def encode_offset_fetch_response_v5(m: OffsetFetchResponse) -> bytes:
                 e6,
                 _put_h(x5.error_code),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_h(m.error_code))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_offset_fetch_response_v6(m: OffsetFetchResponse) -> bytes:
+def encode_offset_fetch_response_v6(m: OffsetFetchResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.groups) > 0:
         not_in_version("OffsetFetchResponse.groups")
     a1 = m.topics
@@ -1427,13 +1458,20 @@ def encode_offset_fetch_response_v6(m: OffsetFetchResponse) -> bytes:
                 e6,
                 _put_hB(x5.error_code, 0),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_hB(m.error_code, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_offset_fetch_response_v8(m: OffsetFetchResponse) -> bytes:
+def encode_offset_fetch_response_v8(m: OffsetFetchResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.topics) > 0:
         not_in_version("OffsetFetchResponse.topics")
     a1 = m.groups
@@ -1460,14 +1498,24 @@ def encode_offset_fetch_response_v8(m: OffsetFetchResponse) -> bytes:
                     e9,
                     _put_hB(x8.error_code, 0),
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_hB(x2.error_code, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_offset_fetch_response_v10(m: OffsetFetchResponse) -> bytes:
+def encode_offset_fetch_response_v10(m: OffsetFetchResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.topics) > 0:
         not_in_version("OffsetFetchResponse.topics")
     a1 = m.groups
@@ -1493,10 +1541,19 @@ def encode_offset_fetch_response_v10(m: OffsetFetchResponse) -> bytes:
                     e8,
                     _put_hB(x7.error_code, 0),
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_hB(x2.error_code, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_OFFSET_FETCH_RESPONSE = {

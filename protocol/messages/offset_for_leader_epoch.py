@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import Parts, UVARINTS, ended, long_string, refuse, skip_tags, too_many, uv, uvarint, uvs
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -364,8 +364,9 @@ def decode_offset_for_leader_epoch_response_v4(b: bytes, p: int, end: int) -> Of
     return OffsetForLeaderEpochResponse(v1, a3)
 
 
-def encode_offset_for_leader_epoch_response_v2(m: OffsetForLeaderEpochResponse) -> bytes:
+def encode_offset_for_leader_epoch_response_v2(m: OffsetForLeaderEpochResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -374,11 +375,18 @@ def encode_offset_for_leader_epoch_response_v2(m: OffsetForLeaderEpochResponse) 
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_hiiq(x5.error_code, x5.partition, x5.leader_epoch, x5.end_offset))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_offset_for_leader_epoch_response_v4(m: OffsetForLeaderEpochResponse) -> bytes:
+def encode_offset_for_leader_epoch_response_v4(m: OffsetForLeaderEpochResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -387,9 +395,15 @@ def encode_offset_for_leader_epoch_response_v4(m: OffsetForLeaderEpochResponse) 
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             out.append(_put_hiiqB(x5.error_code, x5.partition, x5.leader_epoch, x5.end_offset, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_OFFSET_FOR_LEADER_EPOCH_RESPONSE = {

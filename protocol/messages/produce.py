@@ -10,6 +10,7 @@ from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
     Parts,
     UVARINTS,
+    ended,
     long_part,
     long_string,
     not_in_version,
@@ -965,8 +966,9 @@ def decode_produce_response_v13(b: bytes, p: int, end: int) -> ProduceResponse:
     return ProduceResponse(a2, v20, g22)
 
 
-def encode_produce_response_v3(m: ProduceResponse) -> bytes:
+def encode_produce_response_v3(m: ProduceResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("ProduceResponse.node_endpoints")
     a1 = m.responses
@@ -979,12 +981,19 @@ def encode_produce_response_v3(m: ProduceResponse) -> bytes:
             if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionProduceResponse.current_leader")
             out.append(_put_ihqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_i(m.throttle_time_ms))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_produce_response_v5(m: ProduceResponse) -> bytes:
+def encode_produce_response_v5(m: ProduceResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("ProduceResponse.node_endpoints")
     a1 = m.responses
@@ -997,12 +1006,19 @@ def encode_produce_response_v5(m: ProduceResponse) -> bytes:
             if x5.current_leader is not None and x5.current_leader != LeaderIdAndEpoch():
                 not_in_version("PartitionProduceResponse.current_leader")
             out.append(_put_ihqqq(x5.index, x5.error_code, x5.base_offset, x5.log_append_time_ms, x5.log_start_offset))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_i(m.throttle_time_ms))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_produce_response_v8(m: ProduceResponse) -> bytes:
+def encode_produce_response_v8(m: ProduceResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("ProduceResponse.node_endpoints")
     a1 = m.responses
@@ -1034,6 +1050,9 @@ def encode_produce_response_v8(m: ProduceResponse) -> bytes:
                     e8 = o10.encode()
                     n9 = len(e8)
                 out += (_put_ih(x7.batch_index, n9), e8)
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o13 = x5.error_message
             if o13 is None:
                 e11 = b""
@@ -1042,12 +1061,19 @@ def encode_produce_response_v8(m: ProduceResponse) -> bytes:
                 e11 = o13.encode()
                 n12 = len(e11)
             out += (_put_h(n12), e11)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_i(m.throttle_time_ms))
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_produce_response_v9(m: ProduceResponse) -> bytes:
+def encode_produce_response_v9(m: ProduceResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     if len(m.node_endpoints) > 0:
         not_in_version("ProduceResponse.node_endpoints")
     a1 = m.responses
@@ -1073,6 +1099,9 @@ def encode_produce_response_v9(m: ProduceResponse) -> bytes:
                     e8 = o10.encode()
                     n9 = uvs(len(e8) + 1)
                 out += (_put_i(x7.batch_index), n9, e8, b"\0")
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o13 = x5.error_message
             if o13 is None:
                 e11 = b""
@@ -1081,9 +1110,15 @@ def encode_produce_response_v9(m: ProduceResponse) -> bytes:
                 e11 = o13.encode()
                 n12 = uvs(len(e11) + 1)
             out += (n12, e11, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(_put_iB(m.throttle_time_ms, 0))
-    return b"".join(out)
+    return ended(whole, out)
 
 
 def _put_PartitionProduceResponse_current_leader(x: LeaderIdAndEpoch) -> bytes:
@@ -1115,8 +1150,9 @@ def _put_ProduceResponse_node_endpoints(x: Sequence[NodeEndpoint]) -> bytes:
     return b"".join(out)
 
 
-def encode_produce_response_v10(m: ProduceResponse) -> bytes:
+def encode_produce_response_v10(m: ProduceResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out.append(uv(len(a1) + 1))
     for x2 in a1:
@@ -1138,6 +1174,9 @@ def encode_produce_response_v10(m: ProduceResponse) -> bytes:
                     e8 = o10.encode()
                     n9 = uvs(len(e8) + 1)
                 out += (_put_i(x7.batch_index), n9, e8, b"\0")
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o13 = x5.error_message
             if o13 is None:
                 e11 = b""
@@ -1153,7 +1192,13 @@ def encode_produce_response_v10(m: ProduceResponse) -> bytes:
             else:
                 g14 = b"\0"
             out += (n12, e11, g14)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     if len(m.node_endpoints) > 0:
         t17 = []
         if len(m.node_endpoints) > 0:
@@ -1162,11 +1207,12 @@ def encode_produce_response_v10(m: ProduceResponse) -> bytes:
     else:
         g16 = b"\0"
     out += (_put_i(m.throttle_time_ms), g16)
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_produce_response_v13(m: ProduceResponse) -> bytes:
+def encode_produce_response_v13(m: ProduceResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.responses
     out.append(uv(len(a1) + 1))
     for x2 in a1:
@@ -1187,6 +1233,9 @@ def encode_produce_response_v13(m: ProduceResponse) -> bytes:
                     e7 = o9.encode()
                     n8 = uvs(len(e7) + 1)
                 out += (_put_i(x6.batch_index), n8, e7, b"\0")
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o12 = x4.error_message
             if o12 is None:
                 e10 = b""
@@ -1202,7 +1251,13 @@ def encode_produce_response_v13(m: ProduceResponse) -> bytes:
             else:
                 g13 = b"\0"
             out += (n11, e10, g13)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     if len(m.node_endpoints) > 0:
         t16 = []
         if len(m.node_endpoints) > 0:
@@ -1211,7 +1266,7 @@ def encode_produce_response_v13(m: ProduceResponse) -> bytes:
     else:
         g15 = b"\0"
     out += (_put_i(m.throttle_time_ms), g15)
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_PRODUCE_RESPONSE = {

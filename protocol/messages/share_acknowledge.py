@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     not_in_version,
@@ -693,8 +695,9 @@ def decode_share_acknowledge_response_v2(b: bytes, p: int, end: int) -> ShareAck
     return ShareAcknowledgeResponse(v1, v2, s4, v5, a7, a18)
 
 
-def encode_share_acknowledge_response_v1(m: ShareAcknowledgeResponse) -> bytes:
+def encode_share_acknowledge_response_v1(m: ShareAcknowledgeResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -722,7 +725,13 @@ def encode_share_acknowledge_response_v1(m: ShareAcknowledgeResponse) -> bytes:
                 e8,
                 _put_iiBB(o11.leader_id, o11.leader_epoch, 0, 0),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     a12 = m.node_endpoints
     out.append(uv(len(a12) + 1))
     for x13 in a12:
@@ -743,12 +752,16 @@ def encode_share_acknowledge_response_v1(m: ShareAcknowledgeResponse) -> bytes:
             e15,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
-def encode_share_acknowledge_response_v2(m: ShareAcknowledgeResponse) -> bytes:
+def encode_share_acknowledge_response_v2(m: ShareAcknowledgeResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -776,7 +789,13 @@ def encode_share_acknowledge_response_v2(m: ShareAcknowledgeResponse) -> bytes:
                 e8,
                 _put_iiBB(o11.leader_id, o11.leader_epoch, 0, 0),
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     a12 = m.node_endpoints
     out.append(uv(len(a12) + 1))
     for x13 in a12:
@@ -797,8 +816,11 @@ def encode_share_acknowledge_response_v2(m: ShareAcknowledgeResponse) -> bytes:
             e15,
             b"\0",
         )
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_SHARE_ACKNOWLEDGE_RESPONSE = {

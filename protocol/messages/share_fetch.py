@@ -10,6 +10,8 @@ from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
     Parts,
     UVARINTS,
+    ended_parts,
+    fold,
     get_many,
     is_none,
     long_bytes,
@@ -810,6 +812,7 @@ def decode_share_fetch_response_v1(b: bytes, p: int, end: int) -> ShareFetchResp
 
 def encode_share_fetch_response_v1(m: ShareFetchResponse) -> Parts:
     out: Parts = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -857,8 +860,14 @@ def encode_share_fetch_response_v1(m: ShareFetchResponse) -> Parts:
             )
             for x18 in a17:
                 out.append(_put_qqhB(x18.first_offset, x18.last_offset, x18.delivery_count, 0))
+                if len(out) > 4096:
+                    fold(whole, out)
             out.append(b"\0")
+            if len(out) > 4096:
+                fold(whole, out)
         out.append(b"\0")
+        if len(out) > 4096:
+            fold(whole, out)
     a19 = m.node_endpoints
     out.append(uv(len(a19) + 1))
     for x20 in a19:
@@ -879,8 +888,10 @@ def encode_share_fetch_response_v1(m: ShareFetchResponse) -> Parts:
             e22,
             b"\0",
         )
+        if len(out) > 4096:
+            fold(whole, out)
     out.append(b"\0")
-    return out
+    return ended_parts(whole, out)
 
 
 DECODE_SHARE_FETCH_RESPONSE = {

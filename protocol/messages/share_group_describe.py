@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -367,8 +369,9 @@ def decode_share_group_describe_response_v1(b: bytes, p: int, end: int) -> Share
     return ShareGroupDescribeResponse(v1, a3)
 
 
-def encode_share_group_describe_response_v1(m: ShareGroupDescribeResponse) -> bytes:
+def encode_share_group_describe_response_v1(m: ShareGroupDescribeResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -437,10 +440,19 @@ def encode_share_group_describe_response_v1(m: ShareGroupDescribeResponse) -> by
                     put_many("i", len(a24))(*a24),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x2.authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_SHARE_GROUP_DESCRIBE_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -275,8 +277,9 @@ def decode_share_group_heartbeat_response_v1(b: bytes, p: int, end: int) -> Shar
     return ShareGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, o9)
 
 
-def encode_share_group_heartbeat_response_v1(m: ShareGroupHeartbeatResponse) -> bytes:
+def encode_share_group_heartbeat_response_v1(m: ShareGroupHeartbeatResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -301,9 +304,12 @@ def encode_share_group_heartbeat_response_v1(m: ShareGroupHeartbeatResponse) -> 
         for x9 in a8:
             a10 = x9.partitions
             out += (_put_u(x9.topic_id), uv(len(a10) + 1), put_many("i", len(a10))(*a10), b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_SHARE_GROUP_HEARTBEAT_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -947,8 +949,9 @@ def decode_streams_group_describe_response_v0(b: bytes, p: int, end: int) -> Str
     return StreamsGroupDescribeResponse(v1, a3)
 
 
-def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -> bytes:
+def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.groups
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -1014,7 +1017,13 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                                 e24,
                                 b"\0",
                             )
+                            if len(out) > 4096:
+                                whole.append(b"".join(out))
+                                out.clear()
                         out.append(b"\0")
+                        if len(out) > 4096:
+                            whole.append(b"".join(out))
+                            out.clear()
                     a25 = x10.repartition_source_topics
                     out.append(uv(len(a25) + 1))
                     for x26 in a25:
@@ -1036,8 +1045,17 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                                 e31,
                                 b"\0",
                             )
+                            if len(out) > 4096:
+                                whole.append(b"".join(out))
+                                out.clear()
                         out.append(b"\0")
+                        if len(out) > 4096:
+                            whole.append(b"".join(out))
+                            out.clear()
                     out.append(b"\0")
+                    if len(out) > 4096:
+                        whole.append(b"".join(out))
+                        out.clear()
             out.append(b"\0")
         a32 = x2.members
         out.append(uv(len(a32) + 1))
@@ -1099,6 +1117,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     e49,
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a50 = x33.task_offsets
             out.append(uv(len(a50) + 1))
             for x51 in a50:
@@ -1108,6 +1129,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     e52,
                     _put_iqB(x51.partition, x51.offset, 0),
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a53 = x33.task_end_offsets
             out.append(uv(len(a53) + 1))
             for x54 in a53:
@@ -1117,6 +1141,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     e55,
                     _put_iqB(x54.partition, x54.offset, 0),
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o56 = x33.assignment
             a57 = o56.active_tasks
             out.append(uv(len(a57) + 1))
@@ -1130,6 +1157,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     put_many("i", len(a60))(*a60),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a61 = o56.standby_tasks
             out.append(uv(len(a61) + 1))
             for x62 in a61:
@@ -1142,6 +1172,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     put_many("i", len(a64))(*a64),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a65 = o56.warmup_tasks
             out.append(uv(len(a65) + 1))
             for x66 in a65:
@@ -1154,6 +1187,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     put_many("i", len(a68))(*a68),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             o69 = x33.target_assignment
             a70 = o69.active_tasks
             out += (b"\0", uv(len(a70) + 1))
@@ -1167,6 +1203,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     put_many("i", len(a73))(*a73),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a74 = o69.standby_tasks
             out.append(uv(len(a74) + 1))
             for x75 in a74:
@@ -1179,6 +1218,9 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     put_many("i", len(a77))(*a77),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a78 = o69.warmup_tasks
             out.append(uv(len(a78) + 1))
             for x79 in a78:
@@ -1191,10 +1233,19 @@ def encode_streams_group_describe_response_v0(m: StreamsGroupDescribeResponse) -
                     put_many("i", len(a81))(*a81),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(_put_BzB(0, x33.is_classic, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(_put_iB(x2.authorized_operations, 0))
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_STREAMS_GROUP_DESCRIBE_RESPONSE = {

@@ -8,7 +8,9 @@ from struct import Struct
 
 from muster.protocol.message import Message
 from muster.protocol.wire import (
+    Parts,
     UVARINTS,
+    ended,
     get_many,
     long_string,
     put_many,
@@ -1439,8 +1441,9 @@ def decode_streams_group_heartbeat_response_v0(b: bytes, p: int, end: int) -> St
     return StreamsGroupHeartbeatResponse(v1, v2, s4, s6, v7, v8, v9, v10, a12, a18, a25, a32, v38, a40)
 
 
-def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse) -> bytes:
+def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -1465,6 +1468,9 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
         for x6 in a5:
             e7 = x6.status_detail.encode()
             out += (_put_b(x6.status_code), UVARINTS[len(e7) + 1] if len(e7) < 1000 else uvs(len(e7) + 1), e7, b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
     a8 = m.active_tasks
     if a8 is None:
         out.append(b"\0")
@@ -1480,6 +1486,9 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
                 put_many("i", len(a11))(*a11),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
     a12 = m.standby_tasks
     if a12 is None:
         out.append(b"\0")
@@ -1495,6 +1504,9 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
                 put_many("i", len(a15))(*a15),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
     a16 = m.warmup_tasks
     if a16 is None:
         out.append(b"\0")
@@ -1510,6 +1522,9 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
                 put_many("i", len(a19))(*a19),
                 b"\0",
             )
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
     a20 = m.partitions_by_user_endpoint
     out.append(_put_i(m.endpoint_information_epoch))
     if a20 is None:
@@ -1536,6 +1551,9 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
                     put_many("i", len(a27))(*a27),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             a28 = x21.standby_partitions
             out.append(uv(len(a28) + 1))
             for x29 in a28:
@@ -1548,9 +1566,15 @@ def encode_streams_group_heartbeat_response_v0(m: StreamsGroupHeartbeatResponse)
                     put_many("i", len(a31))(*a31),
                     b"\0",
                 )
+                if len(out) > 4096:
+                    whole.append(b"".join(out))
+                    out.clear()
             out.append(b"\0")
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_STREAMS_GROUP_HEARTBEAT_RESPONSE = {

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_h = Struct(">h").unpack_from
 _put_h = Struct(">h").pack
@@ -546,8 +558,9 @@ def decode_txn_offset_commit_response_v3(b: bytes, p: int, end: int) -> TxnOffse
     return TxnOffsetCommitResponse(v1, a3)
 
 
-def encode_txn_offset_commit_response_v0(m: TxnOffsetCommitResponse) -> bytes:
+def encode_txn_offset_commit_response_v0(m: TxnOffsetCommitResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out.append(_put_ii(m.throttle_time_ms, len(a1)))
     for x2 in a1:
@@ -556,11 +569,18 @@ def encode_txn_offset_commit_response_v0(m: TxnOffsetCommitResponse) -> bytes:
         out += (_put_h(len(e3)), e3, _put_i(len(a4)))
         for x5 in a4:
             out.append(_put_ih(x5.partition_index, x5.error_code))
-    return b"".join(out)
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
+    return ended(whole, out)
 
 
-def encode_txn_offset_commit_response_v3(m: TxnOffsetCommitResponse) -> bytes:
+def encode_txn_offset_commit_response_v3(m: TxnOffsetCommitResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     a1 = m.topics
     out += (_put_i(m.throttle_time_ms), uv(len(a1) + 1))
     for x2 in a1:
@@ -569,9 +589,15 @@ def encode_txn_offset_commit_response_v3(m: TxnOffsetCommitResponse) -> bytes:
         out += (UVARINTS[len(e3) + 1] if len(e3) < 1000 else uvs(len(e3) + 1), e3, uv(len(a4) + 1))
         for x5 in a4:
             out.append(_put_ihB(x5.partition_index, x5.error_code, 0))
+            if len(out) > 4096:
+                whole.append(b"".join(out))
+                out.clear()
         out.append(b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 DECODE_TXN_OFFSET_COMMIT_RESPONSE = {

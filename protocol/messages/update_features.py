@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol.message import Message
-from muster.protocol.wire import UVARINTS, long_string, not_in_version, refuse, skip_tags, too_many, uv, uvarint, uvs
+from muster.protocol.wire import (
+    Parts,
+    UVARINTS,
+    ended,
+    long_string,
+    not_in_version,
+    refuse,
+    skip_tags,
+    too_many,
+    uv,
+    uvarint,
+    uvs,
+)
 
 _get_z = Struct(">?").unpack_from
 _put_zB = Struct(">?B").pack
@@ -296,8 +308,9 @@ def decode_update_features_response_v2(b: bytes, p: int, end: int) -> UpdateFeat
     return UpdateFeaturesResponse(v1, v2, s4, ())
 
 
-def encode_update_features_response_v0(m: UpdateFeaturesResponse) -> bytes:
+def encode_update_features_response_v0(m: UpdateFeaturesResponse) -> bytes | Parts:
     out: list[bytes] = []
+    whole: Parts = []
     o3 = m.error_message
     if o3 is None:
         e1 = b""
@@ -317,8 +330,11 @@ def encode_update_features_response_v0(m: UpdateFeaturesResponse) -> bytes:
             e7 = o9.encode()
             n8 = uvs(len(e7) + 1)
         out += (UVARINTS[len(e6) + 1] if len(e6) < 1000 else uvs(len(e6) + 1), e6, _put_h(x5.error_code), n8, e7, b"\0")
+        if len(out) > 4096:
+            whole.append(b"".join(out))
+            out.clear()
     out.append(b"\0")
-    return b"".join(out)
+    return ended(whole, out)
 
 
 def encode_update_features_response_v2(m: UpdateFeaturesResponse) -> bytes:

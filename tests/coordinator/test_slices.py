@@ -9,7 +9,18 @@ from typing import Any
 import pytest
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.slices import MANY_STEPS, SHARE_MS, SLICE_MS, Apart, Job, Later, Slices, Thread
+from muster.coordinator.slices import (
+    MANY_STEPS,
+    SHARE_MS,
+    SLICE_MS,
+    Apart,
+    Job,
+    Later,
+    OneByOne,
+    Slices,
+    Thread,
+    at_once,
+)
 
 
 class Owner:
@@ -256,3 +267,74 @@ def test_the_thread_does_one_after_the_other_and_posts_what_came_of_it() -> None
     thread.close()
     thread.run(lambda: 1, lambda *_: outcomes.append((0, 0)))
     assert len(outcomes) == 2
+
+
+def test_a_job_at_once_waits_for_nobody() -> None:
+    there = Later()
+    there("there")
+
+    def job() -> Job[list[Any]]:
+        yield None
+        return [(yield Apart(lambda: 42)), (yield there)]
+
+    assert at_once(job()) == [42, "there"]
+
+    def waits() -> Job[None]:
+        yield Later()
+
+    with pytest.raises(RuntimeError, match="has to wait"):
+        at_once(waits())
+
+
+class TestOneByOne:
+    def test_the_next_begins_when_the_last_has_ended(self) -> None:
+        world, changes = World(), OneByOne()
+        for name in "abc":
+            world.run(changes.run(world.job(SLICE_MS - 1, name, name)))
+        seen: list[str] = [*world.steps]
+        for _ in range(10):
+            seen += world.turn()
+        ends = [seen.index(f"end of {name}") for name in "abc"]
+        assert ends == sorted(ends)
+        for name, end in zip("bc", ends, strict=False):
+            assert name not in seen[:end]
+        assert world.results == ["a", "b", "c"]
+        world.run(changes.run(world.job(1, "d", "d")))
+        assert world.results[-1] == "d"
+
+    def test_a_failure_lets_the_next_one_in(self) -> None:
+        world, changes = World(), OneByOne()
+
+        def bad() -> Job[None]:
+            yield from world.job(SLICE_MS, "bad")
+            raise KeyError("bug")
+
+        world.run(changes.run(bad()))
+        world.run(changes.run(world.job(1, "good", "good")))
+        for _ in range(4):
+            world.turn()
+        assert (world.results, len(world.owner.faults)) == (["good"], 1)
+
+    def test_who_goes_while_it_waits_holds_up_nobody(self) -> None:
+        world, changes = World(), OneByOne()
+        first = world.job(100, "first")
+        running = changes.run(first)
+        running.send(None)
+        waiting, behind = changes.run(world.job(1, "gone")), changes.run(world.job(1, "behind"))
+        turn, later = waiting.send(None), behind.send(None)
+        assert isinstance(turn, Later)
+        assert isinstance(later, Later)
+        waiting.close()
+        running.close()
+        assert later.is_there
+        behind.close()  # it had its turn, and goes all the same
+        assert at_once(changes.run(world.job(1, "last", "last"))) == "last"
+
+    def test_many_that_wait_are_no_deep_stack(self) -> None:
+        world, changes = World(), OneByOne()
+        world.run(changes.run(world.job(SLICE_MS, "first")))
+        for number in range(3_000):
+            world.run(changes.run(world.job(0, "next", number)))
+        for _ in range(5):
+            world.turn()
+        assert world.results == [None, *range(3_000)]

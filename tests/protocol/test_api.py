@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from muster.protocol.api import ApiKey, UnknownApi, UnsupportedVersion, all_apis, api, api_named
+from muster.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
 def test_by_key_and_by_name() -> None:
@@ -50,3 +52,25 @@ def test_messages_are_imported_at_first_use() -> None:
         "assert 'muster.protocol.messages.fetch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_large_answer_comes_in_pieces_that_are_the_same_together() -> None:
+    rows = [MetadataResponseTopic(name=f"topic-{i}", partitions=[MetadataResponsePartition()]) for i in range(3_000)]
+    served = api_named("Metadata")
+    pieces = served.encode_response_parts(12, MetadataResponse(topics=rows))
+    assert 3 < len(pieces) < 20
+    whole = served.encode_response(12, MetadataResponse(topics=rows))
+    assert b"".join(pieces) == whole
+    assert served.decode_response(12, whole).topics == rows
+    assert isinstance(served.response_encoder(12)(MetadataResponse(topics=rows[:10])), bytes)
+
+
+def test_so_does_one_with_records_of_which_the_large_are_not_copied() -> None:
+    large = bytes(10_000)
+    partitions = [PartitionData(i, records=large if i % 1_000 == 0 else b"few") for i in range(4_000)]
+    served = api_named("Fetch")
+    response = FetchResponse(responses=[FetchableTopicResponse("t", partitions=partitions)])
+    pieces = served.encode_response_parts(12, response)
+    assert len(pieces) < 40
+    assert sum(piece is large for piece in pieces) == 4
+    assert served.decode_response(12, b"".join(pieces)) == response

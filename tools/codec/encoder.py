@@ -1,13 +1,15 @@
 """Emits encoders: straight-line writes of one message in one version.
 
 A generated encoder takes the message and returns bytes; for a message that carries record batches it returns the
-parts, so that large records are passed on without a copy. Adjacent fixed-size values become one pack.
+parts, so that large records are passed on without a copy, and for a large answer with arrays too. Adjacent fixed-size
+values become one pack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from muster.protocol.wire import MOST_PARTS
 from tools.codec.schema import CODES, SIZES, Field, Message, Struct
 from tools.codec.source import Packers, Source
 
@@ -16,6 +18,7 @@ Helper = Callable[[str, str, str], str]
 
 OUT = "    out: list[bytes] = []"
 PARTS = "    out: Parts = []"
+WHOLE = "    whole: Parts = []"
 BYTES_IN_LINE = 1000  # compact lengths below it are looked up in line
 
 
@@ -29,9 +32,12 @@ class Encoder(Source):
         self._parts: list[str] = []
         self._uses_out = False
         self._flexible = version in message.flexible
+        self._may_fold = False
+        self._folds = False
 
     def body(self) -> str:
         """The whole function body."""
+        self._may_fold = self._message.kind == "response"
         self._struct(self._message.root, "m")
         return self._finish(self._message.has_records)
 
@@ -39,7 +45,12 @@ class Encoder(Source):
         self._end_run()
         if as_parts:
             self._flush()
+            if self._folds:
+                return "\n".join([PARTS, WHOLE, *self.lines, "    return ended_parts(whole, out)"])
             return "\n".join([PARTS, *self.lines, "    return out"])
+        if self._folds:
+            self._flush()
+            return "\n".join([OUT, WHOLE, *self.lines, "    return ended(whole, out)"])
         if self._uses_out:
             self._flush()
             return "\n".join([OUT, *self.lines, '    return b"".join(out)'])
@@ -155,9 +166,23 @@ class Encoder(Source):
             self.indent += 1
             self._value(f, item, array=False)
             self._flush()
+            if self._may_fold and f.struct:
+                self._fold()
             self.indent -= 1
         if null:
             self.indent -= 1
+
+    def _fold(self) -> None:
+        """A large answer is put together some parts at a time: millions of them would take more memory than it does,
+        and to join them all at once would keep everybody else waiting.
+        """
+        self._folds = True
+        self(f"if len(out) > {MOST_PARTS}:")
+        if self._message.has_records:
+            self("    fold(whole, out)")
+        else:
+            self('    whole.append(b"".join(out))')
+            self("    out.clear()")
 
     # ---- structs
 

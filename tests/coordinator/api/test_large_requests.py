@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,10 +18,12 @@ from muster.coordinator.groups.interface import Command
 from muster.coordinator.shard import Shard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -37,6 +39,7 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from tests.coordinator.api.data_plane import data_node
 from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
 
 MANY = ROWS_AT_ONCE * 2 + 7
@@ -286,3 +289,46 @@ def test_groups_are_listed_shard_by_shard(node: Node) -> None:
     assert gather.AT_ONCE > 0
     ask(node, commit(("t", range(1)), group="one")).one()
     assert [group.group_id for group in ask(node, ListGroupsRequest()).one().groups] == ["one"]
+
+
+class TestTopics:
+    def test_of_a_request_that_would_create_too_many_partitions_none_is_created(self) -> None:
+        node = data_node(num_partitions=4_000)
+        asked = MetadataRequest([MetadataRequestTopic(name=name) for name in ("a", "b", "", "c")])
+        rows = ask(node, asked).one().topics
+        assert [row.error_code for row in rows] == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert node.topics.by_name == {}
+
+    def test_many_new_topics_are_created_on_the_way(self) -> None:
+        node = data_node()
+        names = [f"new-{i}" for i in range(300)]
+        asked = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
+        rows = ask(node, asked).one().topics
+        assert [(row.name, row.error_code, len(row.partitions)) for row in rows] == [(name, 0, 1) for name in names]
+        assert list(node.topics.image.by_name) == names
+
+    def test_topics_of_one_request_share_what_is_told_of_their_configs(self) -> None:
+        node = data_node()
+        rows = [
+            CreatableTopic(f"t{i}", 1, 1, configs=[CreatableTopicConfig("retention.ms", str(i % 2))]) for i in range(10)
+        ]
+        results = ask(node, CreateTopicsRequest(rows, timeout_ms=1_000, validate_only=True)).one().topics
+        assert len({id(row.configs) for row in results}) == 2
+        told = [{c.name: c.value for c in row.configs}["retention.ms"] for row in results]
+        assert told == ["0", "1"] * 5
+
+    def test_what_changes_topics_goes_on_when_its_client_has_gone(self) -> None:
+        node = data_node()
+        node.slices._used_ms = 10  # nothing is left of this turn
+        context = make_context(19, 7)
+        answers = ask(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)], timeout_ms=1_000), context)
+        context.channel.close()
+        assert "t" not in node.topics.by_name
+        cast(ManualClock, node.clock).advance(0)
+        assert "t" in node.topics.by_name
+        assert len(answers.all) == 1

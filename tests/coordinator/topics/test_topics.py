@@ -276,3 +276,87 @@ def test_producer_ids_are_never_given_twice() -> None:
 
 def test_the_metadata_log_is_no_topic() -> None:
     assert METADATA_TOPIC not in restarted(make_topics()).by_name
+
+
+# ---- large changes, in steps
+
+
+def drive(job: Any, steps: int) -> Any:
+    """Do so many steps of a job."""
+    for _ in range(steps):
+        next(job)
+    return job
+
+
+def test_a_topic_of_many_partitions_is_made_in_steps_and_seen_whole() -> None:
+    topics = make_topics()
+    job = drive(topics.creating(NewTopic("t", topics.draw_uuid(), 500, 1)), 300)
+    assert "t" not in topics.by_name
+    assert "t" not in topics.state.topics
+    with pytest.raises(StopIteration) as end:
+        drive(job, 1_000)
+    assert end.value.value == 500
+    assert len(topics.by_name["t"].partitions) == 500
+    assert topics.image.by_name["t"].partitions == 500
+
+
+def test_changes_of_topics_wait_for_each_other() -> None:
+    topics = make_topics()
+    first = drive(topics.creating(NewTopic("t", topics.draw_uuid(), 100, 1)), 50)
+    second = topics.creating(NewTopic("t", topics.draw_uuid(), 1, 1))
+    turn = next(second)
+    assert turn is not None
+    assert not turn.is_there
+    with pytest.raises(StopIteration):
+        drive(first, 1_000)
+    assert turn.is_there
+    with pytest.raises(Refused) as refused:
+        second.send(None)
+    assert refused.value.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    old = topics.by_name["t"]
+    growing = drive(topics.growing("t", 200, None), 20)
+    deleting = topics.deleting(old)
+    assert not next(deleting).is_there
+    with pytest.raises(StopIteration):
+        drive(growing, 1_000)
+    assert len(old.partitions) == 200
+    again = topics.deleting(old)
+    assert not next(again).is_there
+    with pytest.raises(StopIteration):
+        drive(deleting, 1_000)
+    with pytest.raises(Refused):
+        again.send(None)  # somebody else has deleted it
+    assert topics.by_name == {}
+
+
+def test_a_topic_of_many_partitions_goes_in_steps_and_at_once_for_all_who_look() -> None:
+    topics = make_topics()
+    add_topic(topics, "t", 200)
+    partitions = list(topics.by_name["t"].partitions)
+    job = drive(topics.deleting(topics.by_name["t"]), 1)
+    assert "t" not in topics.by_name
+    assert 0 < sum(partition is not None and partition.closed for partition in partitions) < 200
+    with pytest.raises(StopIteration):
+        drive(job, 1_000)
+    assert all(partition is not None and partition.closed for partition in partitions)
+    assert list(topics.image.by_name) == []
+    add_topic(topics, "t", 3)
+    assert topics.image.by_name["t"].partitions == 3
+
+
+def test_an_image_has_what_is_there_however_it_came_about() -> None:
+    topics = make_topics()
+    for name in ("a", "b", "c"):
+        add_topic(topics, name, 2)
+    before = topics.image
+    a = topics.by_name["a"].topic_id
+    topics.delete(topics.by_name["a"])
+    add_topic(topics, "a", 5)
+    topics.grow("b", 3, None)
+    image = topics.image
+    assert {name: one.partitions for name, one in image.by_name.items()} == {"b": 3, "c": 2, "a": 5}
+    assert {one.name for one in image.by_id.values()} == {"a", "b", "c"}
+    assert image.by_name["c"] is before.by_name["c"]
+    assert image.gone_since(before) == {a: "a"}
+    assert image.gone_since(image) == {}
+    assert {name: one.partitions for name, one in before.by_name.items()} == {"a": 2, "b": 2, "c": 2}
