@@ -1,8 +1,8 @@
 """What the pipeline costs: `python -m bench.pipeline`; writes bench/pipeline.md.
 
 Each measure runs in a process, and so in a JVM, of its own. CPU time is that of the JVM and its Python workers; the
-least of several runs, as others use the machine too. The log is the sample's (`muster log sample`), of a million
-commits.
+median of three runs after the first, where nothing else is said. The log is the sample's (`muster log sample`), of a
+million commits.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ RECORDS: Final = "1M"
 HEAD: Final = """# What the pipeline costs
 
 Written by `make bench-pipeline`: CPython {python}, Spark {spark}, {cores} cores. CPU time is that of the JVM and its
-Python workers, user and system, the least of several runs after one that is not counted; what the clock says on a
-shared machine is no more than a hint, and where others keep the cores busy CPU time grows too.
+Python workers, user and system: the median of three runs after the first, which stands beside it as "in a JVM that has
+just started"; the tables of facts are made twice, the what-if and what is ten times as large once. What the clock says
+on a shared machine is no more than a hint, and where others keep the cores busy CPU time grows too.
 """
 SECTION: Final = """
 ## {name}

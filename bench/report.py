@@ -7,15 +7,34 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, VARIED
+
+HEAD = f"""\
+medians of {{rounds}} rounds in which the servers took turns, of 9 starts, of 5 loads and compactions, of 9 runs of the
+codec; memory of members and offsets was measured once. CPU time is the server's own, user and system, from /proc.
+"{BY_THE_CLOCK}" is the time that passed for each request while others were under way; on a shared machine no more
+than a hint. Bare: a server that answers every frame with the same bytes, on the same event loop: the floor. Commits:
+synced is Muster's default; Kafka acknowledges from the page cache in both rows. Muster makes ready what a connection
+sends again: "{REPEATED}" is what a member's heartbeats are, and a consumer's commits of the same
+partitions; with "{VARIED}" every request goes the usual way. Counting begins after each connection's
+first requests, but for "{COLD}"."""
+"""What the figures are."""
+
 RESULTS = Path(__file__).with_name("results.md")
 
 RATIOS = {
-    "heartbeat, 100 connections, us": 0.5,
-    "heartbeat, 1000 connections, us": 0.6,
-    "commit, page cache, 100 connections, us": 0.5,
-    "commit, page cache, 1000 connections, us": 0.5,
-    "commit, synced, 100 connections, us": 1.0,
-    "commit, synced, 1000 connections, us": 1.0,
+    **{
+        f"{request}, {comes}, {connections} connections, us": share
+        for request, connections, share in (
+            ("heartbeat", 100, 0.5),
+            ("heartbeat", 1000, 0.6),
+            ("commit, page cache", 100, 0.5),
+            ("commit, page cache", 1000, 0.5),
+            ("commit, synced", 100, 1.0),
+            ("commit, synced", 1000, 1.0),
+        )
+        for comes in (REPEATED, VARIED)
+    },
     "1,000 members settle on a fresh server, CPU ms": 0.25,
     "1,000 members settle, CPU ms": 0.25,
 }
@@ -51,10 +70,7 @@ def write(medians: Mapping[str, Mapping[str, float]], rounds: int, notes: list[s
         "",
         f"Written by `make bench`: {platform.python_implementation()} {platform.python_version()}, "
         f"{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f} at the end;",
-        f"medians of {rounds} rounds in which the servers took turns. CPU time is the server's own, user and system,",
-        "from /proc; wall times on a shared machine are no more than a hint. Bare: a server that answers every frame",
-        "with the same bytes, on the same event loop: the floor. Commits: synced is Muster's default;",
-        "Kafka acknowledges from the page cache in both rows. Counting begins after each connection's first requests.",
+        *HEAD.format(rounds=rounds).splitlines(),
         *notes,
         "",
         "| figure | Muster | Kafka | Muster / Kafka | bare |",

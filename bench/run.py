@@ -17,8 +17,21 @@ from collections import defaultdict
 from pathlib import Path
 
 from bench import measure, remember, report
-from bench.load.frameload import FrameLoad
-from bench.scenarios import SCENARIOS, Target, commits, fetch_large, fetch_small, heartbeats, large_group, produce
+from bench.load.frameload import FrameLoad, Load
+from bench.scenarios import (
+    REPEATED,
+    SCENARIOS,
+    VARIED,
+    Target,
+    cold,
+    commits,
+    fetch_large,
+    fetch_small,
+    heartbeats,
+    large_group,
+    of_load,
+    produce,
+)
 from tests.support import wire
 from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerProcess, kafka_available
 
@@ -55,6 +68,7 @@ def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
         begin = time.perf_counter()
         server.start()
         samples["start-up, spawn to ready, ms"]["muster"].append((time.perf_counter() - begin) * 1000)
+        samples["start-up, CPU ms"]["muster"].append(measure.cpu_s(server.pid) * 1000)
         samples["resident memory when ready, MB"]["muster"].append(measure.resident_mb(server.pid))
         server.stop()
 
@@ -79,19 +93,27 @@ def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> Non
     """The same heartbeats, answered without a look at them."""
     for connections in (100, 1000):
         load = target.load(heartbeats_of.heartbeats[connections], connections=connections)
-        samples[f"heartbeat, {connections} connections, us"]["bare"].append(load.cpu_us_per_request)
+        for name, value in of_load(f"heartbeat, {REPEATED}, {connections} connections", load).items():
+            samples[name]["bare"].append(value)
 
 
 def commit_figures(targets: list[Target], unsynced: Target, samples: Samples) -> None:
     """Commits that are synced before they are acknowledged, and those in the page cache, beside Kafka's."""
     for connections in (100, 1000):
-        synced, page_cache = (f"commit, {where}, {connections} connections, us" for where in ("synced", "page cache"))
-        for target in targets:
-            figure = commits(target, connections)
-            samples[synced][target.server.name].append(figure)
-            if target.server.name == "kafka":
-                samples[page_cache]["kafka"].append(figure)
-        samples[page_cache]["muster"].append(commits(unsynced, connections))
+        for comes in (REPEATED, VARIED):
+            for target in targets:
+                load = commits(target, connections, varied=comes == VARIED)
+                note_commits(samples, "synced", comes, connections, target, load)
+                if target.server.name == "kafka":
+                    note_commits(samples, "page cache", comes, connections, target, load)
+            load = commits(unsynced, connections, varied=comes == VARIED)
+            note_commits(samples, "page cache", comes, connections, unsynced, load)
+
+
+def note_commits(samples: Samples, where: str, comes: str, connections: int, target: Target, load: Load) -> None:
+    """Figures of one load of commits."""
+    for name, value in of_load(f"commit, {where}, {comes}, {connections} connections", load).items():
+        samples[name][target.server.name].append(value)
 
 
 def first_group(target: Target, samples: Samples) -> None:
@@ -99,10 +121,8 @@ def first_group(target: Target, samples: Samples) -> None:
     with socket.create_connection(target.server.address, timeout=60) as connection:
         while not wire.coordinator_is_ready(connection, "first"):
             time.sleep(0.05)
-    figures = large_group(target)
-    samples["1,000 members settle on a fresh server, CPU ms"][target.server.name].append(
-        figures["1,000 members settle, CPU ms"]
-    )
+    for name, value in large_group(target).items():
+        samples[name.replace("settle", "settle on a fresh server")][target.server.name].append(value)
 
 
 def warm_up(target: Target, seconds: float) -> None:
@@ -126,7 +146,7 @@ def codec_figures(samples: Samples) -> str:
     )
     for line in done.stdout.splitlines():
         if line.startswith(CODEC_LINE):
-            value = float(line[len(CODEC_LINE) :].split()[0])
+            value = float(line[len(CODEC_LINE) :].split()[0])  # the median
             samples["JoinGroup answer of 1,000 members, encode, us"]["muster"].append(value)
     return done.stdout
 
@@ -158,10 +178,13 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
             server.start()
             if server.name == "kafka":
                 samples["start-up, spawn to ready, ms"]["kafka"].append((time.perf_counter() - begin) * 1000)
+                samples["start-up, CPU ms"]["kafka"].append(measure.cpu_s(server.pid) * 1000)
                 samples["resident memory when ready, MB"]["kafka"].append(measure.resident_mb(server.pid))
             target = Target(server, frameload, args.seconds)
             first_group(target, samples)
             target.prepare()
+            for name, value in cold(target).items():
+                samples[name][target.server.name].append(value)
             warm_up(target, args.warm_up)
             targets.append(target)
         page_cache.start()

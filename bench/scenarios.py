@@ -22,6 +22,13 @@ PRODUCE_ERROR_AT = 26
 COMMIT_ERROR_AT = -2
 FETCH_PARTITIONS, FETCH_OFFSETS = 4, 12
 COMMIT_GROUPS, COMMIT_PARTITIONS = 100, 100
+MEMBERS_EACH = 10
+COMMITS_EACH = 10
+"""So many commits of each place, with different offsets, before a connection begins again."""
+REPEATED, VARIED = "each again the one before", "no two alike in a row"
+"""What a connection sends: Muster makes a request that comes again ready once (api/again.py)."""
+BY_THE_CLOCK = "by the clock"
+COLD, COLD_S = "the first half second after a start", 0.5
 LONG_SESSION_MS = 1_800_000
 """Members of the heartbeat runs do not time out between rounds."""
 
@@ -74,16 +81,18 @@ class Target:
                 seconds=60,
             )
         for connections in (100, 1000):
-            groups = [f"beat-{connections}-{number}" for number in range(connections // 10)]
-            self.heartbeats[connections] = self.settle(groups, 10, LONG_SESSION_MS).heartbeats
+            # names of two lengths in turns, so that a request of the next group has another size
+            groups = [f"beat-{connections}-{number:02}{'-odd' * (number % 2)}" for number in range(connections // 10)]
+            self.heartbeats[connections] = self.settle(groups, MEMBERS_EACH, LONG_SESSION_MS).heartbeats
 
     def prepare_commits(self) -> None:
         """The topic whose offsets are committed; all coordinators are ready."""
         self.create_topic("load", COMMIT_PARTITIONS)
         with socket.create_connection(self.server.address, timeout=60) as connection:
             for number in range(COMMIT_GROUPS):
-                while not wire.coordinator_is_ready(connection, f"commit-{number}"):
-                    pass
+                for group in (f"commit-{number}", f"commit-odd-{number}"):
+                    while not wire.coordinator_is_ready(connection, group):
+                        pass
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create it, and wait until it is led."""
@@ -104,18 +113,51 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def heartbeats(target: Target, connections: int) -> Figures:
-    """Members' heartbeats, one under way on each connection."""
-    load = target.load(target.heartbeats[connections], connections=connections)
-    return {f"heartbeat, {connections} connections, us": load.cpu_us_per_request}
+    """Members' heartbeats, one under way on each connection: of one member on each, as clients send them, so that every
+    request is the one before it again; and of one in each of two groups in turns, so that none is.
+    """
+    members = target.heartbeats[connections]
+    repeated = target.load(members, connections=connections)
+    varied = target.load([*members, *members[MEMBERS_EACH:], *members[:MEMBERS_EACH]], connections=connections)
+    return {
+        **of_load(f"heartbeat, {REPEATED}, {connections} connections", repeated),
+        **of_load(f"heartbeat, {VARIED}, {connections} connections", varied),
+    }
 
 
-def commits(target: Target, connections: int = 100) -> float:
-    """CPU time of a commit of one partition, of groups without members."""
-    frames = [
-        wire.frame(wire.offset_commit(f"commit-{n % COMMIT_GROUPS}", -1, "", "load", n % COMMIT_PARTITIONS, 1000 + n))
-        for n in range(COMMIT_GROUPS * 10)
+def of_load(name: str, load: Load) -> Figures:
+    """What a request cost the server, and how much time passed for each by the clock."""
+    return {f"{name}, us": load.cpu_us_per_request, f"{name}, {BY_THE_CLOCK}, us": 1e6 / load.requests_per_s}
+
+
+def commit_frames(connections: int, *, varied: bool) -> list[bytes]:
+    """Commits of one partition, of groups without members, for so many connections that take them in turn. Those of one
+    connection are all of one group and partition, or of two in turns.
+    """
+    places = [(f"commit-{n % COMMIT_GROUPS}", n) for n in range(connections)]
+    if varied:
+        places += [(f"commit-odd-{n % COMMIT_GROUPS}", n + 1) for n in range(connections)]
+    return [
+        wire.frame(wire.offset_commit(group, -1, "", "load", partition % COMMIT_PARTITIONS, 1_000 + at))
+        for at, (group, partition) in enumerate(places * COMMITS_EACH)
     ]
-    return target.load(frames, connections=connections, error_at=COMMIT_ERROR_AT).cpu_us_per_request
+
+
+def commits(target: Target, connections: int = 100, *, varied: bool = False) -> Load:
+    """Commits of one partition, one under way on each connection."""
+    frames = commit_frames(connections, varied=varied)
+    return target.load(frames, connections=connections, error_at=COMMIT_ERROR_AT)
+
+
+def cold(target: Target) -> Figures:
+    """Heartbeats and commits of a server that has had nothing else to do yet than to let the members in."""
+    short = {"connections": 100, "seconds": COLD_S, "warm": 0}
+    beats = target.load(target.heartbeats[100], **short)
+    committed = target.load(commit_frames(100, varied=False), error_at=COMMIT_ERROR_AT, **short)
+    return {
+        **of_load(f"heartbeat, {COLD}, 100 connections", beats),
+        **of_load(f"commit, {COLD}, 100 connections", committed),
+    }
 
 
 def produce(target: Target) -> Figures:
@@ -125,7 +167,10 @@ def produce(target: Target) -> Figures:
     frames = records.produce_frames(topic, 4, MEGABYTE)
     load = target.load(frames, connections=4, error_at=PRODUCE_ERROR_AT, requests=200, seconds=60)
     target.call(wire.delete_topic(topic))
-    return {"produce, 1 MB batches, us per MB": load.cpu_us_per_request}
+    return {
+        "produce, 1 MB batches, us per MB": load.cpu_us_per_request,
+        f"produce, 1 MB batches, {BY_THE_CLOCK}, us per MB": 1e6 / load.requests_per_s,
+    }
 
 
 def fetch_large(target: Target) -> Figures:
@@ -133,7 +178,13 @@ def fetch_large(target: Target) -> Figures:
     frames = records.fetch_frames("mega", FETCH_PARTITIONS, FETCH_OFFSETS, MEGABYTE + 200)
     load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
     must_carry(load, MEGABYTE)
-    return {"fetch, 1 MB answers, us per MB": load.server_cpu_us / (load.received_bytes / MEGABYTE)}
+    # a little more than a megabyte each: the batch and what is around it
+    megabytes = load.received_bytes / MEGABYTE
+    spent_s = load.requests / load.requests_per_s
+    return {
+        "fetch, 1 MB answers, us per MB": load.server_cpu_us / megabytes,
+        f"fetch, 1 MB answers, {BY_THE_CLOCK}, us per MB": spent_s * 1e6 / megabytes,
+    }
 
 
 def fetch_small(target: Target) -> Figures:
@@ -141,7 +192,7 @@ def fetch_small(target: Target) -> Figures:
     frames = records.fetch_frames("kilo", FETCH_PARTITIONS, FETCH_OFFSETS, 4096)
     load = target.load(frames, connections=20)
     must_carry(load, FOUR_KB)
-    return {"fetch, 4 KB answers, us": load.cpu_us_per_request}
+    return of_load("fetch, 4 KB answers", load)
 
 
 def must_carry(load: Load, record_bytes: int) -> None:

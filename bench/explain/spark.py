@@ -37,6 +37,15 @@ class Measured(NamedTuple):
     wall_s: float
 
 
+class Runs(NamedTuple):
+    """What a job cost that was run several times."""
+
+    first: Measured
+    """Java compiled what it needs meanwhile."""
+    warm: Measured
+    """The median, by CPU time, of those after it."""
+
+
 def children_of(pid: int) -> list[int]:
     """All descendants that there are now."""
     parents: dict[int, list[int]] = {}
@@ -94,10 +103,10 @@ class Bench:
         seen.update(cpu_by_process(self._jvm))
         return Measured(sum(spent - before.get(pid, 0.0) for pid, spent in seen.items()), wall_s)
 
-    def best(self, job: Callable[[], Any], runs: int = 3) -> Measured:
-        """The least of several runs, after one that is not counted: others use the machine too."""
-        job()
-        return min(self.measure(job) for _ in range(runs))
+    def runs(self, job: Callable[[], Any], count: int = 3) -> Runs:
+        """The first run, and the median of some more."""
+        first = self.measure(job)
+        return Runs(first, sorted(self.measure(job) for _ in range(count))[count // 2])
 
     @contextmanager
     def memory(self) -> Iterator[Callable[[], Memory]]:
