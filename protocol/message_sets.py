@@ -16,6 +16,8 @@ from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
+from muster.protocol.wire import uv
+
 Buffer = bytes | bytearray | memoryview
 Unpack = Callable[[int, memoryview], Buffer]
 """Codec and packed bytes -> what was packed. What it raises goes through."""
@@ -35,6 +37,8 @@ _KEY_AT: Final = (18, 26)
 _NO_TIMESTAMP: Final = -1
 _RUN_BYTES: Final = 16 * 1024
 """Plain messages that follow one another make batches of about this size."""
+_NULL: Final = b"\1"
+"""-1 as a length of a record batch v2."""
 _MAX_DELTA: Final = (1 << 31) - 1
 
 _head = Struct(">qiIbb").unpack_from
@@ -98,21 +102,6 @@ def may_be_message(data: Buffer, at: int, size: int) -> bool:
     return -1 <= key_size <= size - MIN_SIZES[magic]
 
 
-def _bounds(data: Buffer, at: int, head: Head) -> tuple[slice | None, slice | None]:
-    """Where key and value of a whole message lie. Raises MalformedMessageSet."""
-    end = at + head.size
-    if head.size >= MIN_SIZES[head.magic] and end <= len(data):
-        start = at + _KEY_AT[head.magic] + 4
-        size: int = _int(data, start - 4)[0]
-        key = slice(start, start + size) if size >= 0 else None
-        start += max(size, 0) + 4
-        if start <= end and size >= -1:
-            size = _int(data, start - 4)[0]
-            if size >= -1 and start + max(size, 0) == end:
-                return key, slice(start, end) if size >= 0 else None
-    raise MalformedMessageSet(f"the message at offset {head.offset} does not hold together")
-
-
 # ---- as record batches v2
 
 
@@ -121,29 +110,36 @@ def runs(data: Buffer) -> Iterator[tuple[int, int]]:
     one kind that follow one another. `data` must be whole messages.
     """
     start = at = 0
-    first = before = None
+    first_offset = last_offset = -1
+    first_kind: tuple[int, int, int] | None = None
     while at < len(data):
-        head = head_of(data, at)
-        if head is None or not MIN_SIZES[head.magic] <= head.size <= len(data) - at:
-            raise MalformedMessageSet(f"{len(data) - at} bytes are no message")
-        if before is None or first is None:
-            first = head
-        elif (
-            head.codec
-            or before.codec
-            or head.attributes != first.attributes
-            or head.magic != first.magic
-            or (head.is_log_append_time and head.timestamp != first.timestamp)
-            or head.offset <= before.offset
-            or head.offset - first.offset > _MAX_DELTA
-            or at + head.size - start > _RUN_BYTES
+        offset, end, _, magic, attributes = _message(data, at)
+        is_appended = magic and attributes & _LOG_APPEND_TIME
+        kind = (magic, attributes, _long(data, at + 18)[0] if is_appended else _NO_TIMESTAMP)
+        if at > start and (
+            kind != first_kind
+            or attributes & _CODEC
+            or offset <= last_offset
+            or offset - first_offset > _MAX_DELTA
+            or end - start > _RUN_BYTES
         ):
             yield start, at
-            start, first = at, head
-        before = head
-        at += head.size
+            start = at
+        if at == start:
+            first_offset, first_kind = offset, kind
+        last_offset, at = offset, end
     if at > start:
         yield start, at
+
+
+def _message(data: Buffer, at: int) -> tuple[int, int, int, int, int]:
+    """Offset, end, CRC, magic and attributes of the message at `at`. MalformedMessageSet when it is not whole."""
+    left = len(data) - at
+    if left >= MIN_SIZES[0]:
+        offset, length, crc, magic, attributes = _head(data, at)
+        if magic in (0, 1) and MIN_SIZES[magic] <= length + LENGTH_OVERHEAD <= left:
+            return offset, at + length + LENGTH_OVERHEAD, crc, magic, attributes
+    raise MalformedMessageSet(f"{left} bytes are no message")
 
 
 def as_batch(data: Buffer, unpack: Unpack) -> bytearray:
@@ -152,18 +148,17 @@ def as_batch(data: Buffer, unpack: Unpack) -> bytearray:
 
     Checks the CRC of each message. Raises MalformedMessageSet, and what `unpack` raises.
     """
+    at, last_offset, view = 0, -1, memoryview(data)
+    while at < len(data):
+        last_offset, end, crc, _, _ = _message(data, at)
+        if crc32(view[at + _CRC_START : end]) != crc:
+            raise MalformedMessageSet(f"the CRC of the message at offset {last_offset} is wrong")
+        at = end
     first = head_of(data, 0)
     if first is None:
         raise MalformedMessageSet(f"{len(data)} bytes are no message")
-    last, at = first, 0
-    while at < len(data):
-        head = head_of(data, at)
-        if head is None or not is_crc_right(data, at, head):
-            raise MalformedMessageSet(f"the CRC of the message at offset {(head or last).offset} is wrong")
-        last = head
-        at += head.size
     if not first.codec:
-        return _batch(first, data, 0, first.offset, last.offset)
+        return _batch(first, data, 0, first.offset, last_offset)
     if first.size != len(data):
         raise MalformedMessageSet(f"a message follows the compressed one at offset {first.offset}")
     inside = _inside(first, data, unpack)
@@ -171,87 +166,96 @@ def as_batch(data: Buffer, unpack: Unpack) -> bytearray:
     if offsets is None:
         return _batch(first, b"", 0, first.offset, first.offset)
     moved = first.offset - offsets[1] if first.magic else 0
-    base_offset, end = offsets[0] + moved, max(first.offset, offsets[1] + moved)
-    if not 0 <= base_offset <= end <= base_offset + _MAX_DELTA:
+    base_offset, last_offset = offsets[0] + moved, max(first.offset, offsets[1] + moved)
+    if not 0 <= base_offset <= last_offset <= base_offset + _MAX_DELTA:
         raise MalformedMessageSet(f"the message at offset {first.offset} holds messages from offset {base_offset} on")
-    return _batch(first, inside, moved, base_offset, end)
+    return _batch(first, inside, moved, base_offset, last_offset)
 
 
 def _inside(head: Head, data: Buffer, unpack: Unpack) -> Buffer:
-    value = _bounds(data, 0, head)[1]
-    if value is None:
+    start, stop = _value_of(data, 0, head.size, head.magic, head.offset)
+    if stop < start:
         raise MalformedMessageSet(f"the compressed message at offset {head.offset} has no value")
-    packed = memoryview(data)[value]
+    packed = memoryview(data)[start:stop]
     if head.codec == _LZ4 and head.magic == 0:
         packed = memoryview(_with_right_checksum(bytes(packed)))
     return unpack(head.codec, packed)
 
 
-def _ends(inside: Buffer, offset: int) -> tuple[int, int] | None:
+def _value_of(data: Buffer, at: int, end: int, magic: int, offset: int) -> tuple[int, int]:
+    """Where the value of a whole message begins and ends; its end is in front of its beginning when there is none."""
+    start: int = at + _KEY_AT[magic] + 8
+    size: int = _int(data, start - 8)[0]
+    if size > 0:
+        start += size
+    if size >= -1 and start <= end:
+        size = _int(data, start - 4)[0]
+        if size == end - start or (size == -1 and start == end):
+            return start, start + size
+    raise MalformedMessageSet(f"the message at offset {offset} does not hold together")
+
+
+def _ends(inside: Buffer, outer: int) -> tuple[int, int] | None:
     """The first and the last offset in an unpacked set as they stand there; None: it is empty."""
-    ends: tuple[int, int] | None = None
-    at = 0
+    first: int | None = None
+    offset = at = 0
     while at < len(inside):
         if len(inside) - at <= MAGIC_POSITION or inside[at + MAGIC_POSITION] > 1:
-            raise MalformedMessageSet(f"the compressed message at offset {offset} holds something else than messages")
-        head = head_of(inside, at)
-        if head is None or head.codec:
-            what = "the beginning of a message" if head is None else "a compressed message"
-            raise MalformedMessageSet(f"the compressed message at offset {offset} holds {what}")
-        if not MIN_SIZES[head.magic] <= head.size <= len(inside) - at:
-            raise MalformedMessageSet(f"the compressed message at offset {offset} holds one that is not whole")
-        ends = (head.offset if ends is None else ends[0], head.offset)
-        at += head.size
-    return ends
+            raise MalformedMessageSet(f"the compressed message at offset {outer} holds something else than messages")
+        try:
+            offset, at, _, _, attributes = _message(inside, at)
+        except MalformedMessageSet as error:
+            what = f"the compressed message at offset {outer} holds one that is not whole"
+            raise MalformedMessageSet(what) from error
+        if attributes & _CODEC:
+            raise MalformedMessageSet(f"the compressed message at offset {outer} holds a compressed message")
+        if first is None:
+            first = offset
+    return None if first is None else (first, offset)
 
 
 def _batch(outer: Head, data: Buffer, moved: int, base_offset: int, last_offset: int) -> bytearray:
-    """The plain messages in `data`, their offsets moved by so much, as one batch."""
+    """The plain messages in `data`, gone through once before, their offsets moved by so much, as one batch."""
     out = bytearray(_BATCH_HEADER.size)
+    moved -= base_offset
+    appended_ms = outer.timestamp if outer.is_log_append_time else None
     count, at, base_timestamp, greatest = 0, 0, outer.timestamp, _NO_TIMESTAMP
     while at < len(data):
-        head = head_of(data, at)
-        assert head is not None  # gone through once before
-        timestamp = outer.timestamp if outer.is_log_append_time else head.timestamp
+        offset, length, _, magic, _ = _head(data, at)
+        end = at + length + LENGTH_OVERHEAD
+        if appended_ms is not None:
+            timestamp = appended_ms
+        else:
+            timestamp = max(_long(data, at + 18)[0], _NO_TIMESTAMP) if magic else _NO_TIMESTAMP
         if not count:
             base_timestamp = timestamp
-        greatest = max(greatest, timestamp)
-        key, value = _bounds(data, at, head)
+        if timestamp > greatest:
+            greatest = timestamp
+        value, stop = _value_of(data, at, end, magic, offset)
+        key = at + _KEY_AT[magic] + 4
+        has_key = _int(data, key - 4)[0] >= 0
+        delta, when = offset + moved, timestamp - base_timestamp
         body = b"".join(
             (
                 b"\0",
-                _varint(timestamp - base_timestamp),
-                _varint(head.offset + moved - base_offset),
-                _field(data, key),
-                _field(data, value),
+                uv(when << 1 if when >= 0 else ~when << 1 | 1),
+                uv(delta << 1 if delta >= 0 else ~delta << 1 | 1),
+                uv(value - 4 - key << 1) if has_key else _NULL,
+                data[key : value - 4],
+                uv(stop - value << 1) if stop >= value else _NULL,
+                data[value:stop],
                 b"\0",
             )
         )
-        out += _varint(len(body))
+        out += uv(len(body) << 1)
         out += body
         count += 1
-        at += head.size
+        at = end
     _BATCH_HEADER.pack_into(
         out, 0, base_offset, len(out) - _BATCH_LENGTH_OVERHEAD, -1, 2, 0, outer.attributes & _LOG_APPEND_TIME,
         last_offset - base_offset, base_timestamp, greatest if count else outer.timestamp, -1, -1, -1, count,
     )  # fmt: skip
     return out
-
-
-def _field(data: Buffer, where: slice | None) -> bytes:
-    return b"\1" if where is None else _varint(where.stop - where.start) + bytes(data[where])
-
-
-def _varint(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
-    if value < 128:
-        return bytes((value,))
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 # ---- LZ4 of magic 0
