@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import cramjam
-from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
+from aiokafka.codec import lz4_encode, snappy_encode, zstd_encode
 from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
@@ -315,9 +315,20 @@ def recompress(batch: Plain, codec: int) -> bytes:
     return assemble(header._replace(attributes=attributes), compress(records, codec), header.record_count)
 
 
+_GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+"""As Java writes it: no time, no name, no word on the system."""
+_GZIP_TRAILER = struct.Struct("<II")
+
+
+def _gzip(records: Buffer) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    trailer = _GZIP_TRAILER.pack(zlib.crc32(records), len(records) & 0xFFFF_FFFF)
+    return b"".join((_GZIP_HEADER, packer.compress(records), packer.flush(), trailer))
+
+
 _COMPRESS: tuple[Callable[[Any], bytes], ...] = (
     bytes,
-    gzip_encode,
+    _gzip,
     snappy_encode,
     lambda records: lz4_encode(bytes(records)),  # it takes nothing else
     zstd_encode,

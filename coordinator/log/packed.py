@@ -33,7 +33,8 @@ def build_packed(records: Sequence[bytes], *, timestamp_ms: int) -> bytearray:
     count = len(records)
     if not count:
         raise ValueError("a batch needs at least one record")
-    covered = _pack_covered(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, -1, -1, count)
+    # base sequence 0 beside no producer is what Kafka's coordinator writes
+    covered = _pack_covered(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, -1, 0, count)
     if count == 1:
         record = records[0]
         covered += _lead(len(record) + 3) + b"\0" + record

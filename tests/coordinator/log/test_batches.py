@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import re
 import struct
 from collections.abc import Iterator
@@ -202,6 +203,14 @@ def test_recompress_changes_nothing_else(codec: int) -> None:
     assert after._replace(length=0, crc=0, attributes=0) == before._replace(length=0, crc=0, attributes=0)
     ((_, found),) = batches.read(result)
     assert [(r.offset, r.key, r.value, r.headers) for r in found] == [(70 + i, *row) for i, row in enumerate(content)]
+
+
+def test_gzip_is_what_kafka_makes_of_it() -> None:
+    # the records of a batch in a topic with compression.type=gzip, and what Kafka 4.3 stored of them
+    record = bytes.fromhex("1400000001087633353700")
+    kafkas = bytes.fromhex("1f8b08000000000000ff1361606060e428333635670000134a27190b000000")
+    assert batches.compress(record, batches.GZIP) == kafkas
+    assert gzip.decompress(kafkas) == record
 
 
 def test_recompress_keeps_log_append_time() -> None:
