@@ -2,8 +2,8 @@
 
 Of one cause (who says what, and why; numbers and addresses apart) `MOST_OF_A_CAUSE` lines are told in a window of
 `WINDOW_MS`, of all causes of one kind of line `MOST_OF_A_KIND`. The others are counted, and told of in one line for
-each cause when the window is over. Debug lines are not counted. Reads the clock it is given; may be called from any
-thread.
+each cause when the window is over. What is said of a file or a partition, of which there are only so many, is told of
+each of them. Debug lines are not counted. Reads the clock it is given; may be called from any thread.
 """
 
 from __future__ import annotations
@@ -101,10 +101,11 @@ class Limiter:
         kind = self._kind(event)
         cause = tuple([str(event.get(name))[:ALIKE] for name in CAUSE] + [_alike(event.get(name)) for name in WHY])
         count = kind.causes.get(cause)
-        if kind.told < MOST_OF_A_KIND and (count is None or count.told < MOST_OF_A_CAUSE):
+        is_own = "path" in event or "partition" in event
+        if (is_own or kind.told < MOST_OF_A_KIND) and (count is None or count.told < MOST_OF_A_CAUSE):
             if count is None:
                 count = kind.causes[cause] = _Count()
-            kind.told += 1
+            kind.told += not is_own
             count.told += 1
             return True
         if count is None:

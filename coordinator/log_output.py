@@ -38,7 +38,11 @@ _METHODS = {
 }
 
 LONGEST: Final = 1_000
-"""Characters of one value in a line; a longer one, which a client chose, ends with "…"."""
+"""Characters of one value in a line, if a client may have chosen it; a longer one ends with "…"."""
+OWN_WORDS: Final = frozenset(
+    ("event", "exception", "stack", "logger", "level", "properties", "path", "error", "what", "what_to_do")
+)
+"""The fields of which no client makes a long one."""
 
 Event = MutableMapping[str, Any]
 
@@ -105,10 +109,10 @@ def _add_logger(logger: _Lines, _method: str, event: Event) -> Event:
 def _printable(_logger: object, _method: str, event: Event) -> Event:
     """Text that clients chose may not move the cursor or start a line of its own."""
     for key, value in event.items():
-        if isinstance(value, str) and key not in ("exception", "stack"):
-            if len(value) > LONGEST:
+        if isinstance(value, str):
+            if len(value) > LONGEST and key not in OWN_WORDS:
                 event[key] = value = value[:LONGEST] + "…"
-            if not value.isprintable():
+            if not value.isprintable() and key not in ("exception", "stack"):
                 event[key] = repr(value)
     return event
 

@@ -127,9 +127,11 @@ def test_the_process_was_started_without_a_log(monkeypatch: pytest.MonkeyPatch) 
 def test_what_a_client_chose_is_cut() -> None:
     out = io.StringIO()
     log = log_output.configure("info", stream=out)
-    structlog.get_logger("a").info("refused", client_id="x" * 30_000)
+    structlog.get_logger("a").info("refused", client_id="x" * 30_000, properties="y" * 30_000)
     assert log.close()
-    assert json.loads(out.getvalue())["client_id"] == "x" * log_output.LONGEST + "…"
+    line = json.loads(out.getvalue())
+    assert line["client_id"] == "x" * log_output.LONGEST + "…"
+    assert line["properties"] == "y" * 30_000
 
 
 def test_the_same_again_and_again_is_counted() -> None:
