@@ -50,10 +50,11 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
 def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
     """Commit what may be looked at in one go."""
     known, refused = sort_out(context, node.topics.image, request.topics)
+    if not known:
+        # the group is not asked, so that this is no sign of life of its member
+        respond(OffsetCommitResponse(topics=refused))
+        return
     if refused:
-        if not known:
-            respond(OffsetCommitResponse(topics=refused))
-            return
         respond = _merging(refused, respond)
     request.topics = known
     node.routing.shard(request.group_id).submit(Command(request, respond, context.client))

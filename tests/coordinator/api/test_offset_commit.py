@@ -6,6 +6,7 @@ import pytest
 
 from muster.coordinator.api import offset_commit
 from muster.coordinator.api.node import Node
+from muster.coordinator.groups.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
@@ -59,8 +60,13 @@ def test_when_nothing_is_left_the_group_is_not_asked(node: Node) -> None:
     assert commit(node, topic("t1", 0), **stranger) == [("t1", [(0, ErrorCode.GROUP_ID_NOT_FOUND)])]
 
 
-def test_no_topics_are_asked_of_the_group(node: Node) -> None:
+def test_a_commit_of_nothing_is_not_asked_of_the_group(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def submit(command: Command) -> None:
+        raise AssertionError(command)
+
+    monkeypatch.setattr(node.routing.shard("g"), "submit", submit)
     assert commit(node) == []
+    assert commit(node, topic("t1"), topic("t2")) == []
 
 
 def test_topics_by_id(node: Node) -> None:
