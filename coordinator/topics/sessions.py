@@ -22,6 +22,13 @@ EVICTION_MS = 120_000
 Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 """
 
+MOST_BYTES = 64 << 20
+"""What all sessions together may take. Kafka bounds their number alone; a request may name 250,000 partitions."""
+MOST_SESSION_BYTES = MOST_BYTES // 4
+"""And one of them: some 40,000 partitions."""
+ROW_BYTES = 400
+"""What a row takes, without the name of its topic."""
+
 Key = tuple[str, bytes, int]
 """Topic name ("" when the request names topics by id), topic id (zeros when by name), partition."""
 
@@ -77,12 +84,25 @@ class FetchRow:
         return must
 
 
+def bytes_of(rows: Iterable[FetchRow]) -> int:
+    """What rows take, as they come in a request: the name of a topic is there once for all its rows."""
+    size, last = 0, ""
+    for row in rows:
+        name = row.key[0]
+        size += ROW_BYTES
+        if name is not last:
+            size += len(name) if name.isascii() else 4 * len(name)
+            last = name
+    return size
+
+
 class FetchSession:
     """The partitions of one reader, in the order in which they are served."""
 
-    __slots__ = ("cached_size", "created_ms", "epoch", "rows", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = ("bytes", "cached_size", "created_ms", "epoch", "rows", "session_id", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, rows: Iterable[FetchRow], now_ms: int) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, rows: Sequence[FetchRow], now_ms: int) -> None:
+        self.bytes = bytes_of(rows)
         self.session_id = session_id
         self.uses_topic_ids = uses_topic_ids
         self.rows = {row.key: row for row in rows}
@@ -92,15 +112,18 @@ class FetchSession:
 
     def update(self, rows: Iterable[FetchRow], forgotten: Iterable[Key]) -> None:
         """What an incremental request adds, changes and forgets."""
-        known = self.rows
+        known, new = self.rows, []
         for row in rows:
             old = known.get(row.key)
             if old is None:
                 known[row.key] = row
+                new.append(row)
             else:
                 old.ask(row)
         for key in forgotten:
             known.pop(key, None)
+        if new or forgotten:
+            self.bytes = bytes_of(known.values()) if forgotten else self.bytes + bytes_of(new)
 
     def serve_last(self, key: Key) -> None:
         """A partition that had records goes to the end, so that one busy partition starves no other."""
@@ -156,14 +179,17 @@ class FetchContext:
 
 
 class FetchSessions:
-    """All sessions of this node, at most `slots` of them (max.incremental.fetch.session.cache.slots)."""
+    """All sessions of this node, at most `slots` of them (max.incremental.fetch.session.cache.slots), of at most
+    `MOST_BYTES` together.
+    """
 
-    __slots__ = ("_by_id", "_draw_id", "_slots")
+    __slots__ = ("_by_id", "_bytes", "_draw_id", "_slots")
 
     def __init__(self, slots: int, draw_id: Callable[[], int]) -> None:
         """`draw_id`: a random id in 1 .. 2^31-1, drawn by the shell."""
         self._slots = slots
         self._draw_id = draw_id
+        self._bytes = 0
         self._by_id: dict[int, FetchSession] = {}
         """In the order of their last use, the longest unused first."""
 
@@ -182,7 +208,7 @@ class FetchSessions:
         """The context of a request (FetchManager.newContext)."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
-                self._by_id.pop(session_id, None)
+                self._end(session_id)
             return FetchContext(rows, wants_session=epoch == INITIAL_EPOCH)
         session = self._by_id.get(session_id)
         if session is None:
@@ -192,25 +218,51 @@ class FetchSessions:
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext((), error_code=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if rows or forgotten:
+            before = session.bytes
             session.update(rows, forgotten)
+            self._bytes += session.bytes - before
+            if session.bytes > MOST_SESSION_BYTES or self._bytes > MOST_BYTES:
+                # as if it had made way for another one: the reader names all of its partitions, and goes on without
+                self._end(session_id)
+                return FetchContext((), error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.rows:
-            del self._by_id[session_id]
+            self._end(session_id)
             return FetchContext(rows)
         self._touch(session, now_ms)
         session.epoch = next_epoch(epoch)
         return FetchContext(list(session.rows.values()), session=session)
 
     def create(self, rows: Sequence[FetchRow], uses_topic_ids: bool, now_ms: int) -> int:
-        """A new session for a reader that asked for one; 0 when there is no room."""
-        if self._slots <= 0:
+        """A new session for a reader that asked for one; 0 when there is no room: it goes on without."""
+        size = bytes_of(rows)
+        if self._slots <= 0 or size > MOST_SESSION_BYTES or not self._find_bytes(size, now_ms):
             return NO_SESSION
         if len(self._by_id) >= self._slots and not self._evict_for(len(rows), now_ms):
             return NO_SESSION
         session_id = self._draw_id()
         while session_id == NO_SESSION or session_id in self._by_id:
             session_id = self._draw_id()
-        self._by_id[session_id] = FetchSession(session_id, uses_topic_ids, rows, now_ms)
+        self._by_id[session_id] = session = FetchSession(session_id, uses_topic_ids, rows, now_ms)
+        self._bytes += session.bytes
         return session_id
+
+    def _end(self, session_id: int) -> None:
+        session = self._by_id.pop(session_id, None)
+        if session is not None:
+            self._bytes -= session.bytes
+
+    def _find_bytes(self, size: int, now_ms: int) -> bool:
+        """Make room for `size` bytes: stale sessions go, then the largest ones if they are larger, so that a few large
+        ones do not keep out the many.
+        """
+        while self._bytes + size > MOST_BYTES:
+            going = next(iter(self._by_id.values()))
+            if now_ms - going.used_ms <= EVICTION_MS:
+                going = max(self._by_id.values(), key=lambda session: session.bytes)
+                if going.bytes <= size:
+                    return False
+            self._end(going.session_id)
+        return True
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.used_ms = now_ms
@@ -228,5 +280,5 @@ class FetchSessions:
             oldest = min(evictable, key=lambda s: (s.cached_size, s.session_id))
             if oldest.cached_size >= size:
                 return False
-        del self._by_id[oldest.session_id]
+        self._end(oldest.session_id)
         return True

@@ -3,7 +3,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from muster.coordinator.topics import sessions as module
 from muster.coordinator.topics.sessions import (
     EVICTION_MS,
     FINAL_EPOCH,
@@ -153,3 +156,57 @@ def test_no_slots_no_sessions() -> None:
 
 def test_epochs_wrap_to_one() -> None:
     assert [next_epoch(0), next_epoch(MAX_EPOCH), next_epoch(-1)] == [1, 1, -1]
+
+
+def named(number: int, topics: int, characters: int = 0) -> list[FetchRow]:
+    return [FetchRow((f"{number}-{topic}" + "x" * characters, ZERO, 0), 0, 1000) for topic in range(topics)]
+
+
+def test_one_that_is_too_large_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SESSION_BYTES", 10_000)
+    sessions = make()
+    assert sessions.create(named(1, 10, 1_000), False, 0) == 0
+    assert sessions.create(named(1, 10, 10), False, 0) == 1
+
+
+def test_one_that_grows_too_large_ends_as_if_it_had_made_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_SESSION_BYTES", 10_000)
+    sessions = make()
+    session_id = begin(sessions, 0)
+    assert follow(sessions, session_id, 1, *range(20)).error_code == 0
+    assert follow(sessions, session_id, 2, *range(100)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(sessions) == 0
+    assert sessions._bytes == 0
+
+
+def test_large_ones_make_way_for_smaller_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 50_000)
+    sessions = make(1_000)
+    assert sessions.create(named(1, 50), False, 0) == 1
+    assert sessions.create(named(2, 60), False, 1) == 2
+    assert sessions.create(named(3, 55), False, 2) == 3, "the largest of them went"
+    assert list(sessions._by_id) == [1, 3]
+    assert sessions.create(named(4, 70), False, 3) == 0
+    assert sessions.create(named(5, 80), False, 4 + EVICTION_MS) == 4, "nobody had used them"
+
+
+@given(data=st.data())
+def test_sessions_never_take_more_than_they_may(data: st.DataObject) -> None:
+    sessions, known = make(5), dict[int, int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MOST_BYTES", 20_000)
+        patch.setattr(module, "MOST_SESSION_BYTES", 9_000)
+        for number in range(data.draw(st.integers(1, 25))):
+            now_ms = number * data.draw(st.sampled_from([1, EVICTION_MS]))
+            partitions = data.draw(st.lists(st.integers(0, 30), max_size=25))
+            if known and data.draw(st.booleans()):
+                session_id = data.draw(st.sampled_from(sorted(known)))
+                forget = tuple(data.draw(st.lists(st.integers(0, 30), max_size=10)))
+                follow(sessions, session_id, known[session_id], *partitions, forget=forget, now_ms=now_ms)
+                known[session_id] += 1
+            else:
+                session_id = begin(sessions, *dict.fromkeys(partitions), now_ms=now_ms)
+                if session_id:
+                    known[session_id] = 1
+            assert sessions._bytes == sum(session.bytes for session in sessions._by_id.values()) <= 20_000
+            assert all(session.bytes >= len(session.rows) * module.ROW_BYTES for session in sessions._by_id.values())
