@@ -20,6 +20,7 @@ from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.settings import ApiSettings
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.groups.core import GroupCore
@@ -106,6 +107,7 @@ class Server:
         self.bound: list[Bound] = []
         self._filesystem: FilesystemSync | None = None
         self._limits: Limits | None = None
+        self._unsent: Unsent
         self._listeners: list[Listener] = []
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
@@ -187,6 +189,7 @@ class Server:
         self._loading = Loading(clock, self._groups_loaded)
         self.routing = Routing([self._shard(index, count, groups) for index in range(count)])
         self.topics.subscribe(self.routing.topics_changed)
+        self._unsent = Unsent(clock, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(
             clock=clock,
             topics=self.topics,
@@ -197,6 +200,7 @@ class Server:
             cluster_id=self._identity.cluster_id,
             rack=config.rack,
             slices=self.slices,
+            unsent=self._unsent,
             draw_uuid=self._machine.draw_uuid,
             draw_uuid_text=self._machine.draw_uuid_text,
         )
@@ -264,7 +268,7 @@ class Server:
 
     async def _listen(self) -> None:
         settings = self.config.settings(NetSettings, self.live.value)
-        limits = self._limits = Limits(settings, self.clock, _max_connections())
+        limits = self._limits = Limits(settings, self.clock, _max_connections(), self._unsent)
         dispatcher = Dispatcher(self.node, self.intercept)
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)

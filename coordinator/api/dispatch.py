@@ -56,6 +56,9 @@ class Sink(Protocol):
     def fail(self, refused: Refused) -> None:
         """The request at hand cannot be answered: end the connection."""
 
+    def was_read(self) -> None:
+        """The bytes of a large request at hand are of no more use."""
+
 
 class Nobody:
     """The sink of a connection that has ended."""
@@ -65,6 +68,9 @@ class Nobody:
 
     def fail(self, refused: Refused) -> None:
         """It has ended already."""
+
+    def was_read(self) -> None:
+        """It holds nothing."""
 
 
 NOBODY: Final = Nobody()
@@ -168,6 +174,7 @@ class ConnectionRequests(_Often):
         "before_encode",
         "context",
         "gone",
+        "is_reading",
         "slices",
     )
 
@@ -179,6 +186,7 @@ class ConnectionRequests(_Often):
         """`routes`: those of all connections, by API key, version and client id as in the header; it grows."""
         self.current: Exchange | None = None
         self.gone = False
+        self.is_reading = False
         self.before_encode = intercept.response
         self.sink: Sink = sink
         self._before_handler = intercept.request
@@ -289,6 +297,8 @@ class ConnectionRequests(_Often):
             return request
 
         def handle(request: Any, error: Exception | None) -> None:
+            self.is_reading = False
+            self.sink.was_read()
             if self.current is not exchange:
                 return  # the connection has ended
             if error is not None:
@@ -303,6 +313,7 @@ class ConnectionRequests(_Often):
 
         if end - body > route.most_bytes:
             raise Refused(f"a request of {end - body} bytes, this API takes {route.most_bytes}", **route.facts())
+        self.is_reading = True
         self.slices.worker.run(read, handle)
 
     def _run(self, route: Route, request: Any, respond: Respond) -> None:

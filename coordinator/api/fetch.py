@@ -39,14 +39,18 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
     if fetch.error_code:
         respond(FetchResponse(error_code=fetch.error_code))
         return
-    terms = FetchTerms(
-        context.api_version,
-        min(request.max_bytes, node.topics.settings.fetch_max_bytes),
-        request.isolation_level == READ_COMMITTED,
-        _is_from_follower(request),
-    )
-    min_bytes = min(request.min_bytes, terms.max_bytes)
-    read = read_rows(node, context, fetch.rows, terms)
+    most_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
+    committed = request.isolation_level == READ_COMMITTED
+    room = node.unsent.room()
+    min_bytes = min(request.min_bytes, most_bytes, room or most_bytes)
+
+    def read_now() -> RowsRead:
+        room = node.unsent.room()
+        is_room, max_bytes = room > 0, min(most_bytes, room)
+        terms = FetchTerms(context.api_version, max_bytes, committed, _is_from_follower(request), is_room)
+        return read_rows(node, context, fetch.rows, terms)
+
+    read = read_now()
     if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
         respond(_answer(node, context, fetch, read, by_id))
         return
@@ -56,10 +60,9 @@ def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, res
         if fetch.overtaken():
             respond(FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
         else:
-            again = read_rows(node, context, fetch.rows, terms)
-            respond(_answer(node, context, fetch, again, by_id))
+            respond(_answer(node, context, fetch, read_now(), by_id))
 
-    wait = FetchWait(node.clock, read.partitions, min_bytes, read.bytes, request.max_wait_ms, terms.committed, answer)
+    wait = FetchWait(node.clock, read.partitions, min_bytes, read.bytes, request.max_wait_ms, committed, answer)
     forget = context.channel.on_close(wait.cancel)
 
 

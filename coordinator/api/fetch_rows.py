@@ -38,6 +38,8 @@ class FetchTerms(NamedTuple):
     """Only records of transactions that are committed, and of none."""
     from_follower: bool
     """From a broker that wants a replica. No partition has one, so none is read."""
+    is_room: bool = True
+    """There is memory for an answer with records: else no records are read, as if there were none."""
 
 
 class RowsRead:
@@ -141,7 +143,9 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
             data.records = b""
             return data
-    records, aborted = partition.read(row.fetch_offset, min(row.max_bytes, left), min_one, terms.committed)
+    records, aborted = partition.read(
+        row.fetch_offset, min(row.max_bytes, left), min_one and terms.is_room, terms.committed
+    )
     data.records = records
     if aborted is not None:
         data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from muster.coordinator.api.context import Channel, Endpoint, RequestContext
 from muster.coordinator.api.settings import ApiSettings
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.properties.live import Live
 from muster.coordinator.slices import Job, Slices
@@ -51,6 +52,7 @@ class Node:
         "settings",
         "slices",
         "topics",
+        "unsent",
     )
 
     def __init__(
@@ -65,10 +67,12 @@ class Node:
         cluster_id: str = "",
         rack: str | None = None,
         slices: Slices | None = None,
+        unsent: Unsent | None = None,
         draw_uuid: Callable[[], bytes] | None = None,
         draw_uuid_text: Callable[[], str] | None = None,
     ) -> None:
         """`slices`: where large requests are worked on; None is one without a thread.
+        `unsent`: what answers may take; None: all they want.
 
         `draw_uuid`: a fresh id of a topic or so, 16 bytes; `draw_uuid_text`: the text that member ids end in.
 
@@ -83,6 +87,7 @@ class Node:
         self.cluster_id = cluster_id
         self.rack = rack
         self.slices = slices or Slices(clock)
+        self.unsent = unsent or Unsent(clock)
         self.draw_uuid = draw_uuid or draw_kafka_uuid
         self.draw_uuid_text = draw_uuid_text or draw_uuid_v4_text
 

@@ -17,6 +17,7 @@ import structlog
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.memory import SMALL_BYTES
 from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 log = structlog.get_logger("muster.net")
@@ -39,6 +40,10 @@ class Requests(Protocol):
     @property
     def current(self) -> object | None:
         """The request that is not answered yet."""
+
+    @property
+    def is_reading(self) -> bool:
+        """The bytes of the request at hand are still needed: `Connection.was_read` says when they are not."""
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Take on the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
@@ -63,6 +68,7 @@ class Connection(_Often, asyncio.Protocol):
     """See the module. `open_requests(channel, connection)` makes the other side when the connection is made."""
 
     __slots__ = (
+        "_being_read",
         "_call_soon",
         "_frames",
         "_frames_bytes",
@@ -102,6 +108,7 @@ class Connection(_Often, asyncio.Protocol):
         self._frames: deque[Frame] = deque()
         self._frames_bytes = 0
         self._granted = 0
+        self._being_read = 0
         self._starved = False
         self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
@@ -183,7 +190,7 @@ class Connection(_Often, asyncio.Protocol):
             self._refuse(Refused(str(error)))
             return
         self._take(frames)
-        if self._limits.bounded:
+        if self._granted or self._splitter.awaited > SMALL_BYTES:
             self._account()
         self._pump()
 
@@ -197,12 +204,14 @@ class Connection(_Often, asyncio.Protocol):
         self._writing = False
         self._calm = False
         self._busy = True
+        self._limits.unsent.hold(self)
         self._pause_or_resume()
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self.alive = True
         self._writing = True
+        self._limits.unsent.release(self)
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
@@ -211,9 +220,6 @@ class Connection(_Often, asyncio.Protocol):
         self._frames.clear()
         self._splitter.clear()
         self._out.clear()
-        if self._granted:
-            self._limits.give_memory(self._granted)
-            self._granted = 0
         self._limits.leave(self)
         if self._open:
             self._open = False
@@ -251,6 +257,22 @@ class Connection(_Often, asyncio.Protocol):
         """Another connection has ended: this one, which waited, may be taken."""
         self._enter_or_wait()
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """How much has come of a large request; negative while one is being read, which is no affair of the client."""
+        return -1 if self._being_read else self._splitter.buffered
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What the peer has not taken."""
+        unsent: int = self._transport.get_write_buffer_size()
+        return unsent
+
+    def close_stalled(self) -> None:
+        """The peer sends no more of a large request, or reads nothing of an answer, and others need the memory."""
+        self._refuse(Refused("it holds memory that others need: its request does not come, or its answer is not read"))
+        self._abort()
+
     def memory_granted(self) -> None:
         """There may be room for the unfinished request now."""
         self._starved = False
@@ -280,6 +302,12 @@ class Connection(_Often, asyncio.Protocol):
             self._call_soon(self._pump)
         else:
             self._settle()
+
+    def was_read(self) -> None:
+        """The bytes of the large request at hand are of no more use."""
+        self._being_read = 0
+        if self._granted and not self._closing:
+            self._account()
 
     def fail(self, refused: Refused) -> None:
         """The request at hand cannot be answered, and so the connection cannot go on."""
@@ -315,6 +343,9 @@ class Connection(_Often, asyncio.Protocol):
             self._frames_bytes -= end - start
             try:
                 answer = self._requests.handle(data, start, end)
+                if self._granted:
+                    self._being_read = end - start if self._requests.is_reading else 0
+                    self._account()
                 if answer is not None:
                     self._collect(answer)
             except Refused as refused:
@@ -364,14 +395,18 @@ class Connection(_Often, asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _account(self) -> None:
-        """queued.max.request.bytes: ask for the memory of the unfinished request, pay back that of the finished one."""
-        wanted = self._splitter.awaited
-        if self._granted and self._granted != wanted:
-            given, self._granted = self._granted, 0
-            self._limits.give_memory(given)
-        if wanted and not self._granted and not self._starved:
-            if self._limits.take_memory(self, wanted):
-                self._granted = wanted
+        """queued.max.request.bytes: ask for the memory of large requests, pay back that of those that are done with."""
+        if self._starved or self._closing:
+            return
+        waiting = sum(end - start for _, start, end in self._frames if end - start > SMALL_BYTES)
+        awaited = self._splitter.awaited
+        more = waiting + self._being_read + (awaited if awaited > SMALL_BYTES else 0) - self._granted
+        if more < 0:
+            self._granted += more
+            self._limits.memory.give(self, -more)
+        elif more > 0:
+            if self._limits.memory.take(self, more):
+                self._granted += more
             else:
                 self._starved = True
                 self._pause_or_resume()

@@ -1,4 +1,5 @@
-"""What one server grants its connections: how many, how long silent, how many bytes of unfinished requests.
+"""What one server grants its connections: how many, and how long silent. `memory` has how many bytes of unfinished
+requests, `unsent` of answers that are not read.
 
 May not read or write a socket: it counts, and tells connections to pause, go on or close.
 """
@@ -11,7 +12,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, Protocol
 
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.net.memory import RequestMemory
 from muster.coordinator.net.settings import NetSettings
 
 IDLE_STEPS: Final = 8
@@ -50,15 +53,29 @@ class Member(Protocol):
     def abort(self) -> None:
         """The server cannot wait any longer."""
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """See `memory.Holder`."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """See `unsent.Reader`."""
+
     def memory_granted(self) -> None:
         """There is room for its unfinished request now."""
 
+    def close_stalled(self) -> None:
+        """Others need the memory that it holds, for a request or an answer."""
+
 
 class Limits:
-    """Kafka's max.connections, max.connections.per.ip, connections.max.idle.ms and queued.max.request.bytes."""
+    """Kafka's max.connections, max.connections.per.ip and connections.max.idle.ms."""
 
-    def __init__(self, settings: NetSettings, clock: Clock, max_files: int | None = None) -> None:
-        """`max_files`: how many connections the process may have open at all, for want of file descriptors.
+    def __init__(
+        self, settings: NetSettings, clock: Clock, max_files: int | None = None, unsent: Unsent | None = None
+    ) -> None:
+        """`max_files`: how many connections the process may have open at all, for want of file descriptors; `unsent`:
+        shared with those who make large answers.
 
         Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
         """
@@ -71,11 +88,10 @@ class Limits:
         self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
         self._timer: Timer | None = None
         self._by_host: dict[str, int] = {}
-        self._memory = settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else None
-        self._waiting: deque[Member] = deque()
+        self.memory = RequestMemory(clock, settings.request_memory)
+        self.unsent = unsent or Unsent(clock)
         self._max_entering = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
-        self.bounded = self._memory is not None
 
     def set_most(self, settings: NetSettings) -> None:
         """Allow so many connections from now on; those that there are stay, as on Kafka. Raises ValueError."""
@@ -128,6 +144,8 @@ class Limits:
 
     def leave(self, member: Member) -> None:
         """A connection has ended; harmless for one that was never taken."""
+        self.memory.leave(member)
+        self.unsent.release(member)
         if self._silent_steps.pop(member, None) is None:
             if member in self._entering:
                 self._entering.remove(member)
@@ -137,8 +155,6 @@ class Limits:
             self._by_host[member.host] = left
         else:
             del self._by_host[member.host]
-        if member in self._waiting:
-            self._waiting.remove(member)
         self._hand_over()
         if not self._silent_steps and self._when_empty is not None:
             self._when_empty()
@@ -168,6 +184,7 @@ class Limits:
             self._timer.cancel()
             self._timer = None
         self._idle_ms = -1
+        self.memory.stop()
 
     def _arm(self) -> None:
         self._timer = self.clock.call_at(self.clock.now().mono_ms + self._step_ms, self._step)
@@ -184,28 +201,6 @@ class Limits:
                 self._silent_steps[member] = silent_steps + 1
         if self._silent_steps and self._idle_ms >= 0 and self._timer is None:
             self._arm()
-
-    def take_memory(self, member: Member, size: int) -> bool:
-        """Whether a request of `size` bytes may be gathered; if not, `member.memory_granted` says when.
-
-        As Kafka's SimpleMemoryPool: whoever comes while anything is left gets all it needs, so that a request that was
-        begun can always be finished. Each success is paid back with `give_memory`.
-        """
-        if self._memory is None:
-            return True
-        if self._memory <= 0:
-            self._waiting.append(member)
-            return False
-        self._memory -= size
-        return True
-
-    def give_memory(self, size: int) -> None:
-        """A request of `size` bytes has left the memory."""
-        if self._memory is None:
-            return
-        self._memory += size
-        while self._waiting and self._memory > 0:
-            self._waiting.popleft().memory_granted()
 
 
 def _any_readable(descriptors: Iterable[int]) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_QUEUED_BYTES = 256 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class NetSettings:
@@ -13,7 +15,9 @@ class NetSettings:
     operating system, which grows its buffers with the connection's speed. `socket_listen_backlog_size`: Kafka's default
     of 50 is too short for a fleet that starts at once beside one event loop (a connection dropped there comes back a
     second later) and stands for 1,024. `queued_max_request_bytes`: how much of
-    unfinished requests may lie in memory before further ones are left in their sockets; -1 is no limit.
+    unfinished requests may lie in memory before further ones are left in their sockets; Kafka's default of -1, which
+    limits nothing there, stands for 256 MB (see `request_memory`). `muster_queued_max_response_bytes`: how much of
+    unsent answers; -1 is no limit.
     `connections_max_idle_ms`: negative is no limit.
     """
 
@@ -26,3 +30,11 @@ class NetSettings:
     max_connections_per_ip: int = 2_147_483_647
     max_connections_per_ip_overrides: str = ""
     queued_max_request_bytes: int = -1
+    muster_queued_max_response_bytes: int = 134_217_728
+
+    @property
+    def request_memory(self) -> int:
+        """The bytes of unfinished requests: given, or 256 MB, or two of the largest requests where these are more."""
+        if self.queued_max_request_bytes > 0:
+            return self.queued_max_request_bytes
+        return max(_QUEUED_BYTES, 2 * self.socket_request_max_bytes)

@@ -11,6 +11,8 @@ ABOUT = {
     "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; taken when the topic "
     "is created.",
     "muster.group.events.retention.ms": "How long __group_events keeps what happened; taken when the topic is created.",
+    "muster.queued.max.response.bytes": "How much of answers that clients do not read may lie in memory: a Fetch takes "
+    "no more than a quarter of what is left. -1 is no limit.",
     "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
     "the page cache, as on Kafka.",
 }
@@ -20,6 +22,7 @@ OWN: tuple[Row, ...] = (
     ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
     ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
+    ("muster.queued.max.response.bytes", "LONG", "134217728", "[-1,...]", "MEDIUM", "read-only", False),
     ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),
     ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),
 )

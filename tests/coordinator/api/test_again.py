@@ -74,6 +74,9 @@ class Peer:
     def answer(self, answer: Any) -> None:
         self.answers.append(bytes(answer))
 
+    def was_read(self) -> None:
+        """It counts no memory."""
+
     def fail(self, refused: Refused) -> None:
         self.failed.append(refused)
 

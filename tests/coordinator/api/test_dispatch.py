@@ -42,6 +42,9 @@ class Connection:
     def answer(self, answer: Any) -> None:
         self.answers.append(answer)
 
+    def was_read(self) -> None:
+        """It counts no memory."""
+
     def fail(self, refused: Refused) -> None:
         self.failed.append(refused)
 

@@ -6,6 +6,7 @@ import pytest
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.topics.creation import NewTopic
 from muster.protocol.errors import ErrorCode
@@ -268,3 +269,31 @@ def test_a_parked_fetch_whose_session_went_on_is_refused(node: Node) -> None:
     ask_one(node, fetch_request(node, session_id=session_id, session_epoch=2))
     append(node, "b", 0, b"z")
     assert parked.one().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+class NoReader:
+    """One that reads nothing of its answers."""
+
+    def __init__(self, unsent_bytes: int) -> None:
+        self.unsent_bytes = unsent_bytes
+
+    def close_stalled(self) -> None:
+        raise AssertionError("it is not so long yet")
+
+
+def test_unread_answers_leave_room_for_fewer_records_and_then_for_none(node: Node) -> None:
+    append(node, "a", 0, b"y")
+    append(node, "b", 0, b"z")
+    node.unsent = Unsent(node.clock, 1_000)
+    request = fetch_request(node, ("a", 0, 0), ("b", 0, 0), min_bytes=100, max_wait_ms=500)
+    reader = NoReader(998)
+    node.unsent.hold(reader)
+    assert rows(ask_one(node, request), node) == [("a", 0, 0, SIZE), ("b", 0, 0, 0)], "a batch, so that it goes on"
+    reader.unsent_bytes = 1_000
+    node.unsent.hold(reader)
+    answers = send(node, request)
+    assert answers.all == []
+    clock_of(node).advance(500)
+    assert rows(answers.one(), node) == [("a", 0, 0, 0), ("b", 0, 0, 0)]
+    node.unsent.release(reader)
+    assert [size > 0 for _, _, _, size in rows(ask_one(node, request), node)] == [True, True]

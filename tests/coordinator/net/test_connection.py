@@ -17,6 +17,7 @@ from muster.coordinator.api.refused import Refused
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.net.connection import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, Connection
 from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.memory import LOOK_EVERY_MS, MOST_MS, STALLED_MS
 from muster.coordinator.net.settings import NetSettings
 
 
@@ -29,6 +30,7 @@ class Transport:
         self.closed = ""
         self.high = 0
         self.slow: Connection | None = None
+        self.unsent = 0
 
     def set_write_buffer_limits(self, high: int) -> None:
         self.high = high
@@ -37,7 +39,11 @@ class Transport:
         assert not self.closed
         self.writes.append(bytes(data))
         if self.slow is not None and len(data) > self.high:
+            self.unsent = len(data)
             self.slow.pause_writing()
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
 
     def writelines(self, parts: Iterable[bytes]) -> None:
         self.write(b"".join(parts))
@@ -67,6 +73,7 @@ class Echo:
         self.seen: list[bytes] = []
         self.parked: bytes | None = None
         self.current: object | None = None
+        self.is_reading = False
         self.ended = 0
 
     def handle(self, data: bytes, start: int, end: int) -> Any:
@@ -78,7 +85,9 @@ class Echo:
         if request.startswith(b"now"):
             self.current = None
             return [frame(request)[:4], memoryview(request)] if b"parts" in request else frame(request)
-        if request.startswith(b"park"):
+        if request.startswith(b"read"):
+            self.is_reading = True
+        if request.startswith((b"park", b"read")):
             self.parked = request
         elif request.startswith(b"silent"):
             self.answer(None)
@@ -340,28 +349,93 @@ class TestBackPressure:
         assert max(map(len, bench.transport.writes)) < 2 * OUTPUT_HIGH_BYTES
 
     async def test_requests_wait_for_memory_when_queued_max_request_bytes_is_reached(self) -> None:
-        bench = Bench(queued_max_request_bytes=1_000)
-        big = frame(b"b" * 2_000)
+        bench = Bench(queued_max_request_bytes=100_000)
+        big = frame(b"b" * 200_000)
         bench.connection.data_received(big[:500])
         other, transport, echo = bench.connect()
         other.data_received(big[:500])
         assert bench.reads()
         assert not reads(transport)
         bench.connection.data_received(big[500:])
-        assert bench.echo.seen == [b"b" * 2_000]
+        assert bench.echo.seen == [b"b" * 200_000]
         assert reads(transport)
         other.data_received(big[500:])
-        assert echo.seen == [b"b" * 2_000]
+        assert echo.seen == [b"b" * 200_000]
+        assert bench.limits.memory.left == 100_000
+
+    async def test_small_requests_wait_for_no_memory(self) -> None:
+        bench = Bench(queued_max_request_bytes=100_000)
+        bench.connection.data_received(frame(b"b" * 200_000)[:500])
+        other, transport, echo = bench.connect()
+        other.data_received(frame(b"beat")[:6])
+        assert reads(transport)
+        other.data_received(frame(b"beat")[6:])
+        assert echo.seen == [b"beat"]
+
+    async def test_a_large_request_counts_until_it_was_read(self) -> None:
+        bench = Bench(queued_max_request_bytes=100_000)
+        bench.receive(b"park")
+        big = frame(b"read" + b"b" * 200_000)
+        for start in range(0, len(big), 60_000):
+            bench.connection.data_received(big[start : start + 60_000])
+        left = 100_000 - len(big)
+        assert bench.limits.memory.left <= left + 4, "behind a parked one"
+        bench.echo.release()
+        await turn()
+        assert bench.echo.seen[-1].startswith(b"read")
+        assert bench.limits.memory.left <= left + 4, "it is being read"
+        bench.echo.is_reading = False
+        bench.connection.was_read()
+        assert bench.limits.memory.left == 100_000
 
     async def test_a_connection_that_ends_gives_its_memory_back(self) -> None:
-        bench = Bench(queued_max_request_bytes=1_000)
-        big = frame(b"b" * 2_000)
+        bench = Bench(queued_max_request_bytes=100_000)
+        big = frame(b"b" * 200_000)
         bench.connection.data_received(big[:500])
         other, transport, _ = bench.connect()
         other.data_received(big[:500])
         assert not reads(transport)
         bench.connection.connection_lost(None)
         assert reads(transport)
+        other.connection_lost(None)
+        assert bench.limits.memory.left == 100_000
+
+    async def test_whoever_sends_no_more_makes_way_for_one_that_waits(self) -> None:
+        bench = Bench(queued_max_request_bytes=100_000)
+        big = frame(b"b" * 200_000)
+        bench.connection.data_received(big[:500])
+        bench.clock.advance(60_000)
+        assert bench.closed() == "", "nobody waits"
+        other, transport, _ = bench.connect()
+        other.data_received(big[:500])
+        with capture_logs() as logs:
+            bench.clock.advance(STALLED_MS + 2 * LOOK_EVERY_MS)
+        assert bench.closed()
+        assert "holds memory" in logs[0]["why"]
+        bench.connection.connection_lost(None)
+        assert reads(transport)
+
+    async def test_whoever_is_slow_on_end_makes_way_too(self) -> None:
+        bench = Bench(queued_max_request_bytes=100_000)
+        bench.connection.data_received(frame(b"b" * 200_000)[:500])
+        other, _, _ = bench.connect()
+        other.data_received(frame(b"b" * 200_000)[:500])
+        with capture_logs():
+            for _ in range(MOST_MS // 1_000 + 2):
+                if not bench.closed():
+                    bench.connection.data_received(b"b")
+                bench.clock.advance(1_000)
+        assert bench.closed()
+
+    async def test_answers_that_are_not_read_are_counted(self, bench: Bench) -> None:
+        bench.transport.slow = bench.connection
+        bench.receive(b"huge")
+        assert bench.limits.unsent.bytes == OUTPUT_HIGH_BYTES + 1
+        bench.connection.resume_writing()
+        assert bench.limits.unsent.bytes == 0
+        bench.receive(b"huge")
+        bench.connection.connection_lost(None)
+        assert bench.limits.unsent.bytes == 0
 
 
 class TestEnd:

@@ -193,35 +193,6 @@ class TestIdle:
         assert connection.calls == []
 
 
-class TestMemory:
-    def test_without_a_limit_everybody_gets_it(self) -> None:
-        limits = make()
-        assert not limits.bounded
-        assert limits.take_memory(Connection(limits), 1 << 40)
-
-    def test_who_comes_when_nothing_is_left_waits_for_what_is_given_back(self) -> None:
-        limits = make(queued_max_request_bytes=100)
-        assert limits.bounded
-        first, second, third = Connection(limits), Connection(limits), Connection(limits)
-        assert limits.take_memory(first, 60)
-        assert limits.take_memory(second, 60)
-        assert not limits.take_memory(third, 10)
-        assert third.calls == []
-        limits.give_memory(10)
-        assert third.calls == []
-        limits.give_memory(50)
-        assert third.calls == ["memory"]
-
-    def test_one_that_has_left_is_not_called(self) -> None:
-        limits = make(queued_max_request_bytes=10)
-        first, second = Connection(limits), Connection(limits)
-        assert limits.take_memory(first, 20)
-        assert not limits.take_memory(second, 20)
-        limits.leave(second)
-        limits.give_memory(20)
-        assert second.calls == []
-
-
 class TestInput:
     def test_unread_sockets_and_requests_that_wait_are_input(self) -> None:
         limits = make()

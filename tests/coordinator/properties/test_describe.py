@@ -22,6 +22,7 @@ NOT_KAFKAS = {
     "muster.group.events.retention.bytes",
     "muster.group.events.retention.ms",
     "muster.offsets.durability",
+    "muster.queued.max.response.bytes",
 }
 NOT_DEFINED = {"super.users", "listener.name.plaintext.ssl.client.auth"}
 
