@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups import events
-from muster.coordinator.groups.interface import Client, Command
-from muster.coordinator.groups.states import PREPARING, STABLE
+from muster.coordinator.groups import core, events
+from muster.coordinator.groups.interface import Client, Command, Now
+from muster.coordinator.groups.states import EMPTY, PREPARING, STABLE
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from tests.coordinator.groups.harness import Room
 
@@ -31,6 +31,22 @@ def test_a_heartbeat_leaves_the_heap_alone() -> None:
         room.beat(a)
         room.beat(b)
     assert len(room.core.state.deadlines) == before
+
+
+def test_of_many_deadlines_some_ring_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    # a large group whose machines are gone does not hold up everybody else
+    monkeypatch.setattr(core, "MOST_AT_ONCE", 5)
+    room = Room()
+    room.stable(count=11)
+    due_ms = room.now.mono_ms + 10_000
+    now = Now(due_ms, room.now.wall_ms + 10_000)
+    left = []
+    while (next_ms := room.core.next_deadline_ms()) is not None and next_ms <= due_ms:
+        before = len(room.group().members)
+        room.take(room.core.advance(now))
+        left.append(before - len(room.group().members))
+    assert left == [5, 5, 1]
+    assert room.group().state == EMPTY
 
 
 def reload(room: Room, **settings: int) -> Room:
