@@ -28,6 +28,13 @@ from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental
 
 CLEANUP_POLICY: Final = "cleanup.policy"
+MOST_CHANGES: Final = 10_000
+"""Of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+MOST_OF_BROKER: Final = 1_000
+"""Properties that may be set on a broker: Kafka takes any name, and answers that describe the broker have them all."""
+MOST_RESOURCES: Final = 100_000
+"""Groups and client metrics that may have configs; nothing but their own configs says that there are such."""
+_TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
 
 
@@ -88,10 +95,13 @@ def _alter_all(rows: Sequence[Row], alter: Callable[[Row], object]) -> Job[list[
     """(error code, message, resource type, resource name) of each resource, each altered on its own and as a whole."""
     answers: list[tuple[int, str | None, int, str]] = []
     times = Counter((row.resource_type, row.resource_name) for row in rows)
+    too_many = sum(len(row.configs) for row in rows) > MOST_CHANGES
     for row in rows:
         yield None
         kind, name = row.resource_type, row.resource_name
         try:
+            if too_many:
+                raise Refused(ErrorCode.POLICY_VIOLATION, _TOO_MANY_CHANGES)
             if times[kind, name] > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             alter(row)
@@ -134,6 +144,9 @@ def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mappi
 
 def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
     """May a broker, or all of them, have nothing but this set? Raises `Refused`."""
+    if len(after) > MOST_OF_BROKER:
+        what = f"A broker may have {MOST_OF_BROKER} properties set at most, but {len(after)} would be."
+        raise Refused(ErrorCode.POLICY_VIOLATION, what)
     try:
         dynamic.check(after, node.config, for_all=not name)
     except InvalidProperty as error:
@@ -157,6 +170,9 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
         raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
     except InvalidProperty as error:
         raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+    if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and not present and len(node.topics.state.configs) >= MOST_RESOURCES:
+        what = f"There are {MOST_RESOURCES} resources with configs already: reset one before."
+        raise Refused(ErrorCode.POLICY_VIOLATION, what)
     new = {key: text for key, text in changes.items() if text != present.get(key)}
     if new and not validate_only:
         node.topics.set_configs(kind, name, new)

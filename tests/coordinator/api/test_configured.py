@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.api import alter_configs
+from muster.coordinator.api.alter_configs import MOST_CHANGES, MOST_OF_BROKER
 from muster.coordinator.api.node import Node
 from muster.coordinator.log_levels import LEVELS, ROOT
+from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental
 from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -96,3 +99,41 @@ def test_every_answer_is_kafkas(node: Node, story: str) -> None:
         if answer != row[5] and not is_known(row, answer):
             different.append((number, row[:5], row[5], answer))
     assert different == []
+
+
+def alter(node: Node, *resources: incremental.AlterConfigsResource) -> set[tuple[int, str | None]]:
+    answer = ask_one(node, incremental.IncrementalAlterConfigsRequest(list(resources)))
+    return {(row.error_code, row.error_message) for row in answer.responses}
+
+
+def many(count: int, kind: int = BROKER, name: str = "1", first: int = 0) -> incremental.AlterConfigsResource:
+    changes = [incremental.AlterableConfig(f"x{number}", 0, "") for number in range(first, first + count)]
+    return incremental.AlterConfigsResource(kind, name, changes)
+
+
+def test_too_many_changes_in_one_request_are_refused_with_all_rows(node: Node) -> None:
+    too_many = (ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    assert alter(node, many(MOST_CHANGES), many(1, name="")) == {too_many}
+    assert not node.config.own
+
+
+def test_too_many_properties_of_a_broker(node: Node) -> None:
+    assert alter(node, many(MOST_OF_BROKER)) == {(0, None)}
+    ((error_code, message),) = alter(node, many(1, first=MOST_OF_BROKER))
+    assert error_code == ErrorCode.POLICY_VIOLATION
+    assert "1000 properties set at most" in (message or "")
+    assert len(node.config.own) == MOST_OF_BROKER
+
+
+def test_too_many_groups_with_configs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def group(name: str, timeout_ms: str | None) -> set[tuple[int, str | None]]:
+        operation = 1 if timeout_ms is None else 0
+        change = incremental.AlterableConfig("consumer.session.timeout.ms", operation, timeout_ms)
+        return alter(node, incremental.AlterConfigsResource(32, name, [change]))
+
+    monkeypatch.setattr(alter_configs, "MOST_RESOURCES", len(node.topics.state.configs) + 1)
+    assert group("a", "50000") == {(0, None)}
+    ((error_code, _),) = group("b", "50000")
+    assert error_code == ErrorCode.POLICY_VIOLATION
+    assert group("a", None) == {(0, None)}
+    assert group("b", "50000") == {(0, None)}
