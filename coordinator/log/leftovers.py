@@ -6,13 +6,19 @@ from __future__ import annotations
 
 import contextlib
 
+import structlog
+
 from muster.coordinator.log.cleaned import CLEANED_SUFFIX
+from muster.coordinator.log.recovery import check_segment
 from muster.coordinator.log.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage import Entry, Storage
 from muster.coordinator.log.swap import REPLACES_SUFFIX, SWAP_SUFFIX, decode_replaces
 
 TEMPORARY_SUFFIX = ".tmp"
+ASIDE_SUFFIX = ".aside"
+"""Of a file that was taken out of a log, and is kept."""
+_logger = structlog.get_logger("muster.log")
 _DIGITS = 20
 _LOG_SWAP = LOG_SUFFIX + SWAP_SUFFIX
 
@@ -27,7 +33,10 @@ def clear(storage: Storage, directory: str) -> None:
     """Remove what an interrupted deletion, write or compaction left; finish a swap that counts already."""
     names = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
     if all(base_offset_of(name) is not None or not is_leftover(name) for name in names):
-        _clear_orphans(storage, directory, list(names))
+        for name in _clear_orphans(storage, directory, list(names)):
+            _logger.error("segment_missing", path=f"{storage.root}/{directory}/{name}{LOG_SUFFIX}",
+                          what="its index is there, and it is not: its records are gone unless a backup has the file",
+                          what_to_do="stop, put the file back and start again")  # fmt: skip
         return
     for name in list(names):
         if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
@@ -53,10 +62,21 @@ def is_leftover(name: str) -> bool:
 
 def _finish_swap(storage: Storage, directory: str, names: dict[str, Entry], swap: str) -> None:
     first = int(swap[:_DIGITS])
+    bases = [base for name in names if name.endswith(LOG_SUFFIX) and (base := base_offset_of(name)) is not None]
+    whole_to = _end_of(storage, directory, names[swap])
+    if whole_to is None and first in bases:
+        # what it was made from is there still, and not damaged
+        storage.rename(f"{directory}/{swap}", f"{directory}/{swap}{ASIDE_SUFFIX}")
+        del names[swap]
+        _logger.error("compacted_segment_damaged", path=f"{storage.root}/{directory}/{swap}{ASIDE_SUFFIX}",
+                      what="the segments that it was made from are kept, and compacted again")  # fmt: skip
+        return
     note = storage.load(f"{directory}/{swap[:_DIGITS]}{REPLACES_SUFFIX}")
     end = decode_replaces(note) if note is not None else None
-    if end is None:  # Kafka's own
-        end = _end_of(storage, directory, names[swap])
+    if whole_to is None:
+        end = first  # nothing more goes for it
+    elif end not in bases:  # Kafka's own have no note, and one that names no segment is damaged
+        end = whole_to
     # the oldest first: a tombstone must not go before what it removed
     for name in sorted(names):
         base_offset = base_offset_of(name)
@@ -73,20 +93,25 @@ def _finish_swap(storage: Storage, directory: str, names: dict[str, Entry], swap
     storage.sync_directory(directory)
 
 
-def _end_of(storage: Storage, directory: str, entry: Entry) -> int:
+def _end_of(storage: Storage, directory: str, entry: Entry) -> int | None:
+    """The offset after the last batch of a compacted segment; None when it does not hold together."""
     base_offset = int(entry.name[:_DIGITS])
-    swap = Segment(storage, f"{directory}/{entry.name}", base_offset, LogConfig(), 0)
-    swap.file = storage.file(f"{directory}/{entry.name}")
-    end = base_offset
-    with contextlib.closing(swap.file):
-        for _, header in swap.batches(0, entry.size):
-            end = header.next_offset
-    return end
+    segment = Segment(storage, f"{directory}/{entry.name}", base_offset, LogConfig(), 0)
+    segment.file = storage.file(f"{directory}/{entry.name}")
+    with contextlib.closing(segment.file):
+        checked = check_segment(segment, entry.size, base_offset, lambda _: None)
+    return None if checked.left else checked.next_offset
 
 
-def _clear_orphans(storage: Storage, directory: str, names: list[str]) -> None:
-    """Indexes without their segment."""
+def _clear_orphans(storage: Storage, directory: str, names: list[str]) -> list[str]:
+    """Indexes without their segment. The segments that there were.
+
+    Whoever removes one gives its log another name first, and takes that away last.
+    """
+    orphans: dict[str, None] = {}
     logged = {name[:_DIGITS] for name in names if name.endswith(LOG_SUFFIX)}
     for name in names:
         if base_offset_of(name) is not None and name[:_DIGITS] not in logged and not name.endswith(".snapshot"):
             storage.remove(f"{directory}/{name}")
+            orphans[name[:_DIGITS]] = None
+    return list(orphans)

@@ -20,6 +20,7 @@ from muster.coordinator.log.epochs import LeaderEpochs
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint, UnreadableLog
 from muster.coordinator.log.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.last_stop import LastStop
+from muster.coordinator.log.leftovers import ASIDE_SUFFIX
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.recovery import (
     Checked,
@@ -29,13 +30,15 @@ from muster.coordinator.log.recovery import (
     whole_batch_at,
     whole_batch_follows,
 )
-from muster.coordinator.log.segment import LOG_SUFFIX, Segment, segment_name
+from muster.coordinator.log.segment import LOG_SUFFIX, SUFFIXES, Segment, segment_name
 from muster.coordinator.log.segmented import Contents
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage import Storage
 
 LONG_BYTES = 256 * 1024 * 1024
 """Recovery of more than that tells how far it is, each time so much is done."""
+MOST_KEPT_BYTES = 128 * 1024 * 1024
+"""Of a tail that is cut off: more than any batch has."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -64,8 +67,12 @@ def load_log(
             end_offset = _end_of(segments)
         else:
             end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition, has_room=wait_for_sync)
-        start_offset = max(last_stop.start_offset, segments[0].base_offset)
+        start_offset, doubtful_start = _start_of(segments, end_offset, last_stop, topic, partition)
         _tell_of_lost_end(max(start_offset, end_offset), last_stop.recovery_point, topic, partition)
+        if start_offset > end_offset:
+            # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
+            segments = _set_aside(storage, segments, start_offset, topic, partition)
+            end_offset = start_offset
         contents = Contents(
             storage,
             directory,
@@ -73,14 +80,12 @@ def load_log(
             partition,
             segments,
             epochs,
-            start_offset=min(start_offset, end_offset),
+            start_offset=start_offset,
             end_offset=end_offset,
             recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
+            doubtful_start=doubtful_start,
         )
         log = Log(contents, config, sync=sync, wait_for_sync=wait_for_sync)
-        if start_offset > end_offset:
-            # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
-            log.restart_at(start_offset)
         epochs.truncate_from_end(log.end_offset + 1)
         epochs.truncate_from_start(log.start_offset)
         log.leader_epoch = epochs.latest
@@ -121,23 +126,72 @@ def _segments(storage: Storage, directory: str, config: LogConfig, start_offset:
     return segments
 
 
+def _start_of(
+    segments: list[Segment], end_offset: int, last_stop: LastStop, topic: str, partition: int
+) -> tuple[int, int]:
+    """Where the log begins; and the same, if only the checkpoint says so and segments lie before (-1: all is well)."""
+    first, noted = segments[0].base_offset, last_stop.start_offset
+    if len(segments) > 1 and segments[1].base_offset <= noted <= end_offset:
+        # when records are deleted, their segments go before that is noted
+        _logger.warning(
+            "log_start_in_doubt",
+            topic=topic,
+            partition=partition,
+            noted=noted,
+            what=f"{checkpoints.START_OFFSETS} says that the log begins at offset {noted}, and there are segments "
+            "before it: they are kept, and not read",
+            what_to_do="if no records were deleted, stop, take the line of the partition out of that file, start again",
+        )
+        return noted, noted
+    return max(noted, first), -1
+
+
+def _set_aside(
+    storage: Storage, segments: list[Segment], start_offset: int, topic: str, partition: int
+) -> list[Segment]:
+    """Begin anew at `start_offset`, and keep the files of the segments under other names."""
+    newest = segments[-1]
+    for segment in segments:
+        segment.file.close()
+        for suffix in SUFFIXES[1:]:
+            storage.remove(segment.name + suffix)
+        storage.rename(segment.name + LOG_SUFFIX, segment.name + LOG_SUFFIX + ASIDE_SUFFIX)
+    directory = newest.name.rpartition("/")[0]
+    _logger.warning(
+        "segments_set_aside",
+        topic=topic,
+        partition=partition,
+        start_offset=start_offset,
+        what=f"the log ends before its start, as {checkpoints.START_OFFSETS} says it: it goes on at {start_offset}, "
+        f"and the older segments are kept as *{LOG_SUFFIX}{ASIDE_SUFFIX}",
+        what_to_do="remove them when you need them no more; if no records were deleted, stop, take that ending "
+        "off their names, remove the new segment and the line of the partition in that file, and start again",
+    )
+    fresh = Segment(
+        storage, f"{directory}/{segment_name(start_offset)}", start_offset, newest.config, newest.created_ms
+    )
+    fresh.create()
+    return [fresh]
+
+
 def _end_of(segments: list[Segment]) -> int:
     """The offset after the last batch of a log that was closed as it should be. DamagedLog when that is not whole."""
     newest = segments[-1]
     last = next((segment for segment in reversed(segments) if segment.size), newest)
     if last.size == 0:
         return newest.base_offset
+    broken = ""
     try:
         index = last.index()
-    except CorruptBatch:
-        start = 0  # it had to be made anew; the walk finds the place
+    except CorruptBatch as error:
+        start, broken = 0, str(error)  # it had to be made anew; the walk finds the place
     else:
         start = index.positions[-1] if len(index) else 0
     ((position, header),) = deque(walk.batches(last, start, last.size), maxlen=1)
     data = last.file.pread(header.size, position)
     _, reason = check_batch(data, 0, len(data), last.base_offset, last.base_offset)
-    if reason:
-        raise DamagedLog(last.place(position), reason)
+    if reason or broken:
+        raise DamagedLog(last.place(position if reason else 0), reason or broken)
     if last is newest:
         return last.restore_marks()
     last.release()
@@ -194,6 +248,14 @@ def _recover(
     return max(next_offset, segments[-1].base_offset)
 
 
+def _keep_tail(segment: Segment, position: int, size: int) -> None:
+    """What is cut off stays beside: it may be what a disk has damaged. A disk that takes nothing is no obstacle."""
+    data = segment.file.pread(min(size - position, MOST_KEPT_BYTES), position).rstrip(b"\0")
+    if data:
+        with contextlib.suppress(OSError):
+            segment.save_beside(f"{LOG_SUFFIX}.{position}{ASIDE_SUFFIX}", data)
+
+
 def _cut_tail(
     segments: list[Segment], index: int, size: int, checked: Checked, recovery_point: int, topic: str, partition: int
 ) -> None:
@@ -206,13 +268,18 @@ def _cut_tail(
     if later and not checked.is_short:
         raise DamagedLog(segment.place(position), f"{reason or 'zeros'}, and segments follow")
     if reason and whole_batch_at(segment.file, position, size) is not None:
-        raise DamagedLog(segment.place(position), f"{reason}, and the batch is whole")
+        # it may be the one before it that is damaged
+        before = segment.locate(checked.next_offset - 1) if position else None
+        place = segment.place(position if before is None else before[0])
+        raise DamagedLog(place, f"{reason}, and the batch is whole")
     follower = whole_batch_follows(segment.file, position, size, segment.base_offset) if reason else None
     if follower is not None:
         raise DamagedLog(segment.place(position), f"{reason}, and a whole batch follows at byte {follower}")
     if checked.next_offset < recovery_point:
         reason = f"{reason or 'zeros'}, and all up to offset {recovery_point - 1} was synced"
         raise DamagedLog(segment.place(position), reason)
+    if reason:
+        _keep_tail(segment, position, size)
     segment.file.truncate(position)
     if later:
         # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was

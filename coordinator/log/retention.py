@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -26,13 +27,29 @@ def enforce(log: Log, wall_ms: int) -> int:
     if config.deletes:
         if config.retention_ms >= 0:
             oldest_ms = wall_ms - config.retention_ms
-            removed += _remove(log, wall_ms, "retention.ms", lambda segment: segment.largest_timestamp() < oldest_ms)
+            removed += _remove(log, wall_ms, "retention.ms", lambda segment: _is_older(log, segment, oldest_ms))
         if config.retention_bytes >= 0:
             removed += _remove(log, wall_ms, "retention.bytes", _Excess(log.size_bytes - config.retention_bytes))
     removed += remove_below_start(log)
     for segment in log.segments[:-1]:
         segment.release()
     return removed
+
+
+def _is_older(log: Log, segment: Segment, oldest_ms: int) -> bool:
+    """Whether all records of a segment are older; by its batches, where only an index says so."""
+    try:
+        if segment.largest_timestamp() >= oldest_ms:
+            return False
+        if segment.tells_its_time():
+            return True
+    except CorruptBatch as error:
+        _logger.error("a segment is kept: it is damaged, so nobody knows how old its records are", topic=log.topic,
+                      partition=log.partition, path=segment.file.path, reason=str(error))  # fmt: skip
+        return False
+    _logger.warning("a time index was damaged, and is made anew", topic=log.topic, partition=log.partition,
+                    path=segment.file.path)  # fmt: skip
+    return segment.largest_timestamp() < oldest_ms
 
 
 class _Excess:
@@ -72,6 +89,8 @@ def _remove(log: Log, wall_ms: int, why: str, gives_up: Callable[[Segment], bool
 def remove_below_start(log: Log) -> int:
     """Remove the segments that lie wholly below the log's start; how many."""
     count = 0
+    if log.start_offset <= log.doubtful_start:
+        return 0
     while count + 1 < len(log.segments) and log.segments[count + 1].base_offset <= log.start_offset:
         count += 1
     if count:

@@ -35,6 +35,7 @@ class Contents:
     start_offset: int
     end_offset: int
     recovery_point: int
+    doubtful_start: int = -1
 
 
 class SegmentedLog:
@@ -48,6 +49,8 @@ class SegmentedLog:
         self.epochs = contents.epochs
         self.start_offset = contents.start_offset
         """The first offset that may be read."""
+        self.doubtful_start = contents.doubtful_start
+        """While the log begins there, the segments before are kept, for only a checkpoint says so; -1: all is well."""
         self.end_offset = contents.end_offset
         """The offset that the next record gets."""
         self.durable_offset = contents.end_offset
