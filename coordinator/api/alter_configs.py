@@ -32,6 +32,8 @@ MOST_CHANGES: Final = 10_000
 """Of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MOST_OF_BROKER: Final = 1_000
 """Properties that may be set on a broker: Kafka takes any name, and answers that describe the broker have them all."""
+MOST_CHARACTERS_OF_BROKER: Final = 1_000_000
+"""Of the names and values of these."""
 MOST_RESOURCES: Final = 100_000
 """Groups and client metrics that may have configs; nothing but their own configs says that there are such."""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
@@ -146,6 +148,9 @@ def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
     """May a broker, or all of them, have nothing but this set? Raises `Refused`."""
     if len(after) > MOST_OF_BROKER:
         what = f"A broker may have {MOST_OF_BROKER} properties set at most, but {len(after)} would be."
+        raise Refused(ErrorCode.POLICY_VIOLATION, what)
+    if sum(len(key) + len(text) for key, text in after.items()) > MOST_CHARACTERS_OF_BROKER:
+        what = f"The properties set on a broker may have {MOST_CHARACTERS_OF_BROKER} characters at most."
         raise Refused(ErrorCode.POLICY_VIOLATION, what)
     try:
         dynamic.check(after, node.config, for_all=not name)

@@ -125,6 +125,13 @@ def test_too_many_properties_of_a_broker(node: Node) -> None:
     assert len(node.config.own) == MOST_OF_BROKER
 
 
+def test_too_much_text_of_a_broker(node: Node) -> None:
+    texts = [incremental.AlterableConfig(f"x{number}", 0, "y" * 30_000) for number in range(34)]
+    ((error_code, message),) = alter(node, incremental.AlterConfigsResource(BROKER, "1", texts))
+    assert (error_code, "characters at most" in (message or "")) == (ErrorCode.POLICY_VIOLATION, True)
+    assert alter(node, incremental.AlterConfigsResource(BROKER, "1", texts[:33])) == {(0, None)}
+
+
 def test_too_many_groups_with_configs(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def group(name: str, timeout_ms: str | None) -> set[tuple[int, str | None]]:
         operation = 1 if timeout_ms is None else 0
