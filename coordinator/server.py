@@ -394,7 +394,8 @@ def run(config: Config, ready: Callable[[str, int], None]) -> int:
     try:
         import uvloop
     except ImportError:
-        factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+        # not the other loop that Windows has: it knows no sockets that are ready, which the listener asks for
+        factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
     else:
         factory = uvloop.new_event_loop
     # until it is up nothing is worth collecting, and a walk through all that was imported takes 20 ms
