@@ -17,6 +17,8 @@ from muster.pipeline.formats import FORMATS
 OUT: Final = "muster-report"
 DEFAULT: Final = "default"
 NONE: Final = "none"
+_FIRST_YEAR: Final = 1971
+"""Nothing was logged before, wherever on earth."""
 BOOTSTRAP: Final = "bootstrap.servers"
 
 EXAMPLES: Final = """\
@@ -150,6 +152,8 @@ def _time(option: str, text: str | None) -> int | None:
         return None
     try:
         moment = datetime.datetime.fromisoformat(text)
+        if moment.year < _FIRST_YEAR:
+            raise ValueError(text)
     except ValueError:
         raise BadArgument(f"{option} {text}: a time such as 2026-01-31T08:00 (UTC) was expected") from None
     if moment.tzinfo is None:

@@ -25,6 +25,9 @@ DAY_MS: Final = 86_400_000
 YEARS_MS: Final = 10 * 365 * DAY_MS
 """So far from all other records of its partition no record can be."""
 
+_FEW: Final = 10
+"""So many records of a partition, and of each thousand, may be in the future before that is believed."""
+
 ODD: Final = pa.schema(
     [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("was_ms", pa.int64()), ("sound_ms", pa.int64())]
 )
@@ -99,7 +102,11 @@ def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Itera
     """Of the records of a partition, in the order of the log, those whose time cannot be: offset, that time, and the
     time that the record before has that can be (where there is none: the one after).
     """
-    run = _without_far_ends(_longest_run(times, now_ms), times)
+    latest_ms = now_ms + DAY_MS
+    if sum(time_ms > latest_ms for time_ms in times) > max(_FEW, len(times) * _FEW // 1_000):
+        # so many of them: then it is the clock of this machine that is wrong
+        latest_ms = max(times)
+    run = _without_far_ends(_longest_run(times, latest_ms), times)
     if not run:
         return
     after = 0
@@ -110,20 +117,20 @@ def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Itera
         low = times[run[after - 1]] if after else None
         high = times[run[after]] if after < len(run) else None
         is_early = time_ms <= 0 or (low is not None and time_ms < low - DAY_MS)
-        is_late = time_ms > now_ms + DAY_MS or (high is not None and time_ms > high + DAY_MS)
+        is_late = time_ms > latest_ms or (high is not None and time_ms > high + DAY_MS)
         is_far = low is None and high is not None and time_ms < high - YEARS_MS
         if is_early or is_late or is_far:
             yield offset, time_ms, low if low is not None else times[run[0]]
 
 
-def _longest_run(times: Sequence[int], now_ms: int) -> list[int]:
-    """The places of the longest run of times that can be and do not fall."""
+def _longest_run(times: Sequence[int], latest_ms: int) -> list[int]:
+    """The places of the longest run of times that are above 0, not after `latest_ms`, and do not fall."""
     ends: list[int] = []
     """Of runs of 1, 2, … records the least time with which one ends, and the place of that record."""
     places: list[int] = []
     before: list[int] = [-1] * len(times)
     for place, time_ms in enumerate(times):
-        if not 0 < time_ms <= now_ms + DAY_MS:
+        if not 0 < time_ms <= latest_ms:
             continue
         length = bisect_right(ends, time_ms)
         before[place] = places[length - 1] if length else -1

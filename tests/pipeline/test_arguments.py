@@ -63,6 +63,7 @@ def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:
         (["d", "--out", ""], "--out '': a folder was expected"),
         (["d", "--master", "mesos://one"], "--master 'mesos://one': local[*], spark://HOST:PORT, yarn or k8s://URL"),
         (["d", "--since", "yesterday"], "--since yesterday: a time such as 2026-01-31T08:00"),
+        (["d", "--since", "0001-01-01T00:00+12:00"], "--since 0001-01-01T00:00+12:00: a time such as 2026-01-31T08:00"),
         (["d", "--since", "2026-02-01", "--until", "2026-01-31"], "--until 2026-01-31 is not after --since 2026-02-01"),
         (["d", "--group", ""], "--group '': the name of a group"),
         (["d", "-X", "kafka.a=b"], "-X kafka.a=b is for a live cluster"),

@@ -21,6 +21,10 @@ from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
 TIMEOUT_S: Final = 30.0
+FIRST_TIMEOUT_S: Final = 5.0
+"""So long whatever listens there may take to say that it is a broker."""
+MAX_ANSWER_BYTES: Final = 100_000_000
+"""As librdkafka's receive.message.max.bytes: the size of a longer answer is that of no answer of Kafka's."""
 CLIENT_ID: Final = "muster-groups"
 NEEDED: Final = {
     ApiKey.METADATA: (4, 13),
@@ -47,7 +51,7 @@ class Connection:
         self.address = show(*address)
         self._correlation_id = 0
         try:
-            self._socket = socket.create_connection(address, TIMEOUT_S)
+            self._socket = socket.create_connection(address, FIRST_TIMEOUT_S)
         except OSError as error:
             raise AskingFailed(
                 f"{self.address} cannot be reached: {error.strerror or error}; is a server listening there? "
@@ -55,6 +59,7 @@ class Connection:
             ) from error
         try:
             self._versions = self._ask_versions()
+            self._socket.settimeout(TIMEOUT_S)
         except AskingFailed:
             self.close()
             raise
@@ -96,6 +101,8 @@ class Connection:
         try:
             self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
             (size,) = struct.unpack(">i", self._read(4))
+            if not 0 <= size <= MAX_ANSWER_BYTES:
+                raise AskingFailed(f"{self.address} answers {kind.name} with what is none of Kafka's answers")
             data = self._read(size)
             correlation_id, start = decode_response_header(kind, version, data, 0, len(data))
             if correlation_id != self._correlation_id:

@@ -12,6 +12,7 @@ from muster.coordinator.log.errors import LogError
 from muster.coordinator.sample.writing import END_MS, TRUTH_FILE, NotEmpty, Wanted, write
 
 MOST_GROUPS: Final = 100_000
+HOUR_MS: Final = 3_600_000
 LEAST_HOURS: Final = 1.0
 MOST_HOURS: Final = 24.0 * 31
 _UNITS: Final = {"K": 1e3, "M": 1e6}
@@ -54,8 +55,10 @@ def wanted_of(groups: int, hours: float, seed: int, records: str | None, end: st
         raise BadWish(f"--hours {hours:g}: a number from {LEAST_HOURS:g} to {MOST_HOURS:g} was expected")
     try:
         end_ms = END_MS if end is None else read_wall(end)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise BadWish(f"--end {end}: a time such as 2026-01-31T12:00 (UTC) was expected, or now") from None
+    if end_ms < hours * HOUR_MS:
+        raise BadWish(f"--end {end}: a time such as 2026-01-31T12:00 (UTC) was expected, and no beginning before 1970")
     return Wanted(groups, hours, seed, None if records is None else _count(records), end_ms)
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from muster.coordinator.cli import main
+from muster.coordinator.cli.groups import cluster
 from muster.coordinator.cli.groups.table import print_table, ranges
 
 Capture = pytest.CaptureFixture[str]
@@ -43,6 +44,8 @@ def versions(error: int, *rows: tuple[int, int, int]) -> bytes:
     ("answer", "sentence"),
     [
         (b"", "does not answer ApiVersions: the connection was closed; is it a Kafka listener without TLS and SASL?"),
+        (b"HTTP/1.1 400 Bad Request", "answers ApiVersions with what is none of Kafka's answers"),
+        (struct.pack(">ii", -1, 1), "answers ApiVersions with what is none of Kafka's answers"),
         (struct.pack(">ii", 4, 9), "answers another request than was asked"),
         (struct.pack(">ii", 4, 1), "answers ApiVersions with what is no such answer: "),
         (versions(58), "refuses ApiVersions: SASL_AUTHENTICATION_FAILED"),
@@ -62,6 +65,14 @@ def test_nobody_listens(capsys: Capture) -> None:
     told = capsys.readouterr().err
     assert told.startswith(f"muster groups list: 127.0.0.1:{port} cannot be reached: ")
     assert told.endswith("is a server listening there? (--bootstrap-server HOST:PORT)\n")
+
+
+def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(cluster, "FIRST_TIMEOUT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert main(["groups", "list", "--bootstrap-server", address]) == 1
+    assert f"muster groups list: {address} does not answer ApiVersions: timed out; is it a" in capsys.readouterr().err
 
 
 def test_an_address_that_is_none(capsys: Capture) -> None:

@@ -38,6 +38,11 @@ def test_numbers_of_records(text: str, records: int) -> None:
         (["--records", "999"], "--records 999: a number"),
         (["--records", "inf"], "--records inf: a number"),
         (["--records", "M"], "--records M: a number"),
+        (
+            ["--end", "0001-01-01"],
+            "--end 0001-01-01: a time such as 2026-01-31T12:00 (UTC) was expected, and no beginning",
+        ),
+        (["--end", "0001-01-01T00:00+12:00"], "--end 0001-01-01T00:00+12:00: a time such as 2026-01-31T12:00 (UTC)"),
         (["--end", "soon"], "--end soon: a time such as 2026-01-31T12:00 (UTC) was expected, or now"),
     ],
 )

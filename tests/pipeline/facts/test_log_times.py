@@ -66,6 +66,12 @@ def test_the_last_record_is_not_believed_when_it_is_in_the_future() -> None:
     assert odd(START, NOW + DAY_MS) == []
 
 
+def test_a_machine_whose_clock_is_behind_does_not_take_the_log_for_the_future() -> None:
+    times = [NOW + number * DAY_MS for number in range(30)]
+    assert odd(*times) == []
+    assert odd(*times[:20], 0, *times[20:]) == [(120, 0, times[19])]
+
+
 def test_where_no_time_can_be_nothing_is_known_any_better() -> None:
     assert odd(0, 0, -1) == []
 
