@@ -102,6 +102,28 @@ def test_configs(tool: Tool, new_name: NewName) -> None:
     assert "offsets.topic.num.partitions=10" in broker
 
 
+@pytest.mark.parametrize(
+    ("entity", "config", "source"),
+    [
+        (("brokers", "--entity-name", "1"), "log.cleaner.backoff.ms=15500", "DYNAMIC_BROKER_CONFIG"),
+        (("brokers", "--entity-default"), "log.cleaner.backoff.ms=15600", "DYNAMIC_DEFAULT_BROKER_CONFIG"),
+        (("groups", "--entity-name", "g"), "consumer.session.timeout.ms=50000", "DYNAMIC_GROUP_CONFIG"),
+        (("client-metrics", "--entity-name", "m"), "interval.ms=1000", "DYNAMIC_CLIENT_METRICS_CONFIG"),
+        (("broker-loggers", "--entity-name", "1"), "muster.events=ERROR", None),
+    ],
+)
+def test_configs_that_are_changed_while_running(
+    tool: Tool, entity: tuple[str, ...], config: str, source: str | None
+) -> None:
+    name = config.partition("=")[0]
+    tool(CONFIGS, "--alter", "--entity-type", *entity, "--add-config", config)
+    described = tool(CONFIGS, "--describe", "--entity-type", *entity)
+    synonym = "" if source is None else f"{source}:{config}"
+    assert f"{config} sensitive=false synonyms={{{synonym}" in described
+    tool(CONFIGS, "--alter", "--entity-type", *entity, "--delete-config", name)
+    assert f" {config} " not in tool(CONFIGS, "--describe", "--entity-type", *entity)
+
+
 def test_cluster_and_describe_of_a_living_group(
     tool: Tool, server: ServerProcess, new_name: NewName, group: str, start_java: Callable[..., JavaClients]
 ) -> None:
