@@ -50,6 +50,7 @@ def _delete(node: Node, context: RequestContext, name: str, index: int, offset: 
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not authorize(context, Operation.DELETE, Resource(TOPIC, name)):
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    partition = topic.existing(index)
     if topic.internal:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    return topic.existing(index).delete_records(offset)
+    return partition.delete_records(offset)

@@ -42,19 +42,19 @@ def _describe(
     is_refused = cursor is not None and (
         (bool(request.topics) and cursor.topic_name not in asked) or cursor.partition_index < 0
     )
-    first = "" if cursor is None or is_refused else cursor.topic_name
+    if is_refused:
+        refused = []
+        for topic in request.topics:  # as they came, each as often, as Kafka refuses whole requests
+            refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name))
+            yield None
+        return DescribeTopicPartitionsResponse(topics=refused)
+    first = "" if cursor is None else cursor.topic_name
     # sorted some at a time, then merged one by one
     left, runs = iter(asked), list[list[str]]()
     while run := [*islice(left, _SORTED_AT_ONCE)]:
         runs.append(sorted(name for name in run if name >= first))
         yield None
     names = merge(*runs)
-    if is_refused:
-        refused = []
-        for name in names:
-            refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, name))
-            yield None
-        return DescribeTopicPartitionsResponse(topics=refused)
     limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
     rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()

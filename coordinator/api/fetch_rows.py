@@ -143,11 +143,12 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
             data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
             data.records = b""
             return data
-    records, aborted = partition.read(
-        row.fetch_offset, min(row.max_bytes, left), min_one and terms.is_room, terms.committed
-    )
+    room = min(row.max_bytes, left)
+    records, aborted = partition.read(row.fetch_offset, room, min_one and terms.is_room, terms.committed)
     data.records = records
-    if aborted is not None:
+    # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
+    has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
+    if aborted is not None and not has_dropped:
         data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
     return data
 

@@ -183,6 +183,8 @@ def test_pages_of_what_is_not_there(node: Node) -> None:
     assert page(node, "no", "a b") == ([("a b", illegal, []), ("no", unknown, [])], None)
     assert page(node, "t", cursor=("t", -1)) == ([("t", wrong, [])], None)
     assert page(node, "t", cursor=("zz", 0)) == ([("t", wrong, [])], None)
+    # a request that is refused as a whole names its topics as they came
+    assert page(node, "u", "t", "u", cursor=("", 0)) == ([(name, wrong, []) for name in ("u", "t", "u")], None)
 
 
 def offsets(node: Node, *asked: tuple[int, int], version: int = 11, epoch: int = -1) -> list[tuple[int, int, int, int]]:

@@ -138,6 +138,21 @@ def test_the_first_batch_comes_whatever_its_size_and_nothing_goes_over_the_limit
     assert rows(ask_one(node, request), node) == [("a", 0, 0, SIZE), ("a", 1, 0, 0)]
 
 
+@pytest.mark.parametrize(
+    ("offset", "room", "aborted"),
+    [(0, SIZE, []), (0, SIZE - 1, None), (0, 1, None), (0, 0, []), (1, SIZE, []), (1, 0, [])],
+)
+def test_of_aborted_transactions_nothing_is_told_beside_a_batch_that_does_not_fit(
+    node: Node, offset: int, room: int, aborted: list[Any] | None
+) -> None:
+    # as Kafka 4.3 answers
+    append(node, "a", 1, b"y")
+    request = fetch_request(node, ("a", 0, 0), ("a", 1, offset), isolation_level=1)
+    request.topics[1].partitions[0].partition_max_bytes = room
+    row = ask_one(node, request).responses[0].partitions[1]
+    assert (row.partition_index, row.aborted_transactions) == (1, aborted)
+
+
 def test_the_brokers_own_limit_counts(node: Node) -> None:
     limited = data_node(fetch_max_bytes=10)
     for name in ("a", "b"):

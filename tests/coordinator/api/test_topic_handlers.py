@@ -334,6 +334,11 @@ def test_records_are_deleted(node: Node) -> None:
         ("t", [(0, 2, 0), (7, -1, unknown)]),
         ("no", [(0, -1, unknown)]),
     ]
+    node.topics.ensure_topic("__consumer_offsets", 1)
+    internal = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert delete(("__consumer_offsets", 0, 0), ("__consumer_offsets", 1, 0)) == [
+        ("__consumer_offsets", [(0, -1, internal), (1, -1, unknown)])
+    ]
     # of a partition that is named twice the last offset counts
     assert delete(("t", 0, 2), ("t", 0, 9)) == [("t", [(0, -1, ErrorCode.OFFSET_OUT_OF_RANGE)])]
     assert delete(("t", 0, 9), ("t", 0, 2)) == [("t", [(0, 2, 0)])]
