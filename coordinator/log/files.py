@@ -87,6 +87,13 @@ class Place:
             return (f"{self._root}/{path}" if path else self._root), None
         return path or ".", descriptor
 
+    def open(self, path: str, flags: int) -> int:
+        """A descriptor of what is there. Raises OSError."""
+        name, directory = self.at(path)
+        if directory is None:
+            return os.open(name, flags, _PERMISSIONS)
+        return os.open(name, flags, _PERMISSIONS, dir_fd=directory)
+
     def take(self) -> None:
         """Stay in the directory that has the name now. Raises OSError."""
         self._descriptor = os.open(self._root, os.O_RDONLY)
@@ -127,8 +134,7 @@ class DiskFile:
         self._closing: list[int] = []
 
     def _open(self, more: int = 0) -> int:
-        name, directory = self._place.at(self._name)
-        self._descriptor = os.open(name, self._mode | more, _PERMISSIONS, dir_fd=directory)
+        self._descriptor = self._place.open(self._name, self._mode | more)
         return self._descriptor
 
     def _create(self) -> int:
@@ -226,6 +232,19 @@ class DiskFile:
             os.close(descriptor)
 
 
+class Held:
+    """A data directory that was taken."""
+
+    def __init__(self, lock: DirectoryLock, place: Place) -> None:
+        self._lock = lock
+        self._place = place
+
+    def release(self) -> None:
+        """Let others have it; harmless when called twice."""
+        self._lock.release()
+        self._place.leave()
+
+
 class FileStorage:
     """A `storage.Storage` over a directory of the file system.
 
@@ -248,8 +267,7 @@ class FileStorage:
     def entries(self, path: str) -> list[Entry]:
         """What is in a directory, by name."""
         found: list[Entry] = []
-        name, directory = self._place.at(path)
-        descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
+        descriptor = self._place.open(path, os.O_RDONLY)
         try:
             with os.scandir(descriptor) as names:
                 for one in names:
@@ -283,9 +301,8 @@ class FileStorage:
 
     def load(self, path: str) -> bytes | None:
         """A whole small file; None when it is not there."""
-        name, directory = self._place.at(path)
         try:
-            descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
+            descriptor = self._place.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return None
         with open(descriptor, "rb") as file:
@@ -294,8 +311,7 @@ class FileStorage:
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
         """Replace a whole small file at once."""
         name, directory = self._place.at(path)
-        temporary = name + ".tmp"
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PERMISSIONS, dir_fd=directory)
+        descriptor = self._place.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
             view = memoryview(data)
             while view:
@@ -304,7 +320,7 @@ class FileStorage:
                 sync_descriptor(descriptor)
         finally:
             os.close(descriptor)
-        os.replace(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.replace(name + ".tmp", name, src_dir_fd=directory, dst_dir_fd=directory)
         if sync:
             self.sync_directory(path.rpartition("/")[0])
 
@@ -327,15 +343,14 @@ class FileStorage:
 
     def sync_directory(self, path: str) -> None:
         """Wait until the names in a directory are on the disk."""
-        name, directory = self._place.at(path)
-        descriptor = os.open(name, os.O_RDONLY, dir_fd=directory)
+        descriptor = self._place.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
 
-    def lock(self) -> DirectoryLock:
+    def lock(self) -> Held:
         """Take the data directory for this server alone."""
-        lock = DirectoryLock(self.root, self._place.leave)
+        lock = DirectoryLock(self.root)
         self._place.take()
-        return lock
+        return Held(lock, self._place)

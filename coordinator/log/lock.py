@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from muster.coordinator.log.errors import DirectoryLocked
@@ -21,11 +20,8 @@ _held_here: set[str] = set()
 class DirectoryLock:
     """A data directory held by this process until `release`."""
 
-    def __init__(self, directory: str, released: Callable[[], object]) -> None:
-        """DirectoryLocked when another server, in this process or elsewhere, holds `directory`. `released` is called at
-        its end.
-        """
-        self._released = released
+    def __init__(self, directory: str) -> None:
+        """DirectoryLocked when another server, in this process or elsewhere, holds `directory`."""
         self._key = os.path.realpath(directory)
         if self._key in _held_here:
             raise DirectoryLocked(directory, os.getpid())
@@ -49,7 +45,6 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = -1
             _held_here.discard(self._key)
-            self._released()
 
 
 def _holder(descriptor: int) -> int | None:

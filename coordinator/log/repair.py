@@ -59,7 +59,7 @@ def repair(
 ) -> Repair:
     """Repair the folder `partition` of a data directory. DirectoryLocked while a server has it, OSError otherwise.
 
-    `topic_id_of`: what the topic catalogue says, by a topic's name; asked only when the folder does not say it.
+    `topic_id_of`: what the topic catalogue says, by a topic's name.
     """
     storage = FileStorage(directory)
     lock = storage.lock()
@@ -69,8 +69,10 @@ def repair(
         inspection.run()
         if inspection.is_unknown:
             return Repair([], [], [], [], [], is_stray=False, is_unknown=True)
-        topic_id = topic_id_of(storage, key[0]) if inspection.has_bad_topic_id else None
+        topic_id = topic_id_of(storage, key[0])
         is_stray = inspection.has_bad_topic_id and topic_id is None
+        if not inspection.has_bad_topic_id and topic_ids.read(storage, partition) in (None, topic_id):
+            topic_id = None  # nothing is wrong with it
         done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost], [], is_stray)
         if topic_id is not None:
             _write_topic_id(storage, partition, topic_id, done)

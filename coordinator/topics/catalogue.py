@@ -127,17 +127,23 @@ def _replay(state: ClusterState, chunk: bytes) -> int:
     return unknown
 
 
+def read_state(storage: Storage) -> ClusterState:
+    """What the metadata log says in a data directory that nobody works on, or that somebody does. Raises OSError."""
+    state = ClusterState()
+    folder = f"{METADATA_TOPIC}-0"
+    if storage.is_directory(folder):
+        with contextlib.suppress(LogError):  # of a damaged log, what is before
+            for entry in storage.entries(folder):
+                if entry.name.endswith(".log"):
+                    _replay(state, storage.load(f"{folder}/{entry.name}") or b"")
+    return state
+
+
 def topic_id_of(storage: Storage, name: str) -> bytes | None:
     """The id of a topic, as the metadata log in a data directory says that nobody works on; None: there is no such
     topic. Raises OSError.
     """
     if name == METADATA_TOPIC:
         return METADATA_TOPIC_ID
-    state = ClusterState()
-    folder = f"{METADATA_TOPIC}-0"
-    with contextlib.suppress(LogError):  # of a damaged log, what is before
-        for entry in storage.entries(folder):
-            if entry.name.endswith(".log"):
-                _replay(state, storage.load(f"{folder}/{entry.name}") or b"")
-    topic = state.topics.get(name)
+    topic = read_state(storage).topics.get(name)
     return None if topic is None else topic.topic_id

@@ -13,6 +13,7 @@ from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.files import FileStorage
 from muster.coordinator.log.inspection import DAMAGE, Finding, Inspection
 from muster.coordinator.log.last_stop import UNKNOWN, LastStop, read_last_stops
+from muster.coordinator.topics.survey import Misfit, misfits
 
 MOVE_IT = (
     "Stop the server and move the folder to one that can read it: the one that wrote it, or a newer version of this one"
@@ -21,12 +22,14 @@ MOVE_IT = (
 
 def check(directory: Path, *, as_json: bool) -> int:
     """Look at every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
+    unfit: list[Misfit] = []
     try:
         places = partitions_in(directory)
         # before the segments: a server that runs moves them on
         stops = read_last_stops(FileStorage(places[0].folder.resolve().parent, read_only=True))
         if places[0].folder != directory:
             places = sorted([*places, *_emptied(directory, stops)])
+            unfit = misfits(FileStorage(directory, read_only=True))
         total = sum(file.stat().st_size for place in places for file in segment_files(place.folder))
         with Progress("checking", total) as progress:
             found = [
@@ -39,6 +42,9 @@ def check(directory: Path, *, as_json: bool) -> int:
     for place, inspection in found:
         for finding in inspection.findings:
             print(json.dumps(_row(place, inspection, finding)) if as_json else _line(place, finding))
+    for one in unfit:
+        print(json.dumps(_unfit_row(one)) if as_json else f"{one.folder}: {DAMAGE}: {one.problem}")
+    names = list(dict.fromkeys([*(place.name for place, _ in damaged), *(one.folder for one in unfit)]))
     segments = [facts for _, inspection in found for facts in inspection.segments]
     if as_json:
         summary = {
@@ -46,17 +52,30 @@ def check(directory: Path, *, as_json: bool) -> int:
             "segments": len(segments),
             "batches": sum(facts.batches for facts in segments),
             "bytes": sum(facts.size for facts in segments),
-            "damaged": [place.name for place, _ in damaged],
+            "damaged": names,
         }
         print(json.dumps({"summary": summary}))
-        return 1 if damaged else 0
+        return 1 if names else 0
     print(
         f"{len(places)} partitions, {len(segments)} segments, {sum(facts.batches for facts in segments)} batches, "
-        f"{sum(facts.size for facts in segments)} bytes: " + (f"{len(damaged)} damaged" if damaged else "all sound")
+        f"{sum(facts.size for facts in segments)} bytes: " + (f"{len(names)} damaged" if names else "all sound")
     )
     for place, inspection in damaged:
         print(f"  {advice(place, inspection)}")
-    return 1 if damaged else 0
+    for one in unfit:
+        print(f"  {one.folder}: {one.what_to_do}")
+    return 1 if names else 0
+
+
+def _unfit_row(one: Misfit) -> dict[str, object]:
+    return {
+        "partition": one.folder,
+        "severity": DAMAGE,
+        "file": None,
+        "position": None,
+        "problem": one.problem,
+        "advice": one.what_to_do,
+    }
 
 
 def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place]:

@@ -5,28 +5,36 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from muster.coordinator.api.node import draw_kafka_uuid
 from muster.coordinator.cli.log.check import MOVE_IT
 from muster.coordinator.cli.log.places import OFFSETS_TOPIC, place_of
+from muster.coordinator.clock import read_wall
+from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import repair as repairing
-from muster.coordinator.log.errors import DirectoryLocked
+from muster.coordinator.log.errors import DirectoryLocked, LogError
+from muster.coordinator.log.folders import read_other_name
 from muster.coordinator.log.repair import Loss
 from muster.coordinator.topics.catalogue import topic_id_of
+from muster.coordinator.topics.putting_back import CannotPutBack, belongs_to_a_topic, put_back
 
 
 def repair(directory: Path, partition: str) -> int:
     """Repair one partition of a data directory; 0: done, 1: it could not be done, 2: there is no such partition."""
     name = f"{OFFSETS_TOPIC}-{partition}" if partition.isascii() and partition.isdigit() else partition
     folder = directory / name
-    if place_of(folder) is None or not folder.is_dir():
+    is_aside = read_other_name(name) is not None
+    if (place_of(folder) is None and not is_aside) or not folder.is_dir():
         print(f"muster log repair: {folder} is no partition's folder: give one of {directory}", file=sys.stderr)
         return 2
     try:
+        if is_aside or not belongs_to_a_topic(directory, name):
+            return _put_back(directory, name)
         done = repairing.repair(str(directory), name, topic_id_of)
     except DirectoryLocked as error:
         holder = f"process {error.pid}" if error.pid is not None else "another process"
         print(f"muster log repair: {directory} is in use by {holder}: stop it first", file=sys.stderr)
         return 1
-    except OSError as error:
+    except (OSError, LogError, CannotPutBack) as error:
         print(f"muster log repair: {error}", file=sys.stderr)
         return 1
     if done.is_unknown:
@@ -58,6 +66,19 @@ def repair(directory: Path, partition: str) -> int:
         return 1
     if not (done.losses or done.indexes or done.gone or done.identities):
         print(f"{name}: nothing to repair")
+    return 0
+
+
+def _put_back(directory: Path, folder: str) -> int:
+    """Raises what `put_back` does."""
+    done = put_back(directory, folder, draw_kafka_uuid, Now(0, read_wall("now")))
+    names = ", ".join(f"{done.topic}-{index}" for index in done.partitions)
+    print(f"in their place again: {names}; the next start serves them")
+    if done.is_new:
+        print(
+            f"the topic {done.topic} was made for them: its configs are lost, so it keeps all records until you set "
+            "retention.ms"
+        )
     return 0
 
 
