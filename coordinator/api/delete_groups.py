@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
-from muster.coordinator.api.gather import ask_each
+from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command
 from muster.coordinator.slices import Job, Later
@@ -24,7 +24,7 @@ def _delete(node: Node, context: RequestContext, request: DeleteGroupsRequest) -
     refused: list[DeletableGroupResult] = []
 
     def allowed() -> Iterator[str]:
-        for group_id in dict.fromkeys(request.groups_names):
+        for group_id in distinct(request.groups_names):
             if authorize(context, Operation.DELETE, Resource(GROUP, group_id)):
                 yield group_id
             else:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from muster.coordinator.api.bounds import TOO_LARGE, TOO_LARGE_TEXT, Room
 from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
-from muster.coordinator.api.gather import ask_each
+from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command
 from muster.coordinator.slices import Job, Later
@@ -55,7 +55,7 @@ def _describe(node: Node, context: RequestContext, request: DescribeGroupsReques
         return authorize(context, Operation.DESCRIBE, Resource(GROUP, group_id))
 
     # one that is named again and again is asked once: it has a row each time, as on Kafka
-    yield from ask_each(filter(allowed, dict.fromkeys(request.groups)), ask, take)
+    yield from ask_each(filter(allowed, distinct(request.groups)), ask, take)
     room = Room()
     rows: list[DescribedGroup] = []
     refused: list[DescribedGroup] = []
@@ -75,6 +75,7 @@ def _size(row: DescribedGroup) -> int:
     return (
         _ROW_BYTES
         + len(row.group_id)
+        + len(row.error_message or "")
         + sum(
             _ROW_BYTES
             + len(one.member_id)

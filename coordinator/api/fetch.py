@@ -11,6 +11,7 @@ from muster.coordinator.api.capabilities import fetch_by_topic_id
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job, Later
 from muster.coordinator.topics.sessions import FetchContext, FetchRow, Key
 from muster.coordinator.topics.waits import FetchWait
 from muster.protocol.errors import ErrorCode
@@ -27,43 +28,42 @@ READ_COMMITTED = 1
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
     """Answer at once when there is enough, an error or nothing to wait for; else park until there is."""
+    node.run(context, respond, _fetch(node, context, request))
+
+
+def _fetch(node: Node, context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
     by_id = fetch_by_topic_id(context.api_version)
+    asked = yield from _rows(request)
+    now_ms = node.clock.now().mono_ms
     fetch = node.topics.sessions.open(
-        request.session_id,
-        request.session_epoch,
-        _rows(request),
-        _forgotten(request),
-        by_id,
-        node.clock.now().mono_ms,
+        request.session_id, request.session_epoch, asked, _forgotten(request), by_id, now_ms
     )
     if fetch.error_code:
-        respond(FetchResponse(error_code=fetch.error_code))
-        return
+        return FetchResponse(error_code=fetch.error_code)
     most_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
     committed = request.isolation_level == READ_COMMITTED
     room = node.unsent.room()
     min_bytes = min(request.min_bytes, most_bytes, room or most_bytes)
 
-    def read_now() -> RowsRead:
+    def read_now() -> Job[RowsRead]:
         room = node.unsent.room()
         is_room, max_bytes = room > 0, min(most_bytes, room)
         terms = FetchTerms(context.api_version, max_bytes, committed, _is_from_follower(request), is_room)
         return read_rows(node, context, fetch.rows, terms)
 
-    read = read_now()
+    read = yield from read_now()
     if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
-        respond(_answer(node, context, fetch, read, by_id))
-        return
-
-    def answer() -> None:
-        forget()
-        if fetch.overtaken():
-            respond(FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH))
-        else:
-            respond(_answer(node, context, fetch, read_now(), by_id))
-
-    wait = FetchWait(node.clock, read.partitions, min_bytes, read.bytes, request.max_wait_ms, committed, answer)
+        return (yield from _answer(node, context, fetch, read, by_id))
+    later = Later()
+    max_wait_ms = request.max_wait_ms
+    wait = FetchWait(node.clock, read.partitions, min_bytes, read.bytes, max_wait_ms, committed, lambda: later(None))
     forget = context.channel.on_close(wait.cancel)
+    yield later
+    forget()
+    if fetch.overtaken():
+        return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    read = yield from read_now()
+    return (yield from _answer(node, context, fetch, read, by_id))
 
 
 def _is_from_follower(request: FetchRequest) -> bool:
@@ -72,7 +72,7 @@ def _is_from_follower(request: FetchRequest) -> bool:
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
 
-def _rows(request: FetchRequest) -> list[FetchRow]:
+def _rows(request: FetchRequest) -> Job[list[FetchRow]]:
     """What is asked for; of a partition that is named twice the last row counts, in the place of the first."""
     rows: dict[Key, FetchRow] = {}
     for topic in request.topics:
@@ -85,6 +85,8 @@ def _rows(request: FetchRequest) -> list[FetchRow]:
                 wanted.current_leader_epoch,
                 wanted.last_fetched_epoch,
             )
+            yield None
+        yield None
     return list(rows.values())
 
 
@@ -92,15 +94,17 @@ def _forgotten(request: FetchRequest) -> list[Key]:
     return [(t.topic, t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions]
 
 
-def _answer(node: Node, context: RequestContext, fetch: FetchContext, read: RowsRead, by_id: bool) -> FetchResponse:
+def _answer(
+    node: Node, context: RequestContext, fetch: FetchContext, read: RowsRead, by_id: bool
+) -> Job[FetchResponse]:
     session_id = fetch.session_id
     results = read.results
     if fetch.wants_session:
         told = [row for row, _ in results]
         session_id = node.topics.sessions.create(told, by_id, node.clock.now().mono_ms)
     if session_id:
-        results = _worth_telling(fetch, results)
-    response = FetchResponse(session_id=session_id, responses=_by_topic(results))
+        results = yield from _worth_telling(fetch, results)
+    response = FetchResponse(session_id=session_id, responses=(yield from _by_topic(results)))
     if any(data.error_code in MOVED for _, data in results):
         host, port = node.endpoint(context)
         response.node_endpoints = [NodeEndpoint(node_id=node.node_id, host=host, port=port, rack=node.rack)]
@@ -109,7 +113,7 @@ def _answer(node: Node, context: RequestContext, fetch: FetchContext, read: Rows
 
 def _worth_telling(
     fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
-) -> list[tuple[FetchRow, PartitionData]]:
+) -> Job[list[tuple[FetchRow, PartitionData]]]:
     """What the reader is told in a session: all of a new one, in a later answer what is news."""
     told = []
     for row, data in results:
@@ -119,10 +123,11 @@ def _worth_telling(
             told.append((row, data))
             if data.records:
                 fetch.told(row)
+        yield None
     return told
 
 
-def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> list[FetchableTopicResponse]:
+def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> Job[list[FetchableTopicResponse]]:
     topics: list[FetchableTopicResponse] = []
     partitions: list[PartitionData] = []
     last: tuple[str, bytes] | None = None
@@ -133,4 +138,5 @@ def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> list[Fetchab
             topics.append(FetchableTopicResponse(name, topic_id, partitions))
             last = (name, topic_id)
         partitions.append(data)
+        yield None
     return topics

@@ -13,6 +13,7 @@ from muster.coordinator.api.capabilities import fetch_by_topic_id, fetch_knows_s
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.sessions import FetchRow
@@ -58,7 +59,7 @@ class RowsRead:
         self.partitions: list[Partition] = []
 
 
-def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms) -> RowsRead:
+def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms) -> Job[RowsRead]:
     """Read every row, in order, together at most `max_bytes` of records (but for the first batch found)."""
     read = RowsRead()
     left = terms.max_bytes
@@ -66,6 +67,7 @@ def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], ter
     nameless: list[tuple[FetchRow, PartitionData]] = []
     missing: list[tuple[FetchRow, PartitionData]] = []
     for row in rows:
+        yield None
         try:
             topic = _find(node, context, row, by_id)
         except Refused as refusal:

@@ -35,6 +35,15 @@ def ask_each(things: Iterable[T], ask: Callable[[T, Later], object], take: Calla
             take(thing, (yield later))
 
 
+def distinct(things: Iterable[T]) -> Iterator[T]:
+    """Each of them once, in their order; nothing is done before it is asked for."""
+    seen: set[T] = set()
+    for thing in things:
+        if thing not in seen:
+            seen.add(thing)
+            yield thing
+
+
 def in_pieces(
     topics: Iterable[T], rows_of: Callable[[T], Sequence[R]], with_rows: Callable[[T, Sequence[R]], T]
 ) -> Iterator[tuple[bool, list[T]]]:

@@ -13,6 +13,7 @@ from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+_MOST_FILTERS = 50
 _PASSED_OVER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -27,13 +28,28 @@ def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Jo
     see_all = authorize(context, Operation.DESCRIBE, THE_CLUSTER)
     groups: list[ListedGroup] = []
     failed: list[int] = []
+    # every shard looks at each filter again: with very many the rows are chosen here
+    states: set[str] = set()
+    kinds: set[str] = set()
+    asked = request
+    if len(request.states_filter) + len(request.types_filter) > _MOST_FILTERS:
+        asked = ListGroupsRequest()
+        for name in request.states_filter:
+            states.add(name.strip().lower())
+            yield None
+        for name in request.types_filter:
+            kinds.add(name.lower())
+            yield None
+
+    def is_wanted(group: ListedGroup) -> bool:
+        return (not states or group.group_state.lower() in states) and (not kinds or group.group_type in kinds)
 
     def ask(shard: Shard, token: Later) -> None:
-        shard.submit(Command(request, token, context.client))
+        shard.submit(Command(asked, token, context.client))
 
     def take(_: Shard, part: Any) -> None:
         if part.error_code == ErrorCode.NONE:
-            groups.extend(part.groups)
+            groups.extend(filter(is_wanted, part.groups))
         elif part.error_code not in _PASSED_OVER:
             failed.append(part.error_code)
 

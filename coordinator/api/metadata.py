@@ -43,17 +43,18 @@ def handle_metadata(node: Node, context: RequestContext, request: MetadataReques
 
 
 def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
-    if not metadata_by_topic_id(context.api_version) and any(
-        topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ()
-    ):
-        return (yield from _without_ids(request.topics or ()))
+    if not metadata_by_topic_id(context.api_version):
+        for topic in request.topics or ():
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                return (yield from _without_ids(request.topics or ()))
+            yield None
     tell_operations = request.include_topic_authorized_operations
     rows: list[MetadataResponseTopic] = []
     made: list[MetadataResponseTopic] = []
     if request.topics is None:
-        for topic in [*node.topics.by_name.values()]:
-            if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
-                rows.append((yield from _present(node, context, topic, tell_operations)))
+        for present in [*node.topics.by_name.values()]:
+            if authorize(context, Operation.DESCRIBE, Resource(TOPIC, present.name)):
+                rows.append((yield from _present(node, context, present, tell_operations)))
             yield None
     else:
         asked = _Asked(node, context, request)
@@ -91,29 +92,33 @@ class _Asked:
 
     def look(self) -> Job[None]:
         """Where one is asked for by its id, names count for nothing, as on Kafka."""
-        ids = dict.fromkeys(topic.topic_id for topic in self._wanted if topic.topic_id != ZERO_UUID)
-        meant = [(None, one) for one in ids] or dict.fromkeys((topic.name, topic.topic_id) for topic in self._wanted)
+        ids: dict[tuple[str | None, bytes], None] = {}
+        both: dict[tuple[str | None, bytes], None] = {}
+        for topic in self._wanted:
+            if topic.topic_id != ZERO_UUID:
+                ids[None, topic.topic_id] = None
+            both[topic.name, topic.topic_id] = None
+            yield None
+        meant = ids or both
         if self._may_create:
-            yield from self._count(name for name, _ in meant)
+            yield from self._count(meant)
         for name, topic_id in meant:
             try:
-                topic = self._find(name, topic_id)
-                was_there = topic is not None
-                if topic is None:
-                    topic = yield from self._create(name or "")
+                found = self._find(name, topic_id)
+                present = (yield from self._create(name or "")) if found is None else found
             except Refused as refusal:
                 self.rows.append(_refused(self._context, refusal.error_code, name, topic_id, self._tells_operations))
             else:
-                row = yield from _present(self._node, self._context, topic, self._tells_operations)
+                row = yield from _present(self._node, self._context, present, self._tells_operations)
                 self.rows.append(row)
-                if not was_there:
+                if found is None:
                     self.made.append(row)
             yield None
 
-    def _count(self, names: Iterable[str | None]) -> Job[None]:
+    def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
         """As Kafka's controller: of a request that would create too many partitions none is created."""
         topics, new = self._node.topics, 0
-        for name in names:
+        for name, _ in meant:
             new += name is not None and name not in topics.by_name and name_fault(name) is None
             yield None
         self._may_create = new * topics.settings.num_partitions <= MAX_PARTITIONS_PER_REQUEST

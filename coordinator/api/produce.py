@@ -84,6 +84,7 @@ def _first_batches(context: RequestContext, request: ProduceRequest) -> Job[list
             firsts.append(header)
             is_transactional = is_transactional or (header is not None and header.is_transactional)
             yield None
+        yield None
     if is_transactional and (
         transactional_id is None
         or not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, transactional_id))
@@ -141,6 +142,7 @@ class _Produce:
         for data in request.topic_data:
             key = (data.name, data.topic_id)
             topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
+            yield None
             for row, first in zip(data.partition_data, headers, strict=False):
                 answers = self._answers(data)
                 yield None

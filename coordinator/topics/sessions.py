@@ -234,6 +234,8 @@ class FetchSessions:
 
     def create(self, rows: Sequence[FetchRow], uses_topic_ids: bool, now_ms: int) -> int:
         """A new session for a reader that asked for one; 0 when there is no room: it goes on without."""
+        if len(rows) * ROW_BYTES > MOST_SESSION_BYTES:
+            return NO_SESSION
         size = bytes_of(rows)
         if self._slots <= 0 or size > MOST_SESSION_BYTES or not self._find_bytes(size, now_ms):
             return NO_SESSION

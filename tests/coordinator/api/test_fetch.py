@@ -12,8 +12,8 @@ from muster.coordinator.topics.creation import NewTopic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from tests.coordinator.api.data_plane import ask_one, data_node, fetch_request, send
-from tests.coordinator.api.harness import make_channel, make_context
-from tests.coordinator.topics.support import add_topic, batch, produce
+from tests.coordinator.api.harness import make_channel, make_context, make_node
+from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
 
 @pytest.fixture
@@ -312,3 +312,22 @@ def test_unread_answers_leave_room_for_fewer_records_and_then_for_none(node: Nod
     assert rows(answers.one(), node) == [("a", 0, 0, 0), ("b", 0, 0, 0)]
     node.unsent.release(reader)
     assert [size > 0 for _, _, _, size in rows(ask_one(node, request), node)] == [True, True]
+
+
+def test_many_rows_are_read_over_many_turns() -> None:
+    """Each step takes a millisecond here."""
+
+    class TickingClock(ManualClock):
+        def mono_ms(self) -> int:
+            self._move_to(self._now.mono_ms + 1)
+            return super().mono_ms()
+
+    clock = TickingClock()
+    node = make_node(clock=clock, topics=make_topics(clock=clock))
+    add_topic(node.topics, "t", 200)
+    answers = send(node, fetch_request(node, *(("t", index, 0) for index in range(200))))
+    assert answers.all == []
+    for _ in range(200):
+        clock.advance(50)
+    (topic,) = answers.one().responses
+    assert [row.partition_index for row in topic.partitions] == [*range(200)]

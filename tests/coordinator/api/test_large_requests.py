@@ -332,3 +332,19 @@ class TestTopics:
         cast(ManualClock, node.clock).advance(0)
         assert "t" in node.topics.by_name
         assert len(answers.all) == 1
+
+
+def test_groups_are_chosen_by_very_many_filters_as_by_few(node: Node, submitted: list[Any]) -> None:
+    ask(node, commit(("t", range(1)), group="one")).one()
+    submitted.clear()
+    noise = [f"no-{i}" for i in range(1_000)]
+    for states, kinds, found in (
+        ([*noise, " EMPTY"], [], ["one"]),
+        (noise, [], []),
+        ([], [*noise, "Classic"], ["one"]),
+        ([], noise, []),
+        (["Empty"], ["classic"], ["one"]),
+    ):
+        groups = ask(node, ListGroupsRequest(states_filter=states, types_filter=kinds)).one().groups
+        assert [group.group_id for group in groups] == found
+    assert max(len(one.states_filter) + len(one.types_filter) for one in submitted) == 2

@@ -1,0 +1,248 @@
+"""The worst requests that the limits admit, one after the other against a server in this process: how long the event
+loop was held in one piece, and how much memory was taken.
+
+    python -m bench.worst [PART OF AN API'S NAME ...]
+
+For each API in its newest version: each array of the request with as many elements as it may have, all
+alike and all different, with short and with long texts. "turn" is the CPU time of the longest turn of the event loop,
+"wait" how long the loop was kept waiting at most, with everything else on the machine. docs/limits.md has what is meant
+to hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from copy import copy
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from muster.coordinator.api.registry import SERVED
+from muster.coordinator.config import load
+from muster.coordinator.server import GC_EVERY_OBJECTS, SWITCH_S, Server
+from muster.protocol import frames
+from muster.protocol.api import Api, api
+from muster.protocol.message import Message
+from muster.protocol.wire import MOST_ELEMENTS
+
+MOST_BYTES = 31_000_000
+LONG = 200
+"""Characters of a long text."""
+BEAT_S = 0.002
+TURN_MS = 50
+MEMORY_MB = 200
+
+CLIENT = """
+import socket, struct, sys
+for line in sys.stdin:
+    port, path = line.split()
+    client = socket.create_connection(("127.0.0.1", int(port)), timeout=100)
+    try:
+        client.sendall(open(path, "rb").read())
+        head = client.recv(4, socket.MSG_WAITALL)
+        left = size = struct.unpack(">i", head)[0] if len(head) == 4 else -1
+        while left > 0:
+            got = len(client.recv(min(left, 1 << 20)))
+            left -= got or left
+        print("closed" if size < 0 else f"{size + 4} B", flush=True)
+    except OSError as error:
+        print(type(error).__name__, flush=True)
+    client.close()
+"""
+
+
+class Case(NamedTuple):
+    """One request."""
+
+    name: str
+    frame: bytes
+
+
+def arrays_of(module: Any, cls: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each array in a message: the names of the fields that lead there, and the class of its elements."""
+    for name, parameter in inspect.signature(cls).parameters.items():
+        found = re.match(r"Sequence\[(\w+)\]", str(parameter.annotation))
+        if found is None:
+            continue
+        element = getattr(module, found[1], found[1])
+        yield (*path, name), element
+        if inspect.isclass(element):
+            yield from arrays_of(module, element, (*path, name))
+
+
+def filled(cls: Any, text: str) -> Any:
+    """A message with a text in each field that takes one."""
+    names = [n for n, p in inspect.signature(cls).parameters.items() if str(p.annotation) in ("str", "str | None")]
+    made = cls(**dict.fromkeys(names, text))
+    for name in ("timeout_ms", "session_timeout_ms", "rebalance_timeout_ms"):
+        if hasattr(made, name):
+            setattr(made, name, 10_000)
+    for name in ("transactional_id", "group_instance_id", "rack_id", "generation_id_or_member_epoch"):
+        if hasattr(made, name):
+            setattr(made, name, -1 if name.startswith("generation") else None)
+    for name in ("num_partitions", "replication_factor", "count"):
+        if hasattr(made, name):
+            setattr(made, name, 1)
+    if hasattr(made, "acks"):
+        made.acks = -1
+    if hasattr(made, "topic_id"):
+        made.topic_id = bytes(16)
+    return made
+
+
+def request_for(module: Any, root: type[Message], path: tuple[str, ...], text: Callable[[int], str], count: int) -> Any:
+    """A request whose array at `path` has `count` elements, those above it one."""
+    request = at = filled(root, "t")
+    steps = dict(arrays_of(module, root))
+    for depth in range(1, len(path) + 1):
+        element = steps[path[:depth]]
+        number = count if depth == len(path) else 1
+        if inspect.isclass(element):
+            # the same object again and again is as good on the wire
+            rows: list[Any] = [filled(element, text(0) if depth == len(path) else "t")] * number
+            if depth == len(path) and text(0) != text(1):
+                rows = [copy(rows[0]) for _ in rows]
+                for name in [n for n in rows[0].__slots__ if getattr(rows[0], n) == text(0)]:
+                    for i, row in enumerate(rows):
+                        setattr(row, name, text(i))
+        elif element == "str":
+            rows = [text(i) for i in range(number)]
+        else:
+            rows = [i if text(0) != text(1) else 0 for i in range(number)] if element == "int" else [bytes(16)] * number
+        setattr(at, path[depth - 1], rows)
+        at = rows[0] if rows else None
+    return request
+
+
+def cases(served: Api, wanted: list[int]) -> Iterator[Case]:
+    """The requests of one API."""
+    module_name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", served.name).lower()
+    module = import_module(f"muster.protocol.messages.{module_name}")
+    root = getattr(module, f"{served.name}Request")
+    for version in wanted:
+        for path, _ in [((), None), *arrays_of(module, root)]:
+            for kind, text in TEXTS.items():
+                room = MOST_ELEMENTS - len(path) if path else 0
+                count = room if kind != "long" else min(room, MOST_BYTES // (LONG + 40))
+                if not path and kind != "same":
+                    continue
+                request = request_for(module, root, path, text, count)
+                try:
+                    frame = frames.request_frame(served, version, 1, request, "worst")
+                except (ValueError, TypeError, AttributeError):
+                    continue  # what this version cannot say
+                yield Case(f"{served.name} {version} {'.'.join(path) or '-'} {kind}", frame)
+
+
+TEXTS: dict[str, Callable[[int], str]] = {
+    "same": lambda _: "t",
+    "different": lambda i: f"x{i}",
+    "long": lambda i: f"{i:07}".rjust(LONG, "x"),
+}
+
+
+class Watch:
+    """What the event loop is kept waiting for."""
+
+    def __init__(self) -> None:
+        self.turn_s = self.wait_s = 0.0
+
+    def begin(self) -> None:
+        """From here on."""
+        self.turn_s = self.wait_s = 0.0
+        gc.collect()
+        Path("/proc/self/clear_refs").write_text("5")
+
+    def install(self, loop: Any) -> None:
+        """Measure each turn of the loop."""
+        run_once = loop._run_once
+
+        def measured() -> None:
+            began = time.thread_time()
+            run_once()
+            self.turn_s = max(self.turn_s, time.thread_time() - began)
+
+        loop._run_once = measured
+        self._beat(loop, loop.time())
+
+    def _beat(self, loop: Any, due: float) -> None:
+        now = loop.time()
+        self.wait_s = max(self.wait_s, now - due)
+        loop.call_at(now + BEAT_S, self._beat, loop, now + BEAT_S)
+
+
+def resident_mb(key: str) -> float:
+    """Of this process: VmRSS, VmHWM."""
+    text = Path("/proc/self/status").read_text()
+    return int(text.split(f"{key}:")[1].split()[0]) / 1024
+
+
+async def measure(case: Case, port: int, client: Any, watch: Watch, folder: str) -> tuple[str, bool]:
+    """One line, and whether the limits held."""
+    path = Path(folder) / "frame"
+    path.write_bytes(case.frame)
+    size = len(case.frame)
+    case = Case(case.name, b"")
+    await asyncio.sleep(0.05)  # this turn has made the request
+    watch.begin()
+    await asyncio.sleep(0.05)
+    watch.turn_s = watch.wait_s = 0.0
+    before, began = resident_mb("VmRSS"), time.monotonic()
+    client.stdin.write(f"{port} {path}\n".encode())
+    told = (await client.stdout.readline()).decode().strip()
+    took_s = time.monotonic() - began
+    grown = resident_mb("VmHWM") - before
+    good = watch.turn_s * 1000 <= TURN_MS and grown <= MEMORY_MB
+    return (
+        f"{case.name:<70} {size:>9} B {told:>12} {took_s:6.1f} s  turn {watch.turn_s * 1000:5.0f} ms  "
+        f"wait {watch.wait_s * 1000:5.0f} ms  +{grown:4.0f} MB{'' if good else '  <<<'}"
+    ), good
+
+
+async def run(wanted: list[str]) -> int:
+    """All of them; the number of those that were too long or too large."""
+    loop = asyncio.get_running_loop()
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CLIENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(load(listen="127.0.0.1:0", data_dir=Path(folder) / "data", topics=["t:3"]))
+        port = (await server.start())[0].port
+        sys.setswitchinterval(SWITCH_S)
+        gc.freeze()
+        gc.set_threshold(GC_EVERY_OBJECTS)
+        watch = Watch()
+        watch.install(loop)
+        for served in SERVED.values():
+            known = api(served.key)
+            if wanted and not any(word.lower() in known.name.lower() for word in wanted):
+                continue
+            for case in cases(known, [served.max_version]):
+                line, good = await measure(case, port, client, watch, folder)
+                print(line, flush=True)
+                bad += not good
+        assert client.stdin is not None
+        client.stdin.close()
+        await client.wait()
+        await server.stop()
+    return bad
+
+
+def main() -> None:
+    """See the module."""
+    found = asyncio.run(run(sys.argv[1:]))
+    print(f"{found} above {TURN_MS} ms or {MEMORY_MB} MB")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
