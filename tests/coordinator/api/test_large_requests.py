@@ -237,7 +237,7 @@ class TestDescribe:
         monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (1_000,))
         response = ask(node, DescribeGroupsRequest(["a"] * 100)).one()
         codes = [group.error_code for group in response.groups]
-        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 24 + [bounds.TOO_LARGE] * 76
+        assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 16 + [bounds.TOO_LARGE] * 84
         monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (10,))
         response = ask(node, DescribeGroupsRequest(["a"] * 3)).one()  # the first one always fits
         codes = [group.error_code for group in response.groups]
