@@ -30,6 +30,7 @@ from muster.coordinator.loading import Loading
 from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
 from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
+from muster.coordinator.log.open_files import OF_THIS_PROCESS
 from muster.coordinator.log.watch import watching
 from muster.coordinator.machine import Machine
 from muster.coordinator.memory import give_large_blocks_back
@@ -68,8 +69,10 @@ SWITCH_S: Final = 0.001
 SYNC_THREADS: Final = 4
 """Threads that wait for the disk."""
 THIS_MACHINE: Final = Machine()
-RESERVED_FILES: Final = 256
-"""File descriptors kept back from connections: for logs, listeners and the like."""
+RESERVED_FILES: Final = 192
+"""File descriptors kept back from connections and logs: for listeners, small files, compaction and the like."""
+LOGS_AT_FIRST: Final = 64
+"""Files of logs that connections leave room for, be they open or not."""
 
 
 class Bound(NamedTuple):
@@ -108,6 +111,7 @@ class Server:
         self._filesystem: FilesystemSync | None = None
         self._limits: Limits | None = None
         self._unsent: Unsent
+        self._max_connections: Callable[[], int] | None = None
         self._listeners: list[Listener] = []
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
@@ -144,8 +148,18 @@ class Server:
         """Run `callback` on the event loop soon: for other threads."""
         self._loop.call_soon_threadsafe(callback)
 
+    def _share_files(self) -> None:
+        allowed = _allowed_files()
+        if allowed is None:
+            OF_THIS_PROCESS.most = None
+            return
+        shares = FileShares(allowed)
+        OF_THIS_PROCESS.most = lambda: shares.logs(0 if self._limits is None else len(self._limits))
+        self._max_connections = lambda: shares.connections(len(OF_THIS_PROCESS))
+
     def _open_data(self) -> None:
         config, machine = self.config, self._machine
+        self._share_files()
         sync = None if config.data_dir is None else machine.workers(self._post, SYNC_THREADS)
         self.logs = LogManager(machine.storage(config.data_dir), config.settings(LogSettings), sync=sync)
         identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=machine.draw_uuid)
@@ -268,7 +282,7 @@ class Server:
 
     async def _listen(self) -> None:
         settings = self.config.settings(NetSettings, self.live.value)
-        limits = self._limits = Limits(settings, self.clock, _max_connections(), self._unsent)
+        limits = self._limits = Limits(settings, self.clock, self._max_connections, self._unsent)
         dispatcher = Dispatcher(self.node, self.intercept)
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
@@ -324,8 +338,8 @@ def _abort_all(limits: Limits) -> None:
         member.abort()
 
 
-def _max_connections() -> int | None:
-    """How many connections the process can hold open, after asking for as many files as it may have. None: unknown."""
+def _allowed_files() -> int | None:
+    """How many files the process may have open, after asking for as many as it may have. None: any number."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -338,7 +352,34 @@ def _max_connections() -> int | None:
         except (OSError, ValueError):
             # some systems give less than they promise; what there is must do
             pass
-    return None if soft == resource.RLIM_INFINITY else max(soft - RESERVED_FILES, soft // 2)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+class FileShares(NamedTuple):
+    """How the files that a process may have open are shared: some are kept back, half of them at most is the logs'.
+    What logs do not need is the connections', but for a few; what connections have, logs do without.
+    """
+
+    allowed: int
+
+    @property
+    def kept_back(self) -> int:
+        """Neither connections' nor logs'."""
+        return min(RESERVED_FILES, self.allowed // 4)
+
+    @property
+    def least_of_logs(self) -> int:
+        """What connections always leave to logs."""
+        return min(LOGS_AT_FIRST, self.allowed // 4)
+
+    def logs(self, connections: int) -> int:
+        """How many files of logs may be open beside so many connections."""
+        left = self.allowed - self.kept_back - connections
+        return max(min(self.allowed // 2 - self.kept_back, left), self.least_of_logs)
+
+    def connections(self, logs: int) -> int:
+        """How many connections there may be beside so many files of logs."""
+        return self.allowed - self.kept_back - max(logs, self.least_of_logs)
 
 
 async def serve(config: Config, ready: Callable[[str, int], None]) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from muster.coordinator.log.errors import DirectoryGone
 from muster.coordinator.log.lock import DirectoryLock
+from muster.coordinator.log.open_files import OF_THIS_PROCESS, OpenFiles
 from muster.coordinator.log.storage import Buffer, Entry
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -120,11 +121,16 @@ class Place:
 class DiskFile:
     """A `storage.File` over a descriptor that is opened at first use."""
 
-    __slots__ = ("_closing", "_descriptor", "_guard", "_mode", "_name", "_place", "_syncs", "path")
+    __slots__ = (
+        "_closing", "_descriptor", "_files", "_guard", "_is_away", "_mode", "_name", "_place", "_syncs", "path", "used",
+    )  # fmt: skip
 
-    def __init__(self, path: str, mode: int, place: Place, name: str) -> None:
-        """`path`: in full, for messages; it is `name` at that place."""
+    def __init__(self, path: str, mode: int, place: Place, name: str, files: OpenFiles = OF_THIS_PROCESS) -> None:
+        """`path`: in full, for messages; it is `name` at that place. `files`: where it counts while it is open."""
         self.path = path
+        self.used = False
+        self._files = files
+        self._is_away = False
         self._mode = mode
         self._place = place
         self._name = name
@@ -134,24 +140,47 @@ class DiskFile:
         self._closing: list[int] = []
 
     def _open(self, more: int = 0) -> int:
+        # one that was only put away is not made anew: if it has gone, so has what was in it
+        more = 0 if self._is_away else more
         self._descriptor = self._place.open(self._name, self._mode | more)
+        self._is_away = False
+        self._files.opened(self)
         return self._descriptor
 
     def _create(self) -> int:
         return self._open(os.O_CREAT)
 
+    def put_away(self) -> bool:
+        """Close it until its next use. Not while somebody uses it, and not under a name that it will not keep."""
+        if not self._name.endswith(".log") or not self._guard.acquire(blocking=False):
+            return False
+        try:
+            if self._descriptor < 0 or self._syncs:
+                return False
+            descriptor, self._descriptor, self._is_away = self._descriptor, -1, True
+            os.close(descriptor)
+            return True
+        finally:
+            self._guard.release()
+
     def size(self) -> int:
         """Its length in bytes."""
-        descriptor = self._descriptor
-        return os.fstat(descriptor if descriptor >= 0 else self._open()).st_size
+        with self._guard:
+            self.used = True
+            descriptor = self._descriptor
+            return os.fstat(descriptor if descriptor >= 0 else self._open()).st_size
 
     def pread(self, count: int, position: int) -> bytes:
         """Up to `count` bytes from `position`."""
-        descriptor = self._descriptor
-        return os.pread(descriptor if descriptor >= 0 else self._open(), count, position)
+        with self._guard:
+            self.used = True
+            descriptor = self._descriptor
+            return os.pread(descriptor if descriptor >= 0 else self._open(), count, position)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`."""
+        # without the guard: one thread writes a file, and none but that of the event loop puts files away
+        self.used = True
         descriptor = self._descriptor
         written = os.pwrite(descriptor if descriptor >= 0 else self._create(), data, position)
         if written != len(data):
@@ -159,6 +188,7 @@ class DiskFile:
 
     def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
         """Write the parts one after the other from `position`."""
+        self.used = True
         descriptor = self._descriptor
         written = os.pwritev(descriptor if descriptor >= 0 else self._create(), parts, position)
         if written != sum(map(len, parts)):
@@ -177,16 +207,20 @@ class DiskFile:
 
     def truncate(self, size: int) -> None:
         """Cut it to `size`."""
-        descriptor = self._descriptor
-        os.ftruncate(descriptor if descriptor >= 0 else self._create(), size)
+        with self._guard:
+            self.used = True
+            descriptor = self._descriptor
+            os.ftruncate(descriptor if descriptor >= 0 else self._create(), size)
 
     def allocate(self, size: int) -> None:
         """Reserve room up to `size`, where the system can."""
-        descriptor = self._descriptor if self._descriptor >= 0 else self._create()
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, 0, size)
-        else:
-            os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
+        with self._guard:
+            self.used = True
+            descriptor = self._descriptor if self._descriptor >= 0 else self._create()
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, size)
+            else:
+                os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def sync(self) -> None:
         """Wait until all that was written is on the disk. From any thread: a `close` meanwhile takes effect
@@ -225,6 +259,8 @@ class DiskFile:
         """Give its descriptor back, once no sync needs it any more."""
         with self._guard:
             descriptor, self._descriptor = self._descriptor, -1
+            self._is_away = False
+            self._files.closed(self)
             if descriptor >= 0 and self._syncs:
                 self._closing.append(descriptor)
                 return

@@ -72,9 +72,13 @@ class Limits:
     """Kafka's max.connections, max.connections.per.ip and connections.max.idle.ms."""
 
     def __init__(
-        self, settings: NetSettings, clock: Clock, max_files: int | None = None, unsent: Unsent | None = None
+        self,
+        settings: NetSettings,
+        clock: Clock,
+        max_files: Callable[[], int] | None = None,
+        unsent: Unsent | None = None,
     ) -> None:
-        """`max_files`: how many connections the process may have open at all, for want of file descriptors; `unsent`:
+        """`max_files`: how many connections the process may have open now, for want of file descriptors; `unsent`:
         shared with those who make large answers.
 
         Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
@@ -97,10 +101,13 @@ class Limits:
         """Allow so many connections from now on; those that there are stay, as on Kafka. Raises ValueError."""
         self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
         self._per_ip = settings.max_connections_per_ip
-        self.max_connections = settings.max_connections
-        if self._max_files is not None:
-            self.max_connections = min(self.max_connections, self._max_files)
+        self._most = settings.max_connections
         self._hand_over()
+
+    @property
+    def max_connections(self) -> int:
+        """How many connections there may be now."""
+        return self._most if self._max_files is None else min(self._most, self._max_files())
 
     def __len__(self) -> int:
         """How many connections there are."""

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from muster.coordinator.api import registry
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.loading import Loading
 from muster.coordinator.log import DirectoryLocked
-from muster.coordinator.server import Server
+from muster.coordinator.server import FileShares, Server
 from muster.protocol import frames
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode
@@ -348,3 +350,18 @@ def _check_changed(server: Server) -> None:
     assert server._limits.max_connections == 5
     assert server.logs.settings.log_cleaner_backoff_ms == 16_000
     assert server.topics.settings.producer_id_expiration_ms == 60_000
+
+
+@given(allowed=st.integers(16, 3_000), steps=st.lists(st.booleans(), max_size=200))
+def test_connections_and_logs_never_have_more_files_than_there_are(allowed: int, steps: list[bool]) -> None:
+    shares = FileShares(allowed)
+    connections = logs = 0
+    for is_connection in steps:
+        for _ in range(allowed // 10):
+            if is_connection:
+                connections += connections < shares.connections(logs)
+            else:
+                logs += logs < shares.logs(connections)
+    assert connections + logs <= allowed - shares.kept_back
+    assert shares.connections(0) >= allowed // 2
+    assert shares.logs(allowed) > 0

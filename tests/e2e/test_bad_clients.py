@@ -9,16 +9,18 @@ import resource
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.aio import Member, members, send_numbered, shared_out
 from tests.e2e.conftest import SERVER
 from tests.e2e.ledger import Ledger, eventually
+from tests.e2e.test_producers import batch
 from tests.support import wire
-from tests.support.servers import ServerProcess
+from tests.support.servers import QUICK, MusterServer, ServerProcess
 
 PARTITIONS = 8
 NewTopic = Callable[[int], str]
@@ -303,3 +305,33 @@ def test_an_idle_connection_is_closed(start_server: Callable[..., ServerProcess]
     with socket.create_connection(server.address, timeout=30) as connection:
         assert wire.call(connection, wire.api_versions()).number("h") == 0
         assert closed_by(connection)
+
+
+class FewFiles(MusterServer):
+    """A server that may have 400 files open."""
+
+    def command(self) -> Sequence[str | Path]:
+        return ["sh", "-c", 'ulimit -n 400 && exec "$@"', "sh", *super().command()]
+
+
+@pytest.mark.skipif(SERVER == "kafka", reason="Kafka keeps three files for each partition, and ends without them")
+def test_many_partitions_and_connections_with_few_files(tmp_path: Path) -> None:
+    """600 partitions are written and read beside as many connections as there is room for."""
+    server = FewFiles(tmp_path, QUICK, arguments=["--topic", "many:600"])
+    server.start()
+    try:
+        with contextlib.ExitStack() as crowd:
+            first = crowd.enter_context(socket.create_connection(server.address, timeout=20))
+            for _ in range(300):
+                crowd.enter_context(socket.create_connection(server.address, timeout=20))
+            for partition in range(600):
+                records = batch(-1, -1, -1, [b"x%d" % partition])
+                answer = wire.call(first, wire.produce("many", partition, records))
+                assert answer.number("i") == 1
+                answer.string()
+                assert (answer.number("i"), answer.number("i"), answer.number("h")) == (1, partition, 0)
+            for partition in range(600):
+                assert b"x%d" % partition in wire.call(first, wire.fetch("many", partition, 0)).payload
+    finally:
+        server.stop()
+    assert "Too many open files" not in server.log()

@@ -45,7 +45,9 @@ class Connection:
 
 
 def make(clock: ManualClock | None = None, max_files: int | None = None, **changes: Any) -> Limits:
-    return Limits(replace(NetSettings(), **changes), clock or ManualClock(0), max_files)
+    return Limits(
+        replace(NetSettings(), **changes), clock or ManualClock(0), None if max_files is None else lambda: max_files
+    )
 
 
 class TestCounts:
