@@ -14,6 +14,7 @@ examples:
   muster log dump 00000000000000000000.log --batches        the batches of one segment
   muster log check muster-data                              is everything as it was written?
   muster log repair muster-data --partition 7               of __consumer_offsets, while no server runs
+  muster log repair muster-data --partition orders-0.0123456789abcdef0123456789abcdef-stray
   muster log sample muster-sample                           a day of 50 groups, and what really happened
   muster log sample big --groups 1000 --records 10M         for measures
 """
@@ -45,7 +46,8 @@ def add_parser(commands: Any) -> None:
     check = verbs.add_parser(
         "check",
         help="check files, CRCs, offsets and indexes",
-        description="Read everything and say what is wrong, with file and position. Changes nothing. Exit status 0: "
+        description="Read everything and say what is wrong, with file and position, which folders fit no topic, and "
+        "what to do. Changes nothing. Exit status 0: "
         "all is sound, 1: something is damaged, 2: the folder cannot be read.",
         epilog=EXAMPLES,
         formatter_class=form,
@@ -56,13 +58,15 @@ def add_parser(commands: Any) -> None:
         "repair",
         help="make a damaged partition readable again",
         description="Keep every whole batch of a damaged partition, keep each damaged file beside as "
-        "NAME.damaged, and say which offsets are lost. Refuses while a server works on the data directory.",
+        "NAME.damaged, and say which offsets are lost. A folder that belongs to no topic (orders-0, or "
+        "orders-0.0123…-stray as a start has set it aside) is put back in its place, with all others of its topic, and "
+        "the topic is made again. Refuses while a server works on the data directory.",
         epilog=EXAMPLES,
         formatter_class=form,
     )
     repair.add_argument("directory", type=Path, metavar="DIR", help="the data directory")
     repair.add_argument(
-        "--partition", required=True, metavar="TOPIC-N", help="which partition; N alone: of __consumer_offsets"
+        "--partition", required=True, metavar="TOPIC-N", help="which partition's folder; N alone: of __consumer_offsets"
     )
     sample = verbs.add_parser(
         "sample",
