@@ -87,10 +87,9 @@ def head_of(data: Buffer, at: int) -> Head | None:
     return Head(offset, length + LENGTH_OVERHEAD, crc, 1, attributes & (_CODEC | _LOG_APPEND_TIME), timestamp)
 
 
-def is_crc_right(data: Buffer, at: int, head: Head) -> bool:
-    """Whether the message is whole in `data` and its CRC is right."""
-    end = at + head.size
-    return end <= len(data) and crc32(memoryview(data)[at + _CRC_START : end]) == head.crc
+def is_crc_right(data: Buffer, at: int, size: int, crc: int) -> bool:
+    """Whether the message of `size` bytes at `at` is whole in `data` and this is its CRC."""
+    return at + size <= len(data) and crc32(memoryview(data)[at + _CRC_START : at + size]) == crc
 
 
 def may_be_message(data: Buffer, at: int, size: int) -> bool:

@@ -134,23 +134,28 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`, of whatever format. TruncatedBatch when the bytes end before it does; nothing else is
     checked.
     """
-    if len(data) - position >= HEADER_SIZE:
-        header = BatchHeader._make(unpack_header(data, position))
-        if header.magic not in OLD_MAGIC:
-            return header
-    return _old_header(data, position)
+    left = len(data) - position
+    if left > message_sets.MAGIC_POSITION and data[position + message_sets.MAGIC_POSITION] in OLD_MAGIC:
+        return _old_header(data, position)
+    if left < HEADER_SIZE:
+        raise _truncated(left)
+    return BatchHeader._make(unpack_header(data, position))
 
 
 def _old_header(data: Buffer, position: int) -> BatchHeader:
-    left = max(len(data) - position, 0)
-    if left > message_sets.MAGIC_POSITION and data[position + message_sets.MAGIC_POSITION] in OLD_MAGIC:
-        head = message_sets.head_of(data, position)
-        if head is not None:
-            return BatchHeader(
-                head.offset, head.size - LENGTH_OVERHEAD, NO_LEADER_EPOCH, head.magic, head.crc, head.attributes, 0,
-                head.timestamp, head.timestamp, NO_PRODUCER_ID, -1, -1, UNKNOWN_COUNT if head.codec else 1,
-            )  # fmt: skip
-    raise TruncatedBatch(f"a batch header takes {HEADER_SIZE} bytes, {left} are left")
+    head = message_sets.head_of(data, position)
+    if head is None:
+        raise _truncated(len(data) - position)
+    offset, size, crc, magic, attributes, timestamp = head
+    count = UNKNOWN_COUNT if attributes & COMPRESSION_MASK else 1
+    return BatchHeader(
+        offset, size - LENGTH_OVERHEAD, NO_LEADER_EPOCH, magic, crc, attributes, 0, timestamp, timestamp,
+        NO_PRODUCER_ID, -1, -1, count,
+    )  # fmt: skip
+
+
+def _truncated(left: int) -> TruncatedBatch:
+    return TruncatedBatch(f"a batch header takes {HEADER_SIZE} bytes, {max(left, 0)} are left")
 
 
 def iterate(data: Buffer, start: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -241,8 +246,7 @@ def _check_old_shape(header: BatchHeader, position: int) -> None:
 def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
     """Whether the batch at `position` is whole in `data` and its CRC is right."""
     if header.magic != MAGIC:
-        head = message_sets.head_of(data, position)
-        return head is not None and message_sets.is_crc_right(data, position, head)
+        return message_sets.is_crc_right(data, position, header.size, header.crc)
     end = position + header.length + LENGTH_OVERHEAD
     return end <= len(data) and crc32c(bytes(data[position + CRC_START : end])) == header.crc
 

@@ -24,6 +24,7 @@ from muster.coordinator.log.headers import (
     BatchHeader,
     check_crc,
     check_shape,
+    is_old,
     read_header,
     unpack_header,
 )
@@ -168,12 +169,14 @@ def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: 
 
 def _header_of_any(data: bytes, at: int) -> tuple[BatchHeader | None, str]:
     """The header at `at` of an old message; otherwise None and why."""
+    if not is_old(data, at):
+        if len(data) - at < HEADER_SIZE:
+            return None, f"{len(data) - at} bytes are no batch header"
+        return None, f"magic {unpack_header(data, at)[3]}, only 0, 1 and 2 are known"
     try:
         header = read_header(data, at)
     except TruncatedBatch:
         return None, f"{len(data) - at} bytes are no batch header"
-    if header.magic not in OLD_MAGIC:
-        return None, f"magic {header.magic}, only 0, 1 and 2 are known"
     if header.size < MIN_SIZES[header.magic]:
         return None, f"impossible batch length {header.length}"
     return header, ""

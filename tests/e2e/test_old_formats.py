@@ -80,9 +80,9 @@ async def test_an_old_topic_is_served_and_goes_on_in_batches_of_today(start_serv
     create_topic(server, "older", 1)
     server.stop()
     data = put(server, "old-0", SEGMENT.read_bytes())
-    rows = rows_of(0, 0, 20)
-    more = rows_of(1, 40, 20)
-    put(server, "older-0", messages(0, rows, GZIP) + messages(1, more[:9]) + messages(1, more[9:], LZ4))
+    # aiokafka takes all of one answer for the format that it begins with, from Kafka too
+    rows = rows_of(1, 0, 40)
+    put(server, "older-0", messages(1, rows[:20], GZIP) + messages(1, rows[20:29]) + messages(1, rows[29:], LZ4))
     server.start()
     async with producing(server.bootstrap) as producer:
         assert (await producer.send_and_wait("old", b"new", partition=0)).offset == 359
@@ -100,10 +100,8 @@ async def test_an_old_topic_is_served_and_goes_on_in_batches_of_today(start_serv
         assert at.offset == 73
     async with consuming(server.bootstrap, "older") as consumer:
         got = [await consumer.getone() for _ in range(40)]
-        assert [(one.offset, one.key, one.value) for one in got] == [
-            (row.offset, row.key, row.value) for row in [*rows, *more]
-        ]
-        assert [one.timestamp for one in got[20:]] == [row.timestamp for row in more]
+        assert [(one.offset, one.key, one.value) for one in got] == [(row.offset, row.key, row.value) for row in rows]
+        assert [one.timestamp for one in got] == [row.timestamp for row in rows]
     server.stop()
     assert (server.workdir / "data" / "old-0" / "00000000000000000000.log").read_bytes()[: len(data)] == data
 
