@@ -30,9 +30,8 @@ BYTES_PER_KEY = 200
 
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
 
-unpack_walk = Struct(">qi4xbIhi8xqq6xi").unpack_from
-"""Base offset, length, magic, CRC, attributes, last offset delta, max timestamp, producer id and record count of a
-header."""
+_unpack_walk = Struct(">qi4xbIhi16xq6xi").unpack_from
+"""Base offset, length, magic, CRC, attributes, last offset delta, producer id and record count of a header."""
 
 
 def unpacked_rows(batch: bytes, header: BatchHeader) -> list[Row]:
@@ -158,7 +157,7 @@ class LatestKeys:
         tombstone = self.tombstones.add
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, magic, crc, attributes, delta, _, producer_id, count = unpack_walk(data, at)
+            base, length, magic, crc, attributes, delta, producer_id, count = _unpack_walk(data, at)
             end = at + length + LENGTH_OVERHEAD
             if end > stop or magic != MAGIC:
                 break

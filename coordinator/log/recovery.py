@@ -143,19 +143,21 @@ def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: 
     of `data` on: its header when it is whole in `data` and right; otherwise None and why, or None and "" when `data`
     ends too early.
     """
-    if len(data) - at < HEADER_SIZE and len(data) < left:
+    rest = len(data) - at
+    if rest >= HEADER_SIZE:
+        header = BatchHeader._make(unpack_header(data, at))
+    elif len(data) < left:
         return None, ""
-    header = BatchHeader._make(unpack_header(data, at)) if len(data) - at >= HEADER_SIZE else None
-    if header is None or header.magic != MAGIC:
-        header, reason = _header_of_any(data, at)
-        if header is None:
+    if rest < HEADER_SIZE or header.magic != MAGIC:
+        found, reason = _header_of_any(data, at)
+        if found is None:
             return None, reason
+        header = found
     elif header.length < MIN_LENGTH:
         return None, f"impossible batch length {header.length}"
-    if header.size > left - at:
-        return None, f"a batch of {header.size} bytes, of which {left - at} are there"
-    if header.size > len(data) - at:
-        return None, ""
+    size = header.length + LENGTH_OVERHEAD
+    if size > rest:
+        return None, "" if size <= left - at else f"a batch of {size} bytes, of which {left - at} are there"
     if header.last_offset_delta < 0:
         return None, f"last offset delta {header.last_offset_delta}"
     if header.base_offset < next_offset:

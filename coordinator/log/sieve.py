@@ -9,6 +9,7 @@ empty.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.headers import (
@@ -26,7 +27,6 @@ from muster.coordinator.log.latest import (
     LatestKeys,
     key_of_single,
     scan_keys,
-    unpack_walk,
     unpacked_rows,
 )
 from muster.coordinator.log.producers_seen import ProducersSeen
@@ -34,6 +34,9 @@ from muster.coordinator.log.rows import DELETE_HORIZON, Row, assemble, empty, pa
 
 Compress = Callable[[bytes, int], bytes]
 """Records and Kafka's number of a codec -> the compressed records."""
+_unpack_walk = Struct(">qi4xb4xhi8xqq6xi").unpack_from
+"""Base offset, length, magic, attributes, last offset delta, max timestamp, producer id and record count of a
+header."""
 
 
 class Sieve:
@@ -71,7 +74,7 @@ class Sieve:
         keep, first_dirty, end_offset = self.keep, self._first_dirty, self._latest.end_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, magic, _, attributes, delta, max_timestamp, producer_id, count = unpack_walk(data, at)
+            base, length, magic, attributes, delta, max_timestamp, producer_id, count = _unpack_walk(data, at)
             if magic != MAGIC:
                 break
             if length < MIN_LENGTH:
