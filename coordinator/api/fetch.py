@@ -11,10 +11,12 @@ from muster.coordinator.api.capabilities import fetch_by_topic_id
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.unsent import Taken
 from muster.coordinator.slices import Job, Later
 from muster.coordinator.topics.sessions import FetchContext, FetchRow, Key
 from muster.coordinator.topics.waits import FetchWait
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
 from muster.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -28,10 +30,27 @@ READ_COMMITTED = 1
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
     """Answer at once when there is enough, an error or nothing to wait for; else park until there is."""
-    node.run(context, respond, _fetch(node, context, request))
+    taken = Taken(node.unsent)
+
+    def answer(response: Message | None) -> None:
+        try:
+            respond(response)
+        finally:
+            taken.set(0)
+
+    node.run(context, answer, _fetch(node, context, request, taken))
 
 
-def _fetch(node: Node, context: RequestContext, request: FetchRequest) -> Job[FetchResponse]:
+def _fetch(node: Node, context: RequestContext, request: FetchRequest, taken: Taken) -> Job[FetchResponse]:
+    try:
+        return (yield from _read_and_answer(node, context, request, taken))
+    except BaseException:
+        # given up: nobody waits for the answer any more
+        taken.set(0)
+        raise
+
+
+def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest, taken: Taken) -> Job[FetchResponse]:
     by_id = fetch_by_topic_id(context.api_version)
     asked = yield from _rows(request)
     now_ms = node.clock.now().mono_ms
@@ -44,25 +63,28 @@ def _fetch(node: Node, context: RequestContext, request: FetchRequest) -> Job[Fe
     committed = request.isolation_level == READ_COMMITTED
     room = node.unsent.room()
     min_bytes = min(request.min_bytes, most_bytes, room or most_bytes)
-
-    def read_now() -> Job[RowsRead]:
-        room = node.unsent.room()
-        is_room, max_bytes = room > 0, min(most_bytes, room)
-        terms = FetchTerms(context.api_version, max_bytes, committed, _is_from_follower(request), is_room)
-        return read_rows(node, context, fetch.rows, terms)
-
-    read = yield from read_now()
+    terms = FetchTerms(context.api_version, most_bytes, committed, _is_from_follower(request))
+    read = yield from read_rows(node, context, fetch.rows, terms, taken)
     if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
         return (yield from _answer(node, context, fetch, read, by_id))
+    partitions, available = read.partitions, read.bytes
+    # what was read is read again: it is not to lie here meanwhile
+    del read
+    taken.set(0)
     later = Later()
     max_wait_ms = request.max_wait_ms
-    wait = FetchWait(node.clock, read.partitions, min_bytes, read.bytes, max_wait_ms, committed, lambda: later(None))
-    forget = context.channel.on_close(wait.cancel)
+    wait = FetchWait(node.clock, partitions, min_bytes, available, max_wait_ms, committed, lambda: later(None))
+
+    def give_up() -> None:
+        wait.cancel()
+        later(None)  # the job goes on to its end: nothing of it stays
+
+    forget = context.channel.on_close(give_up)
     yield later
     forget()
     if fetch.overtaken():
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-    read = yield from read_now()
+    read = yield from read_rows(node, context, fetch.rows, terms, taken)
     return (yield from _answer(node, context, fetch, read, by_id))
 
 

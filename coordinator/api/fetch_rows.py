@@ -12,6 +12,7 @@ from typing import NamedTuple
 from muster.coordinator.api.capabilities import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
 from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.unsent import Taken
 from muster.coordinator.log import LogError
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.partition import Partition
@@ -39,8 +40,6 @@ class FetchTerms(NamedTuple):
     """Only records of transactions that are committed, and of none."""
     from_follower: bool
     """From a broker that wants a replica. No partition has one, so none is read."""
-    is_room: bool = True
-    """There is memory for an answer with records: else no records are read, as if there were none."""
 
 
 class RowsRead:
@@ -59,8 +58,14 @@ class RowsRead:
         self.partitions: list[Partition] = []
 
 
-def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms) -> Job[RowsRead]:
-    """Read every row, in order, together at most `max_bytes` of records (but for the first batch found)."""
+def read_rows(
+    node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms, taken: Taken
+) -> Job[RowsRead]:
+    """Read every row, in order, together at most `max_bytes` of records (but for the first batch found).
+
+    Fewer when there is little memory for answers, and none when there is none, as if there were no records; `taken`
+    is told what was read.
+    """
     read = RowsRead()
     left = terms.max_bytes
     by_id = fetch_by_topic_id(terms.version)
@@ -80,13 +85,15 @@ def read_rows(node: Node, context: RequestContext, rows: Sequence[FetchRow], ter
                 raise Refused(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition = topic.existing(row.key[2])
             read.partitions.append(partition)
-            data = _read(row, partition, left, read.bytes == 0, terms)
+            room = node.unsent.room()
+            data = _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
         except (Refused, LogError) as refusal:
             data = _failed_row(node, row, topic, refusal.error_code, terms.version)
             read.failed = True
         else:
             size = len(data.records) if data.records else 0
             read.bytes += size
+            taken.set(read.bytes)
             left = max(left - size, 0)
             read.failed = read.failed or data.diverging_epoch is not None
         read.results.append((row, data))
@@ -146,7 +153,7 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
             data.records = b""
             return data
     room = min(row.max_bytes, left)
-    records, aborted = partition.read(row.fetch_offset, room, min_one and terms.is_room, terms.committed)
+    records, aborted = partition.read(row.fetch_offset, room, min_one, terms.committed)
     data.records = records
     # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
     has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset

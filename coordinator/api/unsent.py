@@ -36,6 +36,21 @@ class _Held:
         self.since_ms = now_ms
 
 
+class Taken:
+    """What one answer takes while it is made. The connection counts it from then on, if it is not read."""
+
+    __slots__ = ("_unsent", "bytes")
+
+    def __init__(self, unsent: Unsent) -> None:
+        self._unsent = unsent
+        self.bytes = 0
+
+    def set(self, size: int) -> None:
+        """It is so large by now; 0: it was handed over, or given up."""
+        self._unsent.bytes += size - self.bytes
+        self.bytes = size
+
+
 class Unsent:
     """See the module. `muster.queued.max.response.bytes` is what all connections together may hold."""
 

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.fetch import _fetch
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.unsent import Unsent
+from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.topics.creation import NewTopic
 from muster.protocol.errors import ErrorCode
@@ -331,3 +332,30 @@ def test_many_rows_are_read_over_many_turns() -> None:
         clock.advance(50)
     (topic,) = answers.one().responses
     assert [row.partition_index for row in topic.partitions] == [*range(200)]
+
+
+def test_answers_that_are_made_side_by_side_share_the_room(node: Node) -> None:
+    for _ in range(30):
+        append(node, "a", 0, b"y")
+    node.unsent = Unsent(node.clock, 20 * SIZE)
+    context = make_context(1, 18)
+    taken = [Taken(node.unsent) for _ in range(8)]
+    request = fetch_request(node, ("a", 0, 0), ("a", 1, 0), ("b", 0, 0))
+    jobs = [_fetch(node, context, request, one) for one in taken]
+    under_way, sizes = list(jobs), []
+    while under_way:
+        for job in list(under_way):
+            try:
+                next(job)
+            except StopIteration as end:
+                under_way.remove(job)
+                sizes.append(sum(size for _, _, _, size in rows(end.value, node)))
+    assert sum(sizes) == node.unsent.bytes <= 20 * SIZE
+    assert sum(size > 0 for size in sizes) > 4
+    for one in taken:
+        one.set(0)
+    given_up = _fetch(node, context, request, taken[0])
+    while not taken[0].bytes:
+        next(given_up)
+    given_up.close()
+    assert node.unsent.bytes == 0
