@@ -3,15 +3,17 @@
 import io
 import json
 import logging
+import re
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 
 from muster.coordinator import log_output, outlet
-from muster.coordinator.log_levels import LEVELS, ROOT
+from muster.coordinator.log_levels import LEVELS, LOGGERS, ROOT
 from muster.coordinator.log_limit import MOST_OF_A_CAUSE
 
 
@@ -81,6 +83,14 @@ def test_levels_may_be_changed_for_each_logger() -> None:
     assert log.close()
     assert [json.loads(line)["event"] for line in out.getvalue().splitlines()] == ["1", "2", "3", "4"]
     assert [LEVELS.name(name) for name in (ROOT, "muster", "muster.groups", "elsewhere")] == ["INFO"] * 4
+
+
+def test_every_logger_of_the_server_can_be_configured() -> None:
+    folder = Path(log_output.__file__).parent
+    texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
+    names = {name for text in texts for name in re.findall(r'get_logger\("([a-z.]+)"\)', text)}
+    assert names
+    assert names <= set(LOGGERS)
 
 
 @pytest.mark.parametrize("terminal", [False, True])
