@@ -4,7 +4,8 @@ loop was held in one piece, and how much memory was taken.
     python -m bench.worst [PART OF AN API'S NAME ...]
 
 For each API in its newest version: each array of the request with as many elements as it may have, all
-alike and all different, with short and with long texts. "turn" is the CPU time of the longest turn of the event loop,
+alike and all different, with short and with long texts; and what makes as many partitions as it may ("topics" alone:
+only that). "turn" is the CPU time of the longest turn of the event loop,
 "wait" how long the loop was kept waiting at most, with everything else on the machine. docs/limits.md has what is meant
 to hold.
 """
@@ -29,8 +30,11 @@ from muster.coordinator.api.registry import SERVED
 from muster.coordinator.config import load
 from muster.coordinator.server import GC_EVERY_OBJECTS, SWITCH_S, Server
 from muster.protocol import frames
-from muster.protocol.api import Api, api
+from muster.protocol.api import Api, api, api_named
 from muster.protocol.message import Message
+from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.wire import MOST_ELEMENTS
 
 MOST_BYTES = 31_000_000
@@ -142,6 +146,21 @@ def cases(served: Api, wanted: list[int]) -> Iterator[Case]:
                 yield Case(f"{served.name} {version} {'.'.join(path) or '-'} {kind}", frame)
 
 
+def of_topics() -> Iterator[Case]:
+    """What makes and removes as many partitions as one request may."""
+    new = [CreatableTopic(name="wide", num_partitions=10_000, replication_factor=1)]
+    many = [f"many-{i}" for i in range(4_000)]
+    for what, version, request in (
+        ("one of 10,000 partitions", 7, CreateTopicsRequest(topics=new, timeout_ms=60_000)),
+        ("4,000 new topics", 12, MetadataRequest([MetadataRequestTopic(name=name) for name in many])),
+        ("all topics", 12, MetadataRequest(topics=None)),
+        ("4,000 topics", 6, DeleteTopicsRequest([DeleteTopicState(name=name) for name in many], timeout_ms=60_000)),
+        ("10,000 partitions", 6, DeleteTopicsRequest([DeleteTopicState(name="wide")], timeout_ms=60_000)),
+    ):
+        served = api_named(type(request).__name__.removesuffix("Request"))
+        yield Case(f"{served.name} {version} {what}", frames.request_frame(served, version, 1, request, "worst"))
+
+
 TEXTS: dict[str, Callable[[int], str]] = {
     "same": lambda _: "t",
     "different": lambda i: f"x{i}",
@@ -224,13 +243,18 @@ async def run(wanted: list[str]) -> int:
         watch.install(loop)
         for served in SERVED.values():
             known = api(served.key)
-            if wanted and not any(word.lower() in known.name.lower() for word in wanted):
+            if wanted and not any(word.lower() in known.name.lower() and word != "topics" for word in wanted):
                 continue
             for case in cases(known, [served.max_version]):
                 line, good = await measure(case, port, client, watch, folder)
                 print(line, flush=True)
                 bad += not good
         assert client.stdin is not None
+        if not wanted or "topics" in wanted:
+            for case in of_topics():
+                line, good = await measure(case, port, client, watch, folder)
+                print(line, flush=True)
+                bad += not good
         client.stdin.close()
         await client.wait()
         await server.stop()

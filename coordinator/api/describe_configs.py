@@ -32,6 +32,8 @@ from muster.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 
+_MOST_KNOWN: Final = 1_000
+"""Resources that are looked at once, however often a request names them."""
 _ROW_BYTES: Final = 16
 """Of a row of an answer, besides its texts."""
 
@@ -53,7 +55,9 @@ def _describe(node: Node, context: RequestContext, request: DescribeConfigsReque
         found = known.get(asked)
         if found is None:
             result = _result(node, context, request, row, asked[2])
-            found = known[asked] = result, _size(result)
+            found = result, _size(result)
+            if len(known) < _MOST_KNOWN:
+                known[asked] = found
         if room.take(found[1]):
             results.append(found[0])
             for _ in found[0].configs:
@@ -85,6 +89,7 @@ def _size(result: DescribeConfigsResult) -> int:
     return (
         _ROW_BYTES
         + len(result.resource_name)
+        + len(result.error_message or "")
         + sum(
             _ROW_BYTES
             + len(one.name)

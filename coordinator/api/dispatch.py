@@ -26,7 +26,7 @@ from muster.coordinator.groups.interface import Client
 from muster.coordinator.kept import Kept
 from muster.protocol import frames, shapes
 from muster.protocol.api import UnknownApi, api
-from muster.protocol.message import MalformedMessage, Message
+from muster.protocol.message import MalformedMessage, Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
 from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
 
@@ -79,12 +79,14 @@ NOBODY: Final = Nobody()
 class Exchange:
     """One request and its answer: the `Respond` that its handler is given."""
 
-    __slots__ = ("_requests", "correlation", "route")
+    __slots__ = ("_requests", "correlation", "large_request", "route")
 
     def __init__(self, requests: ConnectionRequests, route: Route, correlation: bytes) -> None:
         self._requests = requests
         self.route = route
         self.correlation = correlation
+        self.large_request: Message | None = None
+        """It was read in the thread, and is let go of there."""
 
     def __call__(self, response: Message | None) -> None:
         """Answer. Only the first call counts, and none after the connection has ended."""
@@ -100,16 +102,34 @@ class Exchange:
         """Encode the answer and hand it to the connection."""
         requests = self._requests
         if requests.current is self:
-            if response is not None and (requests.slices.is_large or _has_large_members(response)):
-                requests.slices.worker.run(lambda: self._bytes(response), self._encoded)
+            worker = requests.slices.worker
+            if response is not None and requests.slices.is_large:
+                worker.run(lambda: self._large(response), self._encoded)
+                return
+            if response is not None and _has_large_members(response):
+                worker.run(lambda: self._bytes(response), self._encoded)
                 return
             requests.current = None
+            if self.large_request is not None:
+                worker.run(self._let_go, _nothing)
             if response is None:
                 requests.sink.answer(None)
                 return
             frame = self.frame(response)
             if frame is not None:
                 requests.sink.answer(frame)
+
+    def _large(self, response: Message) -> Answer:
+        """A large answer, in the thread; the messages are let go of there too."""
+        self._let_go()
+        frame = self._bytes(response)
+        take_apart(response)
+        return frame
+
+    def _let_go(self) -> None:
+        request, self.large_request = self.large_request, None
+        if request is not None:
+            take_apart(request)
 
     def _encoded(self, frame: Answer | None, error: Exception | None) -> None:
         """A large answer was encoded, or could not be."""
@@ -301,6 +321,8 @@ class ConnectionRequests(_Often):
             self.sink.was_read()
             if self.current is not exchange:
                 return  # the connection has ended
+            if route.lets_go and isinstance(request, Message):
+                exchange.large_request = request
             if error is not None:
                 self._fault(route, error)
             elif isinstance(request, Refused):
@@ -382,6 +404,10 @@ class ConnectionRequests(_Often):
     def _answer_unknown_version(self, correlation: bytes) -> None:
         body = api(API_VERSIONS).encode_response(0, unsupported_version())
         self.sink.answer((len(body) + 4).to_bytes(4, "big") + correlation + body)
+
+
+def _nothing(_: object, __: object) -> None:
+    pass
 
 
 def _malformed(route: Route, data: bytes, body: int, end: int) -> Refused:

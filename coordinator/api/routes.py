@@ -14,7 +14,7 @@ from muster.coordinator.api.again import MAKERS, Again
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.registry import Handler
 from muster.protocol import shapes
-from muster.protocol.api import Api
+from muster.protocol.api import Api, ApiKey
 from muster.protocol.message import Message
 
 _MOST_WAITED: Final = 1_024
@@ -28,6 +28,9 @@ RECORDS_LARGE_BYTES: Final = 1024 * 1024
 """Up to which size a request with records is read at once: nearly all of it is records, which are not looked into."""
 NO_LIMIT: Final = 1 << 31
 """No request is as large."""
+
+_KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
+"""Requests of which the group keeps parts."""
 
 _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
@@ -56,6 +59,7 @@ class Route:
         "head_size",
         "header_size",
         "large_bytes",
+        "lets_go",
         "lowers",
         "most_bytes",
         "put_head",
@@ -80,6 +84,7 @@ class Route:
         self.head_size, self.put_head = (5, _HEAD_5) if served.response_header_version(version) else (4, _HEAD_4)
         self.decode = served.request_decoder(version)
         self.encode = served.response_encoder(version)
+        self.lets_go = served.key not in _KEPT
         carries_records = served.request_has_parts
         self.large_bytes = RECORDS_LARGE_BYTES if carries_records else 0
         self.most_bytes = NO_LIMIT if carries_records else MOST_BYTES

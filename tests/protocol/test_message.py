@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from muster.protocol.errors import ErrorCode, error_message, error_name, is_retriable
-from muster.protocol.message import MalformedMessage, UnrepresentableField
+from muster.protocol.message import MalformedMessage, UnrepresentableField, take_apart
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 
 
 def test_messages_are_equal_by_their_fields() -> None:
@@ -46,3 +51,12 @@ def test_error_codes_are_kafkas() -> None:
     assert is_retriable(ErrorCode.NOT_COORDINATOR)
     assert not is_retriable(ErrorCode.UNKNOWN_MEMBER_ID)
     assert (error_name(9999), error_message(9999), is_retriable(9999)) == ("UNKNOWN(9999)", "", False)
+
+
+def test_a_large_message_is_let_go_of_bit_by_bit() -> None:
+    partitions = [[*range(700)] for _ in range(3)]
+    topics = [OffsetFetchRequestTopics("t", partition_indexes=one) for one in partitions] * 300
+    groups = [OffsetFetchRequestGroup("g", topics=topics), OffsetFetchRequestGroup("all", topics=None)]
+    take_apart(OffsetFetchRequest(groups=groups))
+    assert (groups, topics, partitions) == ([], [], [[], [], []])
+    take_apart(OffsetFetchRequest(groups=()))

@@ -489,3 +489,20 @@ def test_a_fault_in_a_later_slice_costs_its_connection(seen: Seen) -> None:
         later(None)
     assert [refused.reason for refused in connection.failed] == ["its request met a fault in the server"]
     assert [line["event"] for line in logs] == ["a handler failed"]
+
+
+def test_a_large_request_is_let_go_of_in_the_thread(seen: Seen) -> None:
+    connection, elsewhere = with_thread()
+    connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS + 1))
+    elsewhere.do()
+    request = seen[0][1]
+    seen[0][2](LeaveGroupResponse())
+    assert len(request.members) == dispatch.FEW_ELEMENTS + 1
+    elsewhere.do()
+    assert request.members == []
+    connection.ask(LEAVE, 5, leaving(dispatch.FEW_ELEMENTS + 1))
+    elsewhere.do()
+    large = LeaveGroupResponse(members=[MemberResponse("m")])
+    answer_in_many_steps(connection, seen[1][2], large)
+    elsewhere.do()
+    assert (seen[1][1].members, large.members, elsewhere.waiting) == ([], [], [])
