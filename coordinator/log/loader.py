@@ -66,7 +66,9 @@ def load_log(
         if last_stop.was_clean:
             end_offset = _end_of(segments)
         else:
-            end_offset = _recover(segments, epochs, last_stop.recovery_point, topic, partition, has_room=wait_for_sync)
+            end_offset = _recover(
+                storage, segments, epochs, last_stop.recovery_point, topic, partition, has_room=wait_for_sync
+            )
         start_offset, doubtful_start = _start_of(segments, end_offset, last_stop, topic, partition)
         _tell_of_lost_end(max(start_offset, end_offset), last_stop.recovery_point, topic, partition)
         if start_offset > end_offset:
@@ -212,7 +214,14 @@ def _tell_of_lost_end(end_offset: int, recovery_point: int, topic: str, partitio
 
 
 def _recover(
-    segments: list[Segment], epochs: LeaderEpochs, recovery_point: int, topic: str, partition: int, *, has_room: bool
+    storage: Storage,
+    segments: list[Segment],
+    epochs: LeaderEpochs,
+    recovery_point: int,
+    topic: str,
+    partition: int,
+    *,
+    has_room: bool,
 ) -> int:
     """Check what lies behind the recovery point; cut a torn tail; the log's end offset."""
 
@@ -241,23 +250,30 @@ def _recover(
         checked = check_segment(segment, size, max(next_offset, segment.base_offset), note, has_room=has_room)
         next_offset = checked.next_offset
         if checked.left:
-            _cut_tail(segments, index, size, checked, recovery_point, topic, partition)
+            _cut_tail(storage, segments, index, size, checked, recovery_point, topic, partition)
         if not is_last:
             segment.store_indexes()
             segment.release()
     return max(next_offset, segments[-1].base_offset)
 
 
-def _keep_tail(segment: Segment, position: int, size: int) -> None:
+def _keep_tail(storage: Storage, segment: Segment, position: int, size: int) -> None:
     """What is cut off stays beside: it may be what a disk has damaged. A disk that takes nothing is no obstacle."""
     data = segment.file.pread(min(size - position, MOST_KEPT_BYTES), position).rstrip(b"\0")
     if data:
         with contextlib.suppress(OSError):
-            segment.save_beside(f"{LOG_SUFFIX}.{position}{ASIDE_SUFFIX}", data)
+            storage.save(f"{segment.name}{LOG_SUFFIX}.{position}{ASIDE_SUFFIX}", data)
 
 
 def _cut_tail(
-    segments: list[Segment], index: int, size: int, checked: Checked, recovery_point: int, topic: str, partition: int
+    storage: Storage,
+    segments: list[Segment],
+    index: int,
+    size: int,
+    checked: Checked,
+    recovery_point: int,
+    topic: str,
+    partition: int,
 ) -> None:
     segment = segments[index]
     position = size - checked.left
@@ -279,7 +295,7 @@ def _cut_tail(
         reason = f"{reason or 'zeros'}, and all up to offset {recovery_point - 1} was synced"
         raise DamagedLog(segment.place(position), reason)
     if reason:
-        _keep_tail(segment, position, size)
+        _keep_tail(storage, segment, position, size)
     segment.file.truncate(position)
     if later:
         # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was

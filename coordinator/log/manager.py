@@ -6,21 +6,20 @@ Driven from one thread; it reads no clock: the caller passes wall ms.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
 
 import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.log import checkpoints, topic_ids
 from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.durability import SharedSync, Waiter
+from muster.coordinator.log.durability import SharedSync
 from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline, MalformedCheckpoint
-from muster.coordinator.log.folders import DELETE_SUFFIX, STRAY_SUFFIX, OtherName, other_name, read_other_name
+from muster.coordinator.log.folders import DELETE_SUFFIX, STRAY_SUFFIX
 from muster.coordinator.log.identity import Identity, identify
 from muster.coordinator.log.last_stop import LastStop
 from muster.coordinator.log.loader import load_log
 from muster.coordinator.log.log import Log
-from muster.coordinator.log.new_folders import NewFolders
+from muster.coordinator.log.partition_folders import PartitionFolders
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.segment import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig, LogSettings
@@ -30,24 +29,17 @@ from muster.coordinator.log.storage import Storage
 _logger = structlog.get_logger("muster.log")
 
 
-class LogManager:
+class LogManager(PartitionFolders):
     """The logs of one data directory."""
 
     def __init__(self, storage: Storage, settings: LogSettings, *, sync: SharedSync | None = None) -> None:
         """`sync`: threads for syncs and removals, closed with the manager; without it only `flush` and `close` sync."""
-        self.storage = storage
+        super().__init__(storage, sync)
         self.settings = settings
         self.default_config = LogConfig.of(settings)
         self.offline: dict[Partition, DamagedLog] = {}
         """Partitions whose log could not be opened, and why."""
-        self.files_lock = Lock()
-        """Held by whoever changes which segments a partition's directory holds, in another thread than the event loop's
-        or for a log that is just being opened.
-        """
-        self._sync = sync
-        self._new_folders = NewFolders(storage, sync)
         self._lock: DirectoryHeld | None = None
-        self._draw_uuid: Callable[[], bytes]
         self._logs: dict[Partition, Log] = {}
         self._was_clean = False
         self.gone: DirectoryGone | None = None
@@ -100,38 +92,9 @@ class LogManager:
         """Between `open` and `close`."""
         return self._lock is not None
 
-    def on_disk(self) -> list[Partition]:
-        """The partitions that have a directory, in order."""
-        found = [checkpoints.partition_of(entry.name) for entry in self.storage.entries("") if entry.is_directory]
-        return sorted(partition for partition in found if partition is not None)
-
-    def topic_id_on_disk(self, topic: str, partition: int) -> bytes | None:
-        """The topic id noted in a partition's directory; None when there is none."""
-        return topic_ids.read(self.storage, f"{topic}-{partition}")
-
-    def topic_id_in(self, folder: str) -> bytes | None:
-        """The topic id noted in a folder, whatever its name; None when there is none. Raises MalformedCheckpoint."""
-        return topic_ids.read(self.storage, folder)
-
     def noted_end(self, topic: str, partition: int) -> int:
         """Up to where a log that is not open yet was synced once, by the checkpoint."""
         return self._recovery_points.get((topic, partition), 0)
-
-    def note_topic_id(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """Write a topic id into a partition's directory. Raises OSError."""
-        topic_ids.write(self.storage, f"{topic}-{partition}", topic_id, sync=self._sync is None)
-        self._new_folders.add(f"{topic}-{partition}")
-
-    def leader_epoch_on_disk(self, topic: str, partition: int) -> int:
-        """The newest leader epoch noted in a partition's directory; -1 when there is none."""
-        path = f"{topic}-{partition}/{checkpoints.LEADER_EPOCHS}"
-        data = self.storage.load(path)
-        try:
-            epochs = [] if data is None else checkpoints.decode_epochs(path, data)
-        except MalformedCheckpoint as error:
-            _logger.warning("checkpoint_ignored", path=path, reason=str(error))
-            return -1
-        return epochs[-1][0] if epochs else -1
 
     def share_sync(self, sync_all: Callable[[], object], clock: Clock) -> None:
         """Many syncs at once are one `sync_all` from now on, which syncs all files of the directory's file system."""
@@ -279,16 +242,6 @@ class LogManager:
         finally:
             self._was_clean = clean
 
-    def when_folders_durable(self, callback: Waiter) -> None:
-        """Call `callback(None)` once the folders of all logs that were made so far are on the disk, or
-        `callback(error)`.
-        """
-        self._new_folders.when_synced(callback)
-
-    def has_folder(self, topic: str, partition: int) -> bool:
-        """Whether a partition has a folder."""
-        return self.storage.is_directory(f"{topic}-{partition}")
-
     def delete(self, topic: str, *partitions: int, topic_id: bytes | None = None) -> list[str]:
         """Take logs of a topic away, by name: the folders' new names, for `remove`. Harmless where there is none."""
         try:
@@ -323,28 +276,6 @@ class LogManager:
                 continue
             renamed.append(name)
         return renamed
-
-    def _free_name(self, key: Partition, uuid: bytes | None, suffix: str) -> str:
-        name = other_name(key, uuid or self._draw_uuid(), suffix)
-        while self.storage.is_directory(name):
-            name = other_name(key, self._draw_uuid(), suffix)
-        return name
-
-    def set_aside_folder(self, folder: str, topic: str, partition: int) -> str:
-        """`set_aside` for a folder that has another name already."""
-        name = self._free_name((topic, partition), None, STRAY_SUFFIX)
-        self.storage.rename(folder, name)
-        return name
-
-    def put_back(self, folder: str, topic: str, partition: int) -> None:
-        """Give a folder that has another name its own again. Raises OSError."""
-        with self.files_lock:
-            self.storage.rename(folder, f"{topic}-{partition}")
-
-    def renamed_folders(self) -> list[tuple[str, OtherName]]:
-        """Folders that were deleted, but for their files, or set aside."""
-        found = [(entry.name, read_other_name(entry.name)) for entry in self.storage.entries("") if entry.is_directory]
-        return [(name, other) for name, other in found if other is not None]
 
     def remove(self, folders: Sequence[str]) -> None:
         """Take the files of deleted logs off the disk, when there is time."""

@@ -4,12 +4,14 @@ UnifiedLog.deleteOldSegments).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
 
 from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.log.headers import check_crc, check_shape, read_header
 from muster.coordinator.log.segment import Segment
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def _is_older(log: Log, segment: Segment, oldest_ms: int) -> bool:
     try:
         if segment.largest_timestamp() >= oldest_ms:
             return False
-        if segment.tells_its_time():
+        if _tells_its_time(segment):
             return True
     except CorruptBatch as error:
         _logger.error("a segment is kept: it is damaged, so nobody knows how old its records are", topic=log.topic,
@@ -50,6 +52,26 @@ def _is_older(log: Log, segment: Segment, oldest_ms: int) -> bool:
     _logger.warning("a time index was damaged, and is made anew", topic=log.topic, partition=log.partition,
                     path=segment.file.path)  # fmt: skip
     return segment.largest_timestamp() < oldest_ms
+
+
+def _tells_its_time(segment: Segment) -> bool:
+    """Whether the batch that is said to have the greatest timestamp has it. If not, the time index was damaged; it is
+    made anew, and `largest_timestamp` is right from then on. CorruptBatch where the batches themselves are damaged.
+    """
+    if segment.max_timestamp < 0:
+        first = next(segment.batches(0, segment.size), None)
+        if first is None or first[1].max_timestamp < 0:
+            return True
+    where = segment.locate(segment.max_timestamp_offset) if segment.max_timestamp >= 0 else None
+    if where is not None:
+        data = segment.file.pread(where[1], where[0])
+        with contextlib.suppress(CorruptBatch):
+            header = read_header(data)
+            check_shape(header, where[0])
+            if header.max_timestamp == segment.max_timestamp and check_crc(data, 0, header):
+                return True
+    segment.rebuild_indexes()
+    return False
 
 
 class _Excess:

@@ -7,7 +7,6 @@ of a segment that is appended to are known one by one (`_tail_offsets`), so that
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from array import array
 from bisect import bisect_left
@@ -20,7 +19,6 @@ from muster.coordinator.log.headers import (
     LENGTH_OVERHEAD,
     MAGIC,
     BatchHeader,
-    check_crc,
     check_shape,
     read_header,
     unpack_header,
@@ -313,30 +311,7 @@ class Segment:
                 self.max_timestamp_offset = self.base_offset + time_index.offsets[-1]
         return self.max_timestamp if self.max_timestamp >= 0 else self.created_ms
 
-    def tells_its_time(self) -> bool:
-        """Whether the batch that is said to have the greatest timestamp has it. If not, the time index was damaged; it
-        is made anew, and `largest_timestamp` is right from then on. CorruptBatch where the batches themselves are not.
-        """
-        if self.max_timestamp < 0:
-            first = next(self.batches(0, self.size), None)
-            if first is None or first[1].max_timestamp < 0:
-                return True
-        where = self.locate(self.max_timestamp_offset) if self.max_timestamp >= 0 else None
-        if where is not None:
-            data = self.file.pread(where[1], where[0])
-            with contextlib.suppress(CorruptBatch):
-                header = read_header(data)
-                check_shape(header, where[0])
-                if header.max_timestamp == self.max_timestamp and check_crc(data, 0, header):
-                    return True
-        self.rebuild_indexes()
-        return False
-
     # -- reading
-
-    def save_beside(self, suffix: str, data: bytes) -> None:
-        """A small file of the segment's name with that suffix. Raises OSError."""
-        self._storage.save(self.name + suffix, data)
 
     def place(self, position: int) -> Place:
         """That byte of the segment file, for messages."""

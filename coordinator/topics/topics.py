@@ -7,24 +7,15 @@ records say, and gives every subscriber the new immutable image. It knows no req
 from __future__ import annotations
 
 import base64
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from types import MappingProxyType
-
-import structlog
+from collections.abc import Callable, Mapping, Sequence
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.log import (
     DamagedLog,
-    FileStorage,
     Identity,
-    Log,
-    LogConfig,
     LogManager,
     LogOffline,
-    MalformedCheckpoint,
 )
 from muster.coordinator.log.durability import Waiter
 from muster.coordinator.slices import Job, OneByOne, at_once
@@ -34,22 +25,19 @@ from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.in_force import InForce
 from muster.coordinator.topics.internal import internal_topic
-from muster.coordinator.topics.mending import Failed, Mending
+from muster.coordinator.topics.mending import Mending
 from muster.coordinator.topics.names import (
-    GROUP_EVENTS_TOPIC,
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
-    METADATA_TOPIC,
-    METADATA_TOPIC_ID,
 )
+from muster.coordinator.topics.opening import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.reconfiguring import Reconfiguring
 from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.restoring import folders_of, made_again, tell
 from muster.coordinator.topics.sessions import FetchSessions
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.topics.state import BROKER_RESOURCE, ClusterState, TopicState
-from muster.coordinator.topics.strays import Strays, never_held_records
+from muster.coordinator.topics.starting import adopted, lost_topics, open_metadata_log, tells_nothing
+from muster.coordinator.topics.state import BROKER_RESOURCE
+from muster.coordinator.topics.strays import Strays
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -61,17 +49,11 @@ from muster.protocol.messages.metadata_records.remove_topic_record import Remove
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
-_logger = structlog.get_logger("muster.topics")
-
 CLOSED_AT_ONCE = 20
 """Partitions of a deleted topic whose logs are closed and renamed in one step."""
-NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
-
-_OF_SHARDS = frozenset((GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC))
-"""Topics whose logs are opened again by those who write them."""
 
 
-class Topics:
+class Topics(OpenTopics):
     """All topics of this node."""
 
     def __init__(
@@ -89,30 +71,17 @@ class Topics:
 
         `offsets_partitions_are_given`: an operator has said how many there are to be, whatever is on the disk.
         """
-        self.settings = settings
-        self.clock = clock
-        self.logs = logs
-        self.configs = configs
+        super().__init__(settings, clock, logs, configs, identity.node_id)
         self.draw_uuid = draw_uuid
         self.home = Home(identity.node_id, base64.urlsafe_b64decode(identity.directory_id + "=="))
-        self.by_name: dict[str, Topic] = {}
-        self.by_id: dict[bytes, Topic] = {}
         self._offsets_partitions_are_given = offsets_partitions_are_given
         self.image = TopicsImage({}, 0)
-        self.catalogue: Catalogue
-        self._in_force: InForce
         self._strays: Strays
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._changes = OneByOne()
         """Of topics: what one has begun, another one does not see half of."""
-        self.reconfiguring = Reconfiguring(configs, clock, identity.node_id, lambda: self.state, self.by_name)
         self._producer_ids = range(0)
-
-    @property
-    def state(self) -> ClusterState:
-        """What the metadata log says."""
-        return self.catalogue.state
 
     def _draw_session_id(self) -> int:
         return int.from_bytes(self.draw_uuid()[:4]) & 0x7FFF_FFFF
@@ -121,20 +90,7 @@ class Topics:
 
     def load(self) -> None:
         """Replay the metadata log and open the log of every partition; what does not fit is seen to by `strays`."""
-        was_synced_to = self.logs.noted_end(METADATA_TOPIC, 0)
-        try:
-            self.logs.topic_id_on_disk(METADATA_TOPIC, 0)
-        except MalformedCheckpoint as error:  # it is the same everywhere
-            _logger.warning("topic_id_restored", topic=METADATA_TOPIC, reason=str(error))
-            self.logs.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
-        log = self.logs.open_log(
-            METADATA_TOPIC,
-            0,
-            config=self.configs.metadata_log(),
-            topic_id=METADATA_TOPIC_ID,
-            wait_for_sync=True,
-        )
-        lost = log.start_offset > 0 or log.end_offset < was_synced_to
+        log, lost = open_metadata_log(self.logs, self.configs.metadata_log())
         self.catalogue = Catalogue(log)
         self.catalogue.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
         self.catalogue.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
@@ -142,9 +98,11 @@ class Topics:
         self._in_force = InForce(
             lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
         )
-        lost = lost or self._tells_nothing()
+        lost = lost or tells_nothing(self.logs, self.state)
         if lost:
-            self._make_again()
+            self._append(
+                lost_topics(self.logs, self.state, self.home, self._internal, self.draw_uuid, self.clock.now().wall_ms)
+            )
         self._adopt_offsets()
         Strays(self.logs, self.state, lost=lost).look()
         # whatever was lost, what is made from here on is known
@@ -172,65 +130,13 @@ class Topics:
         if state is not None:
             adoption.take_over(self.logs, state.topic_id, len(state.partitions))
             return
-        count, topic_id = adoption.found(self.logs)
         wanted = self._internal(GROUP_OFFSETS_TOPIC)
-        if count and wanted is not None:
-            if self._offsets_partitions_are_given:
-                wanted.partitions = max(count, wanted.partitions)
-            else:
-                wanted.partitions = adoption.partitions_by_content(self.logs, wanted.partitions)
-            if topic_id is not None and topic_id not in self.state.topics_by_id:
-                wanted.topic_id = topic_id
-            records = decide_creation(wanted, self.home, wanted.partitions, 1)
-            adoption.with_epochs(records, self.logs)
-            adoption.take_over(self.logs, wanted.topic_id, wanted.partitions)
-            self._write(records)
-
-    def _tells_nothing(self) -> bool:
-        """Whether the catalogue knows no topic and never did, although there are partitions."""
-        is_empty = not self.state.topics and not self.state.deleted
-        partitions = [one for one in self.logs.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
-        return any(not never_held_records(self.logs, f"{name}-{index}") for name, index in partitions)
-
-    def _make_again(self) -> None:
-        """The metadata log has lost records: what the folders tell of their topics is written anew."""
-        records = made_again(folders_of(self.logs), self.state, self.home, self._internal, self.draw_uuid)
-        # ids that were given out before must not be given to others: nobody gets through one in a millisecond
-        start = max(self.state.next_producer_id, self.clock.now().wall_ms)
-        records.append(ProducerIdsRecord(broker_id=self.home.node_id, broker_epoch=0, next_producer_id=start))
-        self._append(records)
-        tell(records)
+        if wanted is not None:
+            self._write(adopted(self.logs, self.state, wanted, self.home, self._offsets_partitions_are_given))
 
     def subscribe(self, callback: Callable[[TopicsImage], object]) -> None:
         """Give each new image to `callback`; the present one is `image`."""
         self._subscribers.append(callback)
-
-    # -- finding
-
-    def partition(self, name: str, index: int) -> Partition | None:
-        """A partition, unless there is none or its log cannot be opened."""
-        topic = self.by_name.get(name)
-        if topic is None or not 0 <= index < len(topic.partitions):
-            return None
-        return topic.partitions[index]
-
-    def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic of this id."""
-        topic = self.by_id.get(topic_id)
-        return None if topic is None else topic.name
-
-    def topic_id(self, name: str) -> bytes | None:
-        """The id of the topic of this name."""
-        topic = self.by_name.get(name)
-        return None if topic is None else topic.topic_id
-
-    def space(self) -> tuple[int, int]:
-        """Bytes of the volume that holds the logs: (all, free); -1 when they are in memory."""
-        storage = self.logs.storage
-        if not isinstance(storage, FileStorage):
-            return -1, -1
-        usage = shutil.disk_usage(storage.root)
-        return usage.total, usage.free
 
     # -- changing
 
@@ -419,83 +325,6 @@ class Topics:
 
         self.logs.when_folders_durable(ended)
         log.when_durable(log.end_offset, ended)
-
-    def _open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
-        """Bring the open logs of a topic in line with its state; `made`: partitions of it that are open already."""
-        topic = self.by_id.get(state.topic_id)
-        if topic is None:
-            topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(state)
-        config = self.reconfiguring.configure(topic)
-        for index in range(len(topic.partitions), len(state.partitions)):
-            try:
-                partition = made.get(index) or self._open_one(state, index, config)
-            except (DamagedLog, LogOffline):
-                # The log manager has said why; the partition is there, without a leader.
-                topic.partitions.append(None)
-            else:
-                topic.partitions.append(partition)
-
-    def _open_one(self, state: TopicState, index: int, config: LogConfig) -> Partition:
-        """Raises DamagedLog or LogOffline."""
-        return self._open_partition(state.name, state.topic_id, index, state.leader_epoch(index), config)
-
-    def _open_partition(
-        self, name: str, topic_id: bytes, index: int, leader_epoch: int, config: LogConfig
-    ) -> Partition:
-        """Raises DamagedLog or LogOffline."""
-        log = self._open_log(name, topic_id, index, config)
-        # a log that was put here, or whose catalogue has lost records, may have seen later leaders than ours
-        return Partition(
-            name, topic_id, index, max(leader_epoch, log.leader_epoch + 1 if log.leader_epoch >= 0 else 0), log
-        )
-
-    def _open_log(self, name: str, topic_id: bytes, index: int, config: LogConfig) -> Log:
-        synced = name == GROUP_OFFSETS_TOPIC and self.settings.muster_offsets_durability == "commit"
-        log = self.logs.open_log(name, index, config=config, topic_id=topic_id, wait_for_sync=synced)
-        log.config = config
-        return log
-
-    def reopen(self, name: str, index: int) -> Partition:
-        """A partition of a topic that there is, its log opened anew if it has failed or could not be opened.
-
-        Raises DamagedLog, which an operator has to see to, or LogOffline.
-        """
-        topic = self.by_name[name]
-        partition = topic.partitions[index]
-        if partition is None:
-            damage = self.logs.offline.get((name, index))
-            if damage is not None:
-                raise damage
-            held = self.logs.get(name, index)
-            if held is not None and held.failure is not None:
-                self.logs.reopen(name, index)
-            config = self.configs.log_config(self.state.topic_configs(name))
-            partition = topic.partitions[index] = self._open_one(topic.state, index, config)
-        elif partition.log.failure is not None:
-            partition.use_log(self.logs.reopen(name, index))
-        return partition
-
-    def _offline(self) -> Iterator[Failed] | None:
-        """What `Mending` is to open again; None after the end."""
-        if not self.logs.is_open:
-            return None
-        return self._failed_logs() if self.logs.gone is None else iter(())
-
-    def _failed_logs(self) -> Iterator[Failed]:
-        if self.catalogue.log.failure is not None:
-            yield METADATA_TOPIC, 0, self._reopen_catalogue
-        if self.catalogue.log.failure is None:
-            self._in_force.resume()  # what waited while the data directory was away
-        for topic in self.by_name.values():
-            if topic.name in _OF_SHARDS:
-                continue
-            for index in range(len(topic.partitions)):
-                if not topic.is_online(index) and (topic.name, index) not in self.logs.offline:
-                    yield topic.name, index, partial(self.reopen, topic.name, index)
-
-    def _reopen_catalogue(self) -> None:
-        self.catalogue.use_log(self.logs.reopen(METADATA_TOPIC, 0))
-        self._in_force.resume()
 
     def _publish(self, image: TopicsImage) -> None:
         self.image = image
