@@ -23,6 +23,7 @@ from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
+from muster.coordinator.file_shares import FileShares, allowed_files
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import MOST_BYTES
@@ -69,10 +70,6 @@ SWITCH_S: Final = 0.001
 SYNC_THREADS: Final = 4
 """Threads that wait for the disk."""
 THIS_MACHINE: Final = Machine()
-RESERVED_FILES: Final = 192
-"""File descriptors kept back from connections and logs: for listeners, small files, compaction and the like."""
-LOGS_AT_FIRST: Final = 64
-"""Files of logs that connections leave room for, be they open or not."""
 
 
 class Bound(NamedTuple):
@@ -149,7 +146,7 @@ class Server:
         self._loop.call_soon_threadsafe(callback)
 
     def _share_files(self) -> None:
-        allowed = _allowed_files()
+        allowed = allowed_files()
         if allowed is None:
             OF_THIS_PROCESS.most = None
             return
@@ -336,50 +333,6 @@ class Server:
 def _abort_all(limits: Limits) -> None:
     for member in limits.members:
         member.abort()
-
-
-def _allowed_files() -> int | None:
-    """How many files the process may have open, after asking for as many as it may have. None: any number."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (OSError, ValueError):
-            # some systems give less than they promise; what there is must do
-            pass
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-class FileShares(NamedTuple):
-    """How the files that a process may have open are shared: some are kept back, half of them at most is the logs'.
-    What logs do not need is the connections', but for a few; what connections have, logs do without.
-    """
-
-    allowed: int
-
-    @property
-    def kept_back(self) -> int:
-        """Neither connections' nor logs'."""
-        return min(RESERVED_FILES, self.allowed // 4)
-
-    @property
-    def least_of_logs(self) -> int:
-        """What connections always leave to logs."""
-        return min(LOGS_AT_FIRST, self.allowed // 4)
-
-    def logs(self, connections: int) -> int:
-        """How many files of logs may be open beside so many connections."""
-        left = self.allowed - self.kept_back - connections
-        return max(min(self.allowed // 2 - self.kept_back, left), self.least_of_logs)
-
-    def connections(self, logs: int) -> int:
-        """How many connections there may be beside so many files of logs."""
-        return self.allowed - self.kept_back - max(logs, self.least_of_logs)
 
 
 async def serve(config: Config, ready: Callable[[str, int], None]) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -18,6 +18,7 @@ from muster.coordinator.api.context import Channel
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.memory import SMALL_BYTES
+from muster.coordinator.net.requests import Answer, Requests
 from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 log = structlog.get_logger("muster.net")
@@ -29,31 +30,6 @@ INPUT_HIGH_BYTES: Final = 64 * 1024
 """Reading pauses when this much waits behind a parked request."""
 OUTPUT_HIGH_BYTES: Final = 256 * 1024
 """No further request is looked at while this much of earlier answers is unsent."""
-
-Answer = bytes | Sequence[bytes | memoryview]
-"""A whole frame: in one piece, or in parts that are sent without joining them."""
-
-
-class Requests(Protocol):
-    """The other side of a connection: what its frames mean."""
-
-    @property
-    def current(self) -> object | None:
-        """The request that is not answered yet."""
-
-    @property
-    def is_reading(self) -> bool:
-        """The bytes of the request at hand are still needed: `Connection.was_read` says when they are not."""
-
-    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Take on the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
-        later.
-
-        Raises `Refused` when the frame is no request that can be answered.
-        """
-
-    def closed(self) -> None:
-        """The connection has ended: whatever is parked for it is owed no longer."""
 
 
 class _Often:
@@ -240,8 +216,7 @@ class Connection(_Often, asyncio.Protocol):
         """Of the socket, as long as it is read."""
         if self._closing or not self._reading:
             return -1
-        descriptor: int = self._transport.get_extra_info("socket").fileno()
-        return descriptor
+        return int(self._transport.get_extra_info("socket").fileno())
 
     @property
     def has_more(self) -> bool:
@@ -265,8 +240,7 @@ class Connection(_Often, asyncio.Protocol):
     @property
     def unsent_bytes(self) -> int:
         """What the peer has not taken."""
-        unsent: int = self._transport.get_write_buffer_size()
-        return unsent
+        return int(self._transport.get_write_buffer_size())
 
     def close_stalled(self) -> None:
         """The peer sends no more of a large request, or reads nothing of an answer, and others need the memory."""

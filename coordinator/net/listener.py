@@ -16,8 +16,9 @@ import structlog
 from muster.coordinator.api.context import Channel, Endpoint
 from muster.coordinator.clock import Timer
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
-from muster.coordinator.net.connection import Connection, Requests
+from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.requests import Requests
 from muster.coordinator.net.settings import NetSettings
 
 log = structlog.get_logger("muster.net")

@@ -1,0 +1,54 @@
+"""How many files this process may have open, and how logs and connections share them. Opens none."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+RESERVED_FILES: Final = 192
+"""File descriptors kept back from connections and logs: for listeners, small files, compaction and the like."""
+LOGS_AT_FIRST: Final = 64
+"""Files of logs that connections leave room for, be they open or not."""
+
+
+def allowed_files() -> int | None:
+    """How many files the process may have open, after asking for as many as it may have. None: any number."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError):
+            # some systems give less than they promise; what there is must do
+            pass
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+class FileShares(NamedTuple):
+    """How the files that a process may have open are shared: some are kept back, half of them at most is the logs'.
+    What logs do not need is the connections', but for a few; what connections have, logs do without.
+    """
+
+    allowed: int
+
+    @property
+    def kept_back(self) -> int:
+        """Neither connections' nor logs'."""
+        return min(RESERVED_FILES, self.allowed // 4)
+
+    @property
+    def least_of_logs(self) -> int:
+        """What connections always leave to logs."""
+        return min(LOGS_AT_FIRST, self.allowed // 4)
+
+    def logs(self, connections: int) -> int:
+        """How many files of logs may be open beside so many connections."""
+        left = self.allowed - self.kept_back - connections
+        return max(min(self.allowed // 2 - self.kept_back, left), self.least_of_logs)
+
+    def connections(self, logs: int) -> int:
+        """How many connections there may be beside so many files of logs."""
+        return self.allowed - self.kept_back - max(logs, self.least_of_logs)
