@@ -10,7 +10,7 @@ socket: it is given a `Sink`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -22,6 +22,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import Route, Way
+from muster.coordinator.api.sink import NOBODY, Sink
 from muster.coordinator.groups.interface import Client
 from muster.coordinator.kept import Kept
 from muster.protocol import frames, shapes
@@ -45,35 +46,6 @@ FEW_ELEMENTS: Final = 5_000
 """A request of as many elements is read at once: that takes some 5 ms at most. One of more is read in the thread."""
 LARGE_BYTES: Final = 256 * 1024
 """So is one of more bytes than this, if its route does not take more."""
-
-
-class Sink(Protocol):
-    """Where answers go: the connection."""
-
-    def answer(self, answer: Answer | None) -> None:
-        """The frame that answers the request at hand; None: no answer is owed."""
-
-    def fail(self, refused: Refused) -> None:
-        """The request at hand cannot be answered: end the connection."""
-
-    def was_read(self) -> None:
-        """The bytes of a large request at hand are of no more use."""
-
-
-class Nobody:
-    """The sink of a connection that has ended."""
-
-    def answer(self, answer: Answer | None) -> None:
-        """Nobody waits for it."""
-
-    def fail(self, refused: Refused) -> None:
-        """It has ended already."""
-
-    def was_read(self) -> None:
-        """It holds nothing."""
-
-
-NOBODY: Final = Nobody()
 
 
 class Exchange:
