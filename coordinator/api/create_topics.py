@@ -85,6 +85,10 @@ def _wanted_partitions(node: Node, topic: CreatableTopic) -> int:
 def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_only: bool) -> Job[CreatableTopicResult]:
     """The answer, but for the configs."""
     topics = node.topics
+    configs: dict[str, str | None] = {}
+    for config in row.configs:
+        configs[config.name] = config.value
+        yield None
     try:
         if row.name == METADATA_TOPIC:
             raise Refused(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
@@ -98,7 +102,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
             row.num_partitions,
             row.replication_factor,
             [(assignment.partition_index, assignment.broker_ids) for assignment in row.assignments],
-            {config.name: config.value for config in row.configs},
+            configs,
         )
         partitions = yield from topics.creating(wanted, validate_only=validate_only)
     except Refused as refusal:

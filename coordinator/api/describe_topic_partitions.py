@@ -38,7 +38,11 @@ def _describe(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Job[DescribeTopicPartitionsResponse]:
     cursor = request.cursor
-    asked = dict.fromkeys(topic.name for topic in request.topics) or dict.fromkeys(node.topics.by_name)
+    asked: dict[str, None] = {}
+    for wanted in request.topics:
+        asked[wanted.name] = None
+        yield None
+    asked = asked or dict.fromkeys(node.topics.by_name)
     is_refused = cursor is not None and (
         (bool(request.topics) and cursor.topic_name not in asked) or cursor.partition_index < 0
     )
