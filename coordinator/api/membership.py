@@ -8,17 +8,21 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command, JoinCommand
 from muster.coordinator.refusals import refuse
+from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
-from muster.protocol.messages.leave_group import LeaveGroupRequest
+from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.protocol.shapes import capabilities
 
+MOST_PROTOCOLS: Final = 1_000
+"""A member's JoinGroup names so many at most; clients have a handful, and each is looked at for each member."""
 _READ: Final = Operation.READ
 
 
@@ -26,6 +30,9 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
     """A member wants in, or the next generation (key 11). Answered when the round is complete."""
     if not _may_read(context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
+    if len(request.protocols) > MOST_PROTOCOLS:
+        respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
     version = context.api_version
     command = JoinCommand(
@@ -64,10 +71,28 @@ def handle_heartbeat(
 
 def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest, respond: Respond) -> None:
     """Members go, by id or by instance id (key 13)."""
-    if _may_read(context, request.group_id):
-        node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
-    else:
+    if not _may_read(context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    elif len(request.members) > ROWS_AT_ONCE:
+        node.run(context, respond, _leave_in_pieces(node, context, request))
+    else:
+        node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
+
+
+def _leave_in_pieces(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Job[LeaveGroupResponse]:
+    """Very many leave some at a time; an error of the group ends it."""
+    rows: list[MemberResponse] = []
+    for start in range(0, len(request.members), ROWS_AT_ONCE):
+        later = Later()
+        piece = LeaveGroupRequest(request.group_id, members=request.members[start : start + ROWS_AT_ONCE])
+        node.routing.shard(request.group_id).submit(Command(piece, later, context.client))
+        response: LeaveGroupResponse = yield later
+        if response.error_code:
+            return response
+        for row in response.members:
+            rows.append(row)
+            yield None
+    return LeaveGroupResponse(members=rows)
 
 
 def _may_read(context: RequestContext, group_id: str) -> bool:

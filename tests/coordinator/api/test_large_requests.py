@@ -12,6 +12,7 @@ import pytest
 
 from muster.coordinator.api import bounds, gather
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_pieces
+from muster.coordinator.api.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.interface import Command
@@ -22,6 +23,8 @@ from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopi
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.messages.offset_commit import (
@@ -348,3 +351,32 @@ def test_groups_are_chosen_by_very_many_filters_as_by_few(node: Node, submitted:
         groups = ask(node, ListGroupsRequest(states_filter=states, types_filter=kinds)).one().groups
         assert [group.group_id for group in groups] == found
     assert max(len(one.states_filter) + len(one.types_filter) for one in submitted) == 2
+
+
+class TestMembers:
+    def join(self, node: Node, member_id: str = "", protocols: int = 1) -> Any:
+        names = [JoinGroupRequestProtocol(f"range-{i}", b"") for i in range(protocols)]
+        answers = ask(node, JoinGroupRequest("g", 10_000, 10_000, member_id, None, "consumer", names))
+        cast(ManualClock, node.clock).advance(3_000)
+        return answers.one()
+
+    def test_very_many_leave_some_at_a_time(self, node: Node, submitted: list[Any]) -> None:
+        member_id = self.join(node).member_id
+        assert self.join(node, member_id).error_code == 0
+        submitted.clear()
+        members = [MemberIdentity(f"no-{i}") for i in range(MANY)] + [MemberIdentity(member_id)]
+        rows = ask(node, LeaveGroupRequest("g", members=members)).one().members
+        assert [(row.member_id, row.error_code) for row in rows] == [
+            *((f"no-{i}", ErrorCode.UNKNOWN_MEMBER_ID) for i in range(MANY)),
+            (member_id, 0),
+        ]
+        assert [len(one.members) for one in submitted] == [ROWS_AT_ONCE, ROWS_AT_ONCE, 8]
+        (group,) = ask(node, DescribeGroupsRequest(["g"])).one().groups
+        assert group.group_state == "Empty"
+        response = ask(node, LeaveGroupRequest("", members=members)).one()
+        assert (response.error_code, list(response.members)) == (ErrorCode.INVALID_GROUP_ID, [])
+
+    def test_a_member_has_no_more_protocols_than_anybody_needs(self, node: Node) -> None:
+        member_id = self.join(node, protocols=MOST_PROTOCOLS).member_id
+        assert self.join(node, member_id, protocols=MOST_PROTOCOLS).error_code == 0
+        assert self.join(node, protocols=MOST_PROTOCOLS + 1).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
