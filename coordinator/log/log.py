@@ -34,7 +34,8 @@ from muster.coordinator.log.headers import (
     unpack_essence,
 )
 from muster.coordinator.log.position import AppendResult, TimestampOffset
-from muster.coordinator.log.segment import MAX_RELATIVE_OFFSET, Segment
+from muster.coordinator.log.scan import MAX_RELATIVE_OFFSET
+from muster.coordinator.log.segment import Segment
 
 _tuple = tuple.__new__
 _COPY_LIMIT = 32 * 1024

@@ -28,7 +28,8 @@ from muster.coordinator.log.headers import (
     read_header,
     unpack_header,
 )
-from muster.coordinator.log.segment import MAX_RELATIVE_OFFSET, Segment
+from muster.coordinator.log.scan import MAX_RELATIVE_OFFSET
+from muster.coordinator.log.segment import Segment
 from muster.coordinator.log.storage import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message
 

@@ -7,12 +7,12 @@ of a segment that is appended to are known one by one (`_tail_offsets`), so that
 
 from __future__ import annotations
 
-import struct
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from muster.coordinator.log import scan
 from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, TruncatedBatch
 from muster.coordinator.log.headers import (
     HEADER_SIZE,
@@ -36,17 +36,10 @@ LOG_SUFFIX = ".log"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
 """What a segment may leave in its directory; the last two are Kafka's, kept beside a log that Kafka wrote."""
 DELETED_SUFFIX = ".deleted"
-MAX_RELATIVE_OFFSET = (1 << 31) - 1
 
 _TAIL_BATCHES = 8192
 _SCAN_BYTES = 64 * 1024
 _SHORT_READ = 64 * 1024
-_BOUNDS = struct.Struct(">qI4xb6xi")
-"""Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta of a
-header: all that a scan for an offset needs.
-"""
-_unpack_bounds = _BOUNDS.unpack_from
-_unpack_size = struct.Struct(">8xi").unpack_from
 
 
 def segment_name(base_offset: int) -> str:
@@ -128,7 +121,7 @@ class Segment:
         self._index = None
         self._time_index = None
         self._stored = True
-        self._tail_floor = MAX_RELATIVE_OFFSET
+        self._tail_floor = scan.MAX_RELATIVE_OFFSET
 
     def adopt_cleaned(self, cleaned: CleanedFile, swap_name: str) -> None:
         """The segment is what a compaction has written, which lies under `swap_name` until `settle`."""
@@ -216,7 +209,7 @@ class Segment:
 
     def _forget_tail(self) -> None:
         del self._tail_offsets[:], self._tail_positions[:]
-        self._tail_floor = MAX_RELATIVE_OFFSET
+        self._tail_floor = scan.MAX_RELATIVE_OFFSET
 
     def cut(self, position: int) -> int:
         """Drop the batch at `position` and all behind it; the offset after what is left."""
@@ -271,7 +264,7 @@ class Segment:
         self.reset_indexes()
         try:
             for position, header in batches:
-                if not 0 <= header.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+                if not 0 <= header.last_offset - self.base_offset <= scan.MAX_RELATIVE_OFFSET:
                     raise CorruptBatch(f"{self.file.path} has the offset {header.last_offset} at byte {position}")
                 self.note(header.size, header.last_offset, header.max_timestamp)
         finally:
@@ -362,41 +355,11 @@ class Segment:
         size = self.size
         while position < size:
             data = self.file.pread(min(self.config.index_interval_bytes + HEADER_SIZE, size - position), position)
-            at = self._scan(data, position, offset)
+            at = scan.find(data, offset, self.file, position)
             if at >= 0:
-                return position + at, _unpack_size(data, at)[0] + LENGTH_OVERHEAD
+                return position + at, scan.batch_size(data, at)
             position -= at
         return None
-
-    def _scan(self, data: bytes, position: int, offset: int) -> int:
-        """Where in `data` the first batch stands that ends at `offset` or behind it; the negated count of bytes
-        passed when there is none.
-        """
-        at, stop = 0, len(data) - HEADER_SIZE
-        while at <= stop:
-            base, length, magic, delta = _unpack_bounds(data, at)
-            if magic != MAGIC:
-                return self._scan_any(data, position, at, offset)
-            if base + delta >= offset:
-                return at
-            at += length + LENGTH_OVERHEAD
-        if at > MAX_RELATIVE_OFFSET:
-            raise CorruptBatch(f"{self.file.path} has a batch of impossible length behind byte {position}")
-        return -at if at else self._scan_any(data, position, 0, offset)
-
-    def _scan_any(self, data: bytes, position: int, at: int, offset: int) -> int:
-        """The same from `at` on, whatever the format of the batches is."""
-        try:
-            while at < len(data):
-                header = read_header(data, at)
-                check_shape(header, position + at)
-                if header.last_offset >= offset:
-                    return at
-                at += header.length + LENGTH_OVERHEAD
-        except CorruptBatch as error:
-            if at == 0:
-                raise CorruptBatch(f"{self.file.path} has no whole batch at byte {position}") from error
-        return -at
 
     def read(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
         """Bytes from the batch that holds `offset`, at most up to `end_position`; None when the segment ends before
@@ -423,10 +386,10 @@ class Segment:
             return None
         wanted = 2 * self.config.index_interval_bytes + max_bytes
         data = self.file.pread(min(wanted, end_position - position), position)
-        at = self._scan(data, position, offset) if len(data) >= HEADER_SIZE else -1
+        at = scan.find(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
         if at < 0:
             return None
-        size = _unpack_size(data, at)[0] + LENGTH_OVERHEAD
+        size = scan.batch_size(data, at)
         if size > max_bytes and not min_one_message:
             return b""
         wanted = max(size, max_bytes)
