@@ -293,6 +293,29 @@ def checked_records(batch: Plain) -> Iterator[Record]:
     _check_count(header, expected)
 
 
+def each(data: Buffer, header: BatchHeader) -> Iterator[Record]:
+    """The records of the one batch in `data`, one by one: of a million that were asked for a time, the first may do.
+
+    CorruptBatch when it does not hold together, UnsupportedCompression for an unknown codec.
+    """
+    if header.magic != _MAGIC:
+        for _, records in read(data):
+            yield from records
+        return
+    if not check_crc(data, 0, header):
+        raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
+    found = unpack(data, header, _UNLIMITED)
+    is_large = len(found) > LARGE_RECORD_BYTES and parts_of(found, header.record_count, _UNLIMITED)[1]
+    try:
+        yield from _read(Plain(found, header, is_large > LARGE_RECORD_BYTES))
+    except BatchError:
+        raise
+    except _UNREADABLE as error:
+        raise CorruptBatch(
+            f"the records of the batch at offset {header.base_offset} cannot be read: {error!r}"
+        ) from error
+
+
 def _misnumbered(offset: int, expected: int) -> InvalidRecords:
     return InvalidRecords(f"a record has offset {offset} in its batch where {expected} was expected")
 

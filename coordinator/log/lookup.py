@@ -41,10 +41,9 @@ def _in_segment(segment: Segment, timestamp_ms: int, start_offset: int) -> Times
 def _in_batch(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> TimestampOffset | None:
-    for _, records in batches.read(segment.file.pread(header.size, position)):
-        for record in records:
-            if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+    for record in batches.each(segment.file.pread(header.size, position), header):
+        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
+            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
     return None
 
 

@@ -306,3 +306,23 @@ def test_both_readers_refuse_the_same(position: int, flip: int, cut: int) -> Non
         struct.pack_into(">i", data, 8, len(data) - 12)
     copied, seen = both(data)
     assert copied == seen
+
+
+@pytest.mark.parametrize("codec", list(batches.CODECS.values()))
+def test_the_records_of_a_batch_come_one_by_one(codec: int) -> None:
+    content = [*CONTENT, (None, bytes(LARGE_RECORD_BYTES + 1), [])]
+    data = batches.build(content, timestamp_ms=NOW, compression=codec, base_offset=7)
+    found = [*batches.each(data, read_header(data))]
+    assert [(r.offset, r.timestamp, r.key, r.value) for r in found] == [
+        (7 + index, NOW, key, value) for index, (key, value, _) in enumerate(content)
+    ]
+    assert isinstance(found[-1].value, memoryview)
+    data[-1] ^= 1
+    with pytest.raises(CorruptBatch, match="CRC"):
+        next(batches.each(data, read_header(data)))
+    set_crc(data, 0, len(data))
+    data = data[:-5] + b"\xff" * 5
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    set_crc(data, 0, len(data))
+    with pytest.raises(CorruptBatch):
+        [*batches.each(data, read_header(data))]
