@@ -131,7 +131,7 @@ class View(NamedTuple):
 
 def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
     """The records of an uncompressed batch, without a copy of anything: for large ones. ValueError or IndexError when
-    they do not hold together.
+    they do not hold together. So are attributes above 127: aiokafka's reader takes them for a varint of two bytes.
     """
     view, at = memoryview(data), HEADER_SIZE
     for _ in range(header.record_count):
@@ -139,6 +139,8 @@ def views_of(data: Buffer, header: BatchHeader) -> Iterator[View]:
         end = at + size
         if not 0 <= size <= len(view) - at:
             raise ValueError(f"a record of {size} bytes with {len(view) - at} bytes left")
+        if view[at] > 127:
+            raise ValueError(f"a record with attributes {view[at]}")
         timestamp_delta, here = _long(view, at + 1)
         offset_delta, here = _long(view, here)
         key, here = _slice(view, here)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.log import BatchError, CorruptBatch, InvalidRecords, UnsupportedCompression, batches
@@ -298,6 +298,7 @@ def test_large_records_are_read_without_a_copy(log_append_time: bool) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(position=st.integers(61, 420), flip=st.integers(1, 255), cut=st.integers(0, 60))
+@example(position=63, flip=128, cut=0)  # the attributes of a record
 def test_both_readers_refuse_the_same(position: int, flip: int, cut: int) -> None:
     data = batches.build(CONTENT, timestamp_ms=NOW)
     data[min(position, len(data) - 1)] ^= flip
