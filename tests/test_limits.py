@@ -1,0 +1,87 @@
+"""docs/limits.md says what the code does: each constant and each property that it names has the value beside it."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from muster.coordinator.properties.lookup import BROKER, MUSTER, TOPIC
+from tests.test_repo import ROOT
+
+NO_NUMBER = {"Kafka's protocol", "`slices.py` Thread"}
+FILE = re.compile(r"`((?:\w+/)*\w+)\.py`((?:,? [A-Z_]{4,})+)")
+NAME = re.compile(r"[A-Z_]{4,}")
+PROPERTY = re.compile(r"`((?:\w+\.)+\w+)`")
+KB, MB, GB = (1 << shift for shift in (10, 20, 30))
+UNLIMITED = {(1 << 31) - 1, (1 << 63) - 1}
+
+
+class Claim(NamedTuple):
+    """What a row says of one name."""
+
+    name: str
+    value: object
+    text: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def constants(cell: str) -> Iterator[tuple[str, object]]:
+    for path, names in FILE.findall(cell):
+        module = path.replace("/", ".")
+        room = importlib.import_module(f"muster.{'' if path.startswith('protocol/') else 'coordinator.'}{module}")
+        for name in NAME.findall(names):
+            found = getattr(room, name)
+            for number, value in enumerate(found if isinstance(found, tuple) else (found,)):
+                yield f"{path}.{name}.{number}", value
+
+
+def properties(cell: str) -> Iterator[tuple[str, object]]:
+    for name in PROPERTY.findall(cell):
+        if not name.endswith(".py"):
+            found = BROKER.get(name) or MUSTER.get(name) or TOPIC[name]
+            yield name, int(found.default or "")
+
+
+def rows() -> Iterator[list[str]]:
+    for line in (ROOT / "docs" / "limits.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and not line.startswith("| limit | value |"):
+            yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def claims() -> Iterator[Claim]:
+    for limit, value, set_by, beyond in rows():
+        for name, found in (*constants(set_by), *properties(set_by)):
+            yield Claim(name, found, f"{limit} | {value} | {beyond}")
+
+
+def said(value: int) -> Iterator[str]:
+    """The ways to say a number."""
+    yield f"{value:,}"
+    yield f"({value})"
+    for unit, size in (("KB", KB), ("MB", MB), ("GB", GB), ("s", 1_000), ("min", 60_000), ("million", 1_000_000)):
+        if value % size == 0:
+            yield f"{value // size:,} {unit}"
+    if value == 1_000_000:
+        yield "a million"
+    if value % MB == MB - KB:
+        yield f"{value // MB + 1} MB less 1 KB"
+    if value in UNLIMITED:
+        yield from ("no limit", "none")
+
+
+@pytest.mark.parametrize("claim", [*claims()], ids=str)
+def test_a_limit_is_as_it_is_told(claim: Claim) -> None:
+    assert isinstance(claim.value, int)
+    ways = [*said(claim.value)]
+    assert any(re.search(rf"(?<![\d,.]){re.escape(way)}(?![,.]?\d)", claim.text) for way in ways), (ways, claim)
+
+
+def test_each_limit_is_set_by_something_that_has_a_number() -> None:
+    for limit, _, set_by, _ in rows():
+        assert set_by in NO_NUMBER or [*constants(set_by), *properties(set_by)], limit
