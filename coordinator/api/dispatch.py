@@ -9,7 +9,6 @@ socket: it is given a `Sink`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -313,6 +312,3 @@ class Dispatcher:
     def open(self, channel: Channel, sink: Sink) -> ConnectionRequests:
         """The requests of a connection that was just made."""
         return ConnectionRequests(self._node, self._routes, channel, sink, self._intercept)
-
-
-OpenRequests = Callable[[Channel, Any], ConnectionRequests]

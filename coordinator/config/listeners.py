@@ -12,7 +12,6 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols."""
 SERVED = ("PLAINTEXT",)
 """Those that are served."""
-DEFAULT_PORT = 9092
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
 

@@ -361,7 +361,3 @@ _COMPRESS: tuple[Callable[[Any], bytes], ...] = (
 def compress(records: Buffer, codec: int) -> bytes:
     """The records of a batch, one after the other, as this codec (Kafka's number) stores them."""
     return _COMPRESS[codec](records)
-
-
-EMPTY_BATCH_SIZE = HEADER_SIZE
-"""Bytes of a batch without records, which compaction leaves behind to keep a producer's sequence."""

@@ -14,8 +14,9 @@ _logger = structlog.get_logger("muster.log")
 
 
 class Maintenance:
-    """Runs retention each `log.retention.check.interval.ms` and checkpoints each
-    `log.flush.offset.checkpoint.interval.ms`.
+    """Runs retention each `log.retention.check.interval.ms` and writes the checkpoints, of recovery points and of log
+    starts together, as often as `log.flush.offset.checkpoint.interval.ms` and
+    `log.flush.start.offset.checkpoint.interval.ms` ask for it.
     """
 
     def __init__(self, manager: LogManager, clock: Clock) -> None:
@@ -27,7 +28,10 @@ class Maintenance:
         """Arm the timers."""
         settings = self._manager.settings
         self._repeat("retention", settings.log_retention_check_interval_ms, self.enforce_retention)
-        self._repeat("checkpoint", settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        checkpoint_ms = min(
+            settings.log_flush_offset_checkpoint_interval_ms, settings.log_flush_start_offset_checkpoint_interval_ms
+        )
+        self._repeat("checkpoint", checkpoint_ms, self.checkpoint)
         if settings.log_flush_scheduler_interval_ms < MAX_INT64:
             self._repeat("sync", settings.log_flush_scheduler_interval_ms, self.sync_old)
 

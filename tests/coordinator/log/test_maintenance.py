@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import structlog
@@ -59,4 +60,17 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(monkeypatch
         clock.advance(2000)
     assert [line["event"] for line in told] == ["checkpoint_failed"]
     clock.advance(2000)
+    assert storage.load("recovery-point-offset-checkpoint") is not None
+
+
+@pytest.mark.parametrize("often", ["log_flush_offset_checkpoint", "log_flush_start_offset_checkpoint"])
+def test_checkpoints_are_written_as_often_as_either_property_says(often: str) -> None:
+    storage, clock = MemoryStorage(), ManualClock()
+    settings: dict[str, Any] = {f"{often}_interval_ms": 2000}
+    manager = manage(storage, **settings)
+    manager.open_log("t", 0)
+    Maintenance(manager, clock).start()
+    clock.advance(1999)
+    assert storage.load("recovery-point-offset-checkpoint") is None
+    clock.advance(1)
     assert storage.load("recovery-point-offset-checkpoint") is not None
