@@ -4,7 +4,7 @@ committed by then is staged as well. Else who reads on while tables are made wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -48,6 +48,8 @@ class Watch:
         self._look = look
         self._waiting: Seen | None = None
         self._known: Seen | None = None
+        self.places: Collection[tuple[str, int]] | None = None
+        """The topics and partitions that matter; None: nobody knows yet."""
 
     def begin(self) -> None:
         """Look, before anything more is staged."""
@@ -61,6 +63,17 @@ class Watch:
         elif self._waiting is None or self._waiting.is_in(staged):
             self._known, self._waiting = self._waiting or self._known, now
         return self._known
+
+    def has_grown(self, staged: Offsets) -> bool:
+        """Whether a look now may be used, and those that matter reach elsewhere than at the newest one that was: groups
+        get later while nobody commits.
+        """
+        now, known = self._look(), self._known
+        if not now.is_in(staged):
+            return False
+        if known is None or self.places is None:
+            return True
+        return any(now.reach.ends.get(place) != known.reach.ends.get(place) for place in self.places)
 
 
 def committed_by_then(commits: DataFrame, seen: Seen) -> DataFrame:

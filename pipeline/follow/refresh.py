@@ -56,7 +56,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             commits = tables["commits"]
             if seen is not None and not seen.is_all_of(logged):
                 commits = committed_by_then(commits, seen)
-            ends = None if seen is None else _ends(store, kafka, seen, commits)
+            ends = None if seen is None else _ends(store, kafka, seen, commits, watch)
             made |= {"stalls": stalls(commits, ends), "lag": lag(commits, ends)}
             has_ends = ends is not None
         for name, rows in made.items():
@@ -88,8 +88,9 @@ def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Fol
     return folders
 
 
-def _ends(store: Store, kafka: Mapping[str, str], seen: Seen, commits: DataFrame) -> DataFrame | None:
-    """How far the topics that are committed for reached then."""
-    places = commits.where(~F.col("is_deleted")).select("topic", "partition").distinct().collect()
-    found = ends_of_cluster(kafka, seen.reach, {(row["topic"], row["partition"]) for row in places}) if places else None
+def _ends(store: Store, kafka: Mapping[str, str], seen: Seen, commits: DataFrame, watch: Watch) -> DataFrame | None:
+    """How far the topics that are committed for reached then; `watch` is told which they are."""
+    rows = commits.where(~F.col("is_deleted")).select("topic", "partition").distinct().collect()
+    watch.places = places = {(row["topic"], row["partition"]) for row in rows}
+    found = ends_of_cluster(kafka, seen.reach, places) if places else None
     return None if found is None else store.spark.createDataFrame(found)

@@ -19,7 +19,7 @@ from muster.pipeline.delta import write as write_delta
 from muster.pipeline.follow.ends import Watch, look
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
-from muster.pipeline.follow.staging import EVENT, appender, logged, merge
+from muster.pipeline.follow.staging import EVENT, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
@@ -82,6 +82,8 @@ class Follower:
         self._watch = Watch(lambda: look(following.kafka))
         self._took_s = 0.0
         self._rested_until = 0.0
+        self._look_again = 0.0
+        """When it is asked next how far the topics reach, if nothing else is to be done."""
         self._shown = -1
         """The version that the page shows."""
 
@@ -170,15 +172,18 @@ class Follower:
     def _tend(self, *, last: bool = False) -> bool:
         """Make anew what is old, if it is time to; whether anything was done. Rests for as long as it worked."""
         manifest = self.manifest
+        began = time.monotonic()
+        is_time = last or not (self._what.once or manifest.batch < 0 or began < self._rested_until)
         is_old = last or bool(manifest.dirty) or manifest.version == 0 or manifest.judged < manifest.batch
-        if not last and (self._what.once or not is_old or manifest.batch < 0 or time.monotonic() < self._rested_until):
+        if is_time and not is_old and began >= self._look_again:
+            is_old = self._watch.has_grown(reached(self._store, manifest.batch))
+            self._look_again = began + self._what.trigger_ms / 1000
+        if not is_time or not is_old:
             self._tell(self.told())
             return False
-        began = time.monotonic()
         self._shrink()
-        if is_old:
-            manifest = refresh(self._store, self._what.kafka, self._watch)
-            self._show(manifest)
+        manifest = refresh(self._store, self._what.kafka, self._watch)
+        self._show(manifest)
         every = self._what.page_every
         if every and self._shown != manifest.version and (last or self._shown < 0 or manifest.version % every == 0):
             self.page()

@@ -56,6 +56,24 @@ def test_the_newest_look_that_counts() -> None:
     assert newest(200) == 8
 
 
+def test_topics_that_grow_while_nobody_commits_are_noticed() -> None:
+    ends = {("read", 0): 5, ("unread", 0): 5}
+    committed = 10
+    watch = Watch(lambda: Seen(Reach(1, dict(ends)), {0: committed}))
+    assert watch.has_grown({0: 10})
+    watch.newest({0: 10})
+    assert watch.has_grown({0: 10})
+    watch.places = {("read", 0)}
+    assert not watch.has_grown({0: 10})
+    ends["unread", 0] = 6
+    assert not watch.has_grown({0: 10})
+    ends["read", 0] = 6
+    assert watch.has_grown({0: 10})
+    # the next batch is on its way
+    committed = 11
+    assert not watch.has_grown({0: 10})
+
+
 class Healthy:
     """A group that has always read and committed everything, while more and more is produced."""
 
@@ -120,6 +138,29 @@ def test_a_group_that_commits_to_the_end_is_never_late(
     assert follower.tables()["stalls"].where("status <> 'OK'").count() == 0
     monkeypatch.undo()
     assert positions[-1].keys() == look(live.client).logged.keys()
+
+
+def test_a_group_that_commits_no_more_gets_later(
+    spark: SparkSession,
+    live: Live,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.setattr(refresh, "MADE", ("commits", "generations", "rebalances", *refresh.OF_NOW))
+    group = Healthy(live)
+    following = Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)
+    Follower(spark, following).run()
+    follower = Follower(spark, following._replace(once=False, trigger_ms=0))
+    request.addfinalizer(follower._store.close)
+    follower._tend()
+    assert set(lags(follower.tables())) == {0}
+    follower._rested_until = 0
+    assert not follower._tend()
+    live.produce(group.topic, 7)
+    assert follower._tend()
+    assert sum(lags(follower.tables())) == 7
+    assert not follower.manifest.dirty
 
 
 def test_nor_for_an_analysis_that_takes_long(

@@ -61,17 +61,27 @@ def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> No
     child = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUICK_TO_START}
     )
+    said: list[bytes] = []
+    # read all the time, or a full pipe would hold it up; it ends when the follower's Java and its workers have ended
+    reader = threading.Thread(target=lambda: said.extend(child.stderr or ()), daemon=True)
+    reader.start()
     try:
         pause = threading.Event()
         give_up = time.monotonic() + KILLED_S
         while not is_enough(manifest_of(out)):
-            assert child.poll() is None, child.stderr and child.stderr.read().decode()[-2000:]
-            assert time.monotonic() < give_up, manifest_of(out)
+            if child.poll() is not None:
+                # what was said first tells why, not the last lines of Python workers that lost their Java
+                reader.join(KILLED_S)
+                pytest.fail(b"".join(said).decode(errors="replace"))
+            assert time.monotonic() < give_up, (manifest_of(out), b"".join(said))
             live.commit("while-followed", 1)
             pause.wait(PAUSE_S)
     finally:
         child.kill()
-        child.communicate()
+        child.wait()
+        reader.join()
+        assert child.stderr is not None
+        child.stderr.close()
 
 
 @pytest.mark.timeout(900)  # a second Spark is started, on whatever else the machine does
