@@ -338,11 +338,11 @@ class FileStorage:
     def load(self, path: str) -> bytes | None:
         """A whole small file; None when it is not there."""
         try:
-            descriptor = self._place.open(path, os.O_RDONLY)
+            # the opener's path is the one that an error names
+            with open(path, "rb", opener=lambda _, __: self._place.open(path, os.O_RDONLY)) as file:
+                return file.read()
         except FileNotFoundError:
             return None
-        with open(descriptor, "rb") as file:
-            return file.read()
 
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
         """Replace a whole small file at once."""

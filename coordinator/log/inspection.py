@@ -17,6 +17,7 @@ from muster.coordinator.log.last_stop import UNKNOWN, LastStop
 from muster.coordinator.log.leftovers import base_offset_of, is_leftover
 from muster.coordinator.log.recovery import (
     check_batch,
+    is_torn,
     only_zeros,
     unknown_format,
     whole_batch_at,
@@ -53,6 +54,8 @@ class Stretch(NamedTuple):
     """A batch of a format that is unknown here: it may be sound, and must be left alone."""
     is_misplaced: bool = False
     """A batch whose CRC is right and whose offset cannot be."""
+    is_torn: bool = False
+    """At the end of the file: it may be an append that a crash cut short."""
 
 
 class SegmentFacts(NamedTuple):
@@ -109,7 +112,8 @@ def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iter
                 continue
             follower = whole_batch_follows(file, position, size, base_offset)
             end = size if follower is None else follower
-            yield Stretch(position, end, None, problem)
+            torn = follower is None and is_torn(file, position, size, next_offset)
+            yield Stretch(position, end, None, problem, is_torn=torn)
             position = end
         elif at == 0:
             wanted = read_header(data).size
@@ -196,6 +200,12 @@ class Inspection:
             return f"{stretch.problem or 'zeros'}; the last stop was clean, so it was whole then"
         if next_offset < self._last_stop.recovery_point:
             return f"{stretch.problem or 'zeros'}; all up to offset {self._last_stop.recovery_point - 1} was synced"
+        if stretch.problem and not stretch.is_torn:
+            size = stretch.end - stretch.position
+            return (
+                f"{stretch.problem}; no append that a crash cut short leaves such bytes: the next start sets the "
+                f"{size} bytes up to the end aside"
+            )
         return ""
 
     def _find(self, severity: str, name: str, position: int | None, problem: str) -> None:

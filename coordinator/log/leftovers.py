@@ -50,20 +50,26 @@ def clear(storage: Storage, directory: str) -> None:
             storage.remove(f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
             names.pop(name, None)
             names.pop(name.removesuffix(SWAP_SUFFIX), None)
-        elif name.endswith(REPLACES_SUFFIX):
+        elif _is_note(name):
             storage.remove(f"{directory}/{name}")
     _clear_orphans(storage, directory, list(names))
 
 
 def is_leftover(name: str) -> bool:
     """A file that only a change under way has."""
-    return name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX, REPLACES_SUFFIX))
+    return name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)) or _is_note(name)
+
+
+def _is_note(name: str) -> bool:
+    """Of what a compacted segment replaces; a segment whose name was made longer is none."""
+    return len(name) == _DIGITS + len(REPLACES_SUFFIX) and name.endswith(REPLACES_SUFFIX)
 
 
 def _finish_swap(storage: Storage, directory: str, names: dict[str, Entry], swap: str) -> None:
     first = int(swap[:_DIGITS])
     bases = [base for name in names if name.endswith(LOG_SUFFIX) and (base := base_offset_of(name)) is not None]
-    whole_to = _end_of(storage, directory, names[swap])
+    # one that is empty may have lost what it held, and replaces nothing that is there still
+    whole_to = _end_of(storage, directory, names[swap]) if names[swap].size else None
     if whole_to is None and first in bases:
         # what it was made from is there still, and not damaged
         storage.rename(f"{directory}/{swap}", f"{directory}/{swap}{ASIDE_SUFFIX}")

@@ -37,8 +37,7 @@ from muster.coordinator.log.storage import Storage
 
 LONG_BYTES = 256 * 1024 * 1024
 """Recovery of more than that tells how far it is, each time so much is done."""
-MOST_KEPT_BYTES = 128 * 1024 * 1024
-"""Of a tail that is cut off: more than any batch has."""
+_CHUNK = 1024 * 1024
 _logger = structlog.get_logger("muster.log")
 
 
@@ -257,12 +256,26 @@ def _recover(
     return max(next_offset, segments[-1].base_offset)
 
 
-def _keep_tail(storage: Storage, segment: Segment, position: int, size: int) -> None:
-    """What is cut off stays beside: it may be what a disk has damaged. A disk that takes nothing is no obstacle."""
-    data = segment.file.pread(min(size - position, MOST_KEPT_BYTES), position).rstrip(b"\0")
-    if data:
-        with contextlib.suppress(OSError):
-            storage.save(f"{segment.name}{LOG_SUFFIX}.{position}{ASIDE_SUFFIX}", data)
+def _keep_tail(storage: Storage, segment: Segment, position: int, size: int) -> str:
+    """What is cut off stays beside, in the file whose path is returned. Raises OSError."""
+    kept = storage.file(_free_name(storage, f"{segment.name}{LOG_SUFFIX}.{position}"))
+    with contextlib.closing(kept):
+        for at in range(position, size, _CHUNK):
+            kept.pwrite(segment.file.pread(min(_CHUNK, size - at), at), at - position)
+        kept.sync()
+    storage.sync_directory(segment.name.rpartition("/")[0])
+    return kept.path
+
+
+def _free_name(storage: Storage, path: str) -> str:
+    """One that nothing was set aside under earlier."""
+    directory, _, name = path.rpartition("/")
+    names = {entry.name for entry in storage.entries(directory)}
+    number, free = 1, name + ASIDE_SUFFIX
+    while free in names:
+        number += 1
+        free = f"{name}.{number}{ASIDE_SUFFIX}"
+    return f"{directory}/{free}"
 
 
 def _cut_tail(
@@ -294,10 +307,32 @@ def _cut_tail(
     if checked.next_offset < recovery_point:
         reason = f"{reason or 'zeros'}, and all up to offset {recovery_point - 1} was synced"
         raise DamagedLog(segment.place(position), reason)
-    if reason:
-        _keep_tail(storage, segment, position, size)
+    kept = ""
+    if reason and not only_zeros(segment.file, position, size):
+        try:
+            kept = _keep_tail(storage, segment, position, size)
+        except OSError as error:
+            # a full disk is what tears most tails: it must not keep the log from being opened
+            if not checked.is_torn:
+                cause = error.strerror or str(error)
+                raise DamagedLog(segment.place(position), f"{reason}, and it cannot be set aside: {cause}") from None
     segment.file.truncate(position)
-    if later:
+    if reason and not checked.is_torn:
+        _logger.error(
+            "damaged_tail_set_aside",
+            topic=topic,
+            partition=partition,
+            path=segment.file.path,
+            position=position,
+            bytes=checked.left,
+            reason=reason,
+            end_offset=checked.next_offset,
+            kept=kept,
+            what="no append that a crash cut short leaves such bytes: the log goes on before them, and they are kept",
+            what_to_do="restore the file from a backup if it held records; remove what is kept when you need it no "
+            "more",
+        )
+    elif later:
         # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was
         # acknowledged as synced. What is whole stays.
         _logger.error(

@@ -1,9 +1,10 @@
 """Going through a segment batch by batch after a stop that was not clean: what holds together, where it ends, and
 why.
 
-A segment that ends in bytes after which no whole batch follows has a *torn tail*: an append that never came to its
-end; it is cut. When a whole batch does follow, the *middle* is damaged and nothing is cut: that would drop what was
-acknowledged. Batches of a format that is unknown here are neither: they are left as they are, and nothing is cut.
+A segment that ends in bytes after which no whole batch follows has a *torn tail* when an append that never came to its
+end may have left them; it is cut. Other bytes there are *damage*: they are set aside first. When a whole batch does
+follow, the *middle* is damaged and nothing is cut: that would drop what was acknowledged. Batches of a format that is
+unknown here are neither: they are left as they are, and nothing is cut.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from muster.coordinator.log.segment import Segment
 from muster.coordinator.log.storage import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message
 
+MOST_TORN_BYTES = 128 * 1024 * 1024
+"""Of a tail that an append may have left: more than any batch has."""
 _CHUNK = 1024 * 1024
+_SECTOR = 512
 _MAGIC_POSITION = 16
 _MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
 _MIN_UNKNOWN_LENGTH = 14
@@ -53,6 +57,8 @@ class Checked(NamedTuple):
     """The bytes end before the batch does, or are zeros up to the end: an append that did not reach the disk, and no
     other damage.
     """
+    is_torn: bool
+    """What is left may be an append that never came to its end, see `is_torn`."""
     is_unknown: bool
     """What is left begins with a batch of a format that is unknown here."""
 
@@ -98,14 +104,36 @@ def check_segment(
         position += at
     if reason and (has_room or segment.config.preallocate) and only_zeros(file, position, file_size):
         reason = ""
-    is_short = position < file_size and _is_short(file, position, file_size)
+    is_short = position < file_size and _is_short(file, position, file_size, next_offset)
     if has_room and reason and not is_short:
         is_short = _is_torn_in_room(file, position, file_size, segment.base_offset)
     is_unknown = bool(reason) and unknown_format(file, position, next_offset, segment.base_offset) is not None
-    return Checked(next_offset, file_size - position, reason, is_short, is_unknown)
+    torn = is_short or (position < file_size and is_torn(file, position, file_size, next_offset))
+    return Checked(next_offset, file_size - position, reason, is_short, torn, is_unknown)
 
 
-def _is_short(file: File, position: int, end: int) -> bool:
+def is_torn(file: File, position: int, end: int, next_offset: int) -> bool:
+    """Whether the bytes from `position` to the `end` of a file, which are no whole batch, may be an append that never
+    came to its end: it was cut short, or a power cut left zeros where blocks of it should be. Other bytes were
+    whole once, or were never Muster's.
+    """
+    if end - position > MOST_TORN_BYTES:
+        return only_zeros(file, position, end)
+    return _is_short(file, position, end, next_offset) or _has_empty_sector(file, position, end)
+
+
+def _has_empty_sector(file: File, position: int, end: int) -> bool:
+    """Part of it is zeros as a disk reads where nothing was written."""
+    start = -(-position // _SECTOR) * _SECTOR
+    while start < end:
+        data = file.pread(min(_CHUNK, end - start), start)
+        if any(not any(data[at : at + _SECTOR]) for at in range(0, len(data), _SECTOR)):
+            return True
+        start += len(data)
+    return False
+
+
+def _is_short(file: File, position: int, end: int, next_offset: int) -> bool:
     try:
         header = read_header(file.pread(HEADER_SIZE, position))
         check_shape(header, position)
@@ -113,7 +141,8 @@ def _is_short(file: File, position: int, end: int) -> bool:
         return True
     except CorruptBatch:
         return only_zeros(file, position, end)
-    return header.size > end - position or only_zeros(file, position, end)
+    is_cut = header.size > end - position and header.base_offset >= next_offset
+    return is_cut or only_zeros(file, position, end)
 
 
 def unknown_format(file: File, position: int, next_offset: int, base_offset: int) -> BatchHeader | None:

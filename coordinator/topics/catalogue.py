@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import Log, LogError, Storage, batches
+from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from muster.coordinator.topics.state import BROKER_RESOURCE, ClusterState
-from muster.protocol.message import Message
+from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
 from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
@@ -123,6 +124,11 @@ def _replay(state: ClusterState, chunk: bytes) -> int:
                     state.evolve(decode_metadata(record.value or b"")[2])
                 except UnknownRecord:
                     unknown += 1
+                except MalformedMessage as error:
+                    raise CorruptBatch(
+                        f"the batch at offset {header.base_offset} of {METADATA_TOPIC}-0 holds no records of a "
+                        f"metadata log ({error}): the folder may be that of another partition; restore it from a backup"
+                    ) from None
         state.version = header.next_offset
     return unknown
 

@@ -36,6 +36,23 @@ def misfits(storage: Storage) -> list[Misfit]:
             found.append(Misfit(folder, "it belongs to no topic and was set aside: nobody can read it", what_to_do))
         elif partition is not None and partition[0] not in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC) and state.topics:
             found += _partition(storage, folder, partition, state)
+    return found + _missing(storage, set(folders), state)
+
+
+def _missing(storage: Storage, folders: set[str], state: ClusterState) -> list[Misfit]:
+    """Partitions that the catalogue knows, and that have no folder: one is made before its topic is acknowledged."""
+    others = {entry.name for entry in storage.entries("") if not entry.is_directory}
+    found = []
+    for topic in state.topics.values():
+        for index in range(len(topic.partitions)):
+            folder = f"{topic.name}-{index}"
+            if folder not in folders:
+                what = "a file is in the place of its folder" if folder in others else "its folder is not there"
+                what_to_do = (
+                    "stop the server, put the folder back from a backup and start again; without one, the next start "
+                    f"makes the partition anew, empty{', once the file is moved away' if folder in others else ''}"
+                )
+                found.append(Misfit(folder, f"the metadata log knows the partition, and {what}", what_to_do))
     return found
 
 
@@ -47,6 +64,10 @@ def _metadata_log(storage: Storage, folders: list[str], state: ClusterState) -> 
     was_here = read_last_stops(storage).get((METADATA_TOPIC, 0)) is not None
     entries = storage.entries(_FOLDER) if _FOLDER in folders else []
     is_there = any(entry.name.endswith(LOG_SUFFIX) and entry.size for entry in entries)
+    if is_there and not (state.topics or state.deleted or state.features):
+        problem = "the metadata log holds no records that tell of topics: it may be another partition's"
+        what_to_do = f"put {_FOLDER} back from a backup before the server starts"
+        return [Misfit(_FOLDER, problem, what_to_do)]
     if is_there or not was_here or state.topics:
         return []
     what_to_do = (

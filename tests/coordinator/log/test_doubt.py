@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, MemoryStorage, checkpoints
+from muster.coordinator.log.inspection import DAMAGE, Inspection
 from muster.coordinator.log.swap import encode_replaces
 from tests.coordinator.log.support import NOW, batch, everything, fill, manage
 
@@ -115,17 +118,90 @@ def test_a_segment_whose_index_alone_is_left_is_told(clean: bool) -> None:
     assert values(log) == content[5:]
 
 
-def test_what_recovery_cuts_off_is_kept_beside() -> None:
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "one byte": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "garbage": lambda data: b"\xc6" * len(data),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("whole_file", [True, False])
+def test_a_tail_that_no_append_leaves_is_set_aside_whole_and_told(damage: str, whole_file: bool) -> None:
     storage, content = written(clean=False)
     storage.remove(checkpoints.RECOVERY_POINTS)
     path = f"t-0/{10:020d}.log"
     whole = bytes(storage.files[path])
-    storage.files[path][-1] ^= 1
+    at = 0 if whole_file else len(whole) - 20
+    bad = DAMAGES[damage](whole[at:])
+    storage.files[path][at:] = bad
+    inspection = Inspection(storage, "t-0")
+    inspection.run()
+    manager, log, told = opened(storage)
+    cut = len(storage.files[path])
+    if whole_file and damage == "one byte":  # the last batch of several
+        assert cut > 0
+    assert told == ["damaged_tail_set_aside"]
+    assert [finding.position for finding in inspection.findings if finding.severity == DAMAGE] == [cut]
+    assert bytes(storage.files[f"{path}.{cut}.aside"]) == (whole[:at] + bad)[cut:]
+    assert values(log) == content[: len(values(log))]
+    # what is set aside twice has two names
+    storage.files[path] += bytearray(b"\xc6" * 700)
+    manager.close(clean=False)
+    storage.remove(checkpoints.RECOVERY_POINTS)
+    assert opened(storage)[2] == ["damaged_tail_set_aside"]
+    assert bytes(storage.files[f"{path}.{cut}.2.aside"]) == b"\xc6" * 700
+
+
+@pytest.mark.parametrize("torn", ["cut short", "an empty sector"])
+def test_a_torn_append_is_cut_and_kept_beside(torn: str) -> None:
+    storage, content = written(clean=False)
+    storage.remove(checkpoints.RECOVERY_POINTS)
+    path = f"t-0/{10:020d}.log"
+    if torn == "cut short":
+        del storage.files[path][-1:]
+    else:
+        storage.files[path] += bytearray(b"\xc6" * 600 + bytes(1024) + b"\xc6")
+    before = bytes(storage.files[path])
+    inspection = Inspection(storage, "t-0")
+    inspection.run()
+    assert not inspection.is_damaged
     _, log, told = opened(storage)
     assert told == ["torn_tail_cut"]
-    assert values(log) == content[:-1]
+    assert values(log) == content[: len(content) - (torn == "cut short")]
     cut = len(storage.files[path])
-    assert bytes(storage.files[f"{path}.{cut}.aside"])[:-1] == whole[cut:-1]
+    assert bytes(storage.files[f"{path}.{cut}.aside"]) == before[cut:]
+
+
+def test_damage_that_cannot_be_set_aside_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    storage, _ = written(clean=False)
+    storage.remove(checkpoints.RECOVERY_POINTS)
+    path = f"t-0/{10:020d}.log"
+    storage.files[path][-1] ^= 1
+    before = bytes(storage.files[path])
+    monkeypatch.setattr("muster.coordinator.log.loader._keep_tail", full)
+    with pytest.raises(DamagedLog, match="cannot be set aside: No space left"):
+        manage(storage).open_log("t", 0, config=CONFIG)
+    assert bytes(storage.files[path]) == before
+
+
+def test_an_empty_compacted_segment_replaces_nothing_that_is_there() -> None:
+    storage, content = written(clean=False)
+    storage.files[f"t-0/{0:020d}.log.swap"] = bytearray()
+    storage.files[f"t-0/{0:020d}.replaces"] = bytearray(b"0\n10\n")
+    _, log, told = opened(storage)
+    assert told == ["compacted_segment_damaged"]
+    assert values(log) == content
+
+
+def test_a_segment_under_a_longer_name_is_no_note_of_a_swap() -> None:
+    storage, _ = written(clean=False)
+    storage.rename(f"t-0/{0:020d}.log", f"t-0/{0:020d}.log.replaces")
+    before = bytes(storage.files[f"t-0/{0:020d}.log.replaces"])
+    opened(storage)
+    assert bytes(storage.files[f"t-0/{0:020d}.log.replaces"]) == before
 
 
 @pytest.mark.parametrize("clean", [True, False])

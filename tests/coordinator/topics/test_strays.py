@@ -10,10 +10,12 @@ from structlog.testing import capture_logs
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
+from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.topics import strays
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.restoring import KEEP_ALL
+from muster.coordinator.topics.survey import misfits
 from muster.coordinator.topics.topics import Topics
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
@@ -189,7 +191,14 @@ def test_more_partitions_than_the_catalogue_says_are_set_aside() -> None:
 
 def test_a_partition_without_its_folder_is_told() -> None:
     storage = storage_of(with_topics(t=2))
+    assert misfits(storage) == []
     storage.remove_tree("t-1")
+    (missing,) = misfits(storage)
+    assert missing.folder == "t-1"
+    assert "its folder is not there" in missing.problem
+    storage.save("t-1", b"a file")
+    assert "a file is in the place of its folder" in misfits(storage)[0].problem
+    storage.remove("t-1")
     topics, told = start(storage)
     assert topics.by_name["t"].is_online(1)
     assert [(line["topic"], line["partition"]) for line in told if "is not there" in str(line["event"])] == [("t", 1)]
@@ -312,3 +321,14 @@ def test_a_damaged_id_of_the_metadata_log_is_mended() -> None:
     topics, told = start(storage)
     assert values(topics, "t") == [b"t-0"]
     assert [line["event"] for line in told] == ["topic_id_restored"]
+
+
+def test_another_partition_s_records_in_place_of_the_metadata_log_are_refused_with_a_sentence() -> None:
+    storage = storage_of(with_topics(t=1))
+    storage.save(f"{METADATA}/{LOG}", bytes(storage.files[f"t-0/{LOG}"]))
+    storage.remove(checkpoints.RECOVERY_POINTS)
+    before = record_bytes(storage)
+    with pytest.raises(CorruptBatch, match="holds no records of a metadata log"):
+        start(storage)
+    assert record_bytes(storage) == before
+    assert [one.folder for one in misfits(storage)] == [METADATA]
