@@ -20,15 +20,18 @@ TOO_LARGE_TEXT: Final = f"The answer would have more than {MOST_ANSWER_BYTES} by
 class Room:
     """What is left of an answer."""
 
-    __slots__ = ("_is_first", "left")
+    __slots__ = ("_is_first", "is_used_up", "left")
 
     def __init__(self, most: int = MOST_ANSWER_BYTES) -> None:
         self.left = most
+        self.is_used_up = False
+        """A row did not fit."""
         self._is_first = True
 
     def take(self, size: int) -> bool:
         """Whether a row of `size` bytes, or nearly, may be in the answer."""
         if size > self.left and not self._is_first:
+            self.is_used_up = True
             return False
         self.left -= size
         self._is_first = False

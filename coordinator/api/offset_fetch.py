@@ -5,8 +5,9 @@ Groups are asked one by one at their shards. Topic ids (v10) become names on the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from muster.coordinator.api.bounds import TOO_LARGE, Room
 from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
@@ -28,8 +29,17 @@ from muster.protocol.messages.offset_fetch import (
 from muster.protocol.shapes import topics
 from muster.protocol.shapes.offset_fetch import failed_group
 
-_ROW_BYTES: Final = 24
-"""Of a row of an answer, besides its texts."""
+_ROW_BYTES: Final = 100
+"""Of a row of an answer in memory, besides its texts; on the wire it has about 20."""
+
+
+_Wanted: TypeAlias = tuple[
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    list[OffsetFetchResponseTopics],
+    list[OffsetFetchResponseTopics],
+]
+"""A group that is asked, its row, the topics in it, and those that are refused."""
 
 
 class _Piece:
@@ -66,18 +76,34 @@ def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> 
     rows: list[tuple[OffsetFetchResponseGroup, list[OffsetFetchResponseTopics]]] = []
     by_id = topics.by_id(context.api_key, context.api_version)
     room = Room()
+    # all of a group that is named again and again is asked for once: it has a row each time, as on Kafka
+    whole: dict[str, OffsetFetchResponseGroup] = {}
+    sizes: Counter[str] = Counter()
+
+    wanted: list[_Wanted] = []
+    for group in request.groups:
+        yield None
+        if not authorize(context, Operation.DESCRIBE, Resource(GROUP, group.group_id)):
+            rows.append((failed_group(group, ErrorCode.GROUP_AUTHORIZATION_FAILED), []))
+            continue
+        if group.topics is None and group.group_id in whole:
+            rows.append((whole[group.group_id], []))
+            continue
+        found: list[OffsetFetchResponseTopics] = []
+        refused: list[OffsetFetchResponseTopics] = []
+        row = OffsetFetchResponseGroup(group.group_id, found, 0)
+        rows.append((row, refused))
+        wanted.append((group, row, found, refused))
+        if group.topics is None:
+            whole[group.group_id] = row
 
     def pieces() -> Iterator[_Piece]:
-        for group in request.groups:
-            if not authorize(context, Operation.DESCRIBE, Resource(GROUP, group.group_id)):
-                rows.append((failed_group(group, ErrorCode.GROUP_AUTHORIZATION_FAILED), []))
-                continue
-            found: list[OffsetFetchResponseTopics] = []
-            refused: list[OffsetFetchResponseTopics] = []
-            row = OffsetFetchResponseGroup(group.group_id, found, 0)
-            rows.append((row, refused))
+        for group, row, found, refused in wanted:
             asked, is_all = group.topics, group.topics is None
             if asked is None:
+                if room.is_used_up:  # nothing of it would be in the answer
+                    row.error_code = TOO_LARGE
+                    continue
                 asked = _many_of(node, group.group_id)
             if not asked:
                 yield _Piece(row, found, refused, asked, is_all)
@@ -103,21 +129,37 @@ def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> 
                 found = _still_there(node.routing.shard(row.group_id).committed(row.group_id), found)
             found = _seen(context, node.topics.image if by_id else None, found)
         row.error_code = row.error_code or part.error_code
-        if not row.error_code and not room.take(_size(found)):
+        size = _size(found)
+        sizes[row.group_id] += size if piece.is_all else 0
+        if not row.error_code and not room.take(size):
             row.error_code = TOO_LARGE
+        if row.error_code == TOO_LARGE and piece.is_all:
+            piece.rows.clear()  # nobody has named them
+            return
         if row.error_code == TOO_LARGE:
             found = [_refuse(topic, TOO_LARGE) for topic in piece.topics or ()]
         _join(piece.rows, found, piece.goes_on)
 
     yield from ask_each(pieces(), ask, take)
+    answer: list[OffsetFetchResponseGroup] = []
+    told: set[str] = set()
     for row, refused in rows:
+        is_whole = whole.get(row.group_id) is row
+        if is_whole and row.group_id in told and not row.error_code and not room.take(sizes[row.group_id]):
+            answer.append(OffsetFetchResponseGroup(row.group_id, [], TOO_LARGE))
+            yield None
+            continue
+        if is_whole:
+            told.add(row.group_id)
+        answer.append(row)
+        yield None
         # the group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup)
-        if row.error_code == ErrorCode.NONE:
+        if refused and row.error_code == ErrorCode.NONE:
             row.topics = [*row.topics, *refused]
         for topic in row.topics:
             for _ in topic.partitions:
                 yield None  # as many rows are to be encoded
-    return OffsetFetchResponse(groups=[row for row, _ in rows])
+    return OffsetFetchResponse(groups=answer)
 
 
 def _with_partitions(topic: OffsetFetchRequestTopics, partitions: Sequence[int]) -> OffsetFetchRequestTopics:

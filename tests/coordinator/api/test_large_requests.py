@@ -201,6 +201,33 @@ class TestFetch:
         assert first.error_code == second.error_code == bounds.TOO_LARGE
         assert sum(len(row.metadata) for t in first.topics for row in t.partitions) < 3_000_000
 
+    def test_all_of_a_group_again_and_again_is_asked_once_and_told_each_time_that_fits(
+        self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask(node, commit(("t", range(MANY)))).one()
+        for most, whole in ((1 << 30, 300), (MANY * 350, 3)):
+            submitted.clear()
+            monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (most,))
+            groups = [OffsetFetchRequestGroup("g", topics=None) for _ in range(300)]
+            rows = ask(node, OffsetFetchRequest(groups=groups), make_context(9, 9)).one().groups
+            assert sum(map(rows_of, submitted)) == MANY
+            assert [sum(len(t.partitions) for t in row.topics) for row in rows] == [MANY] * whole + [0] * (300 - whole)
+            assert [row.error_code for row in rows] == [0] * whole + [bounds.TOO_LARGE] * (300 - whole)
+
+    def test_all_of_further_groups_is_not_asked_for_when_the_answer_is_full(
+        self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ask(node, commit(("t", range(MANY)))).one()
+        submitted.clear()
+        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (10_000,))
+        groups = [OffsetFetchRequestGroup(name, topics=None) for name in ["g", *map(str, range(1_000))]]
+        rows = ask(node, OffsetFetchRequest(groups=groups), make_context(9, 9)).one().groups
+        assert [(row.error_code, list(row.topics)) for row in rows if row.error_code] == [(bounds.TOO_LARGE, [])] * (
+            sum(1 for row in rows if row.error_code)
+        )
+        assert rows[0].error_code == bounds.TOO_LARGE
+        assert len(submitted) < 200
+
     def test_a_shard_out_of_office(self, node: Node) -> None:
         for shard in node.routing.shards:
             shard.resign()
