@@ -157,6 +157,10 @@ class Inspection:
         for entry in entries:
             if base_offset_of(entry.name) is None and is_leftover(entry.name):
                 self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
+            if entry.is_directory and (
+                base_offset_of(entry.name) is not None or entry.name == checkpoints.LEADER_EPOCHS
+            ):
+                self._find(DAMAGE, entry.name, None, "a folder is in the place of the file: move it away")
         self._look_at_topic_id()
         sizes = {
             base: entry.size

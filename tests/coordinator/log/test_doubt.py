@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Callable
 from dataclasses import replace
@@ -262,3 +263,15 @@ def test_a_batch_that_fits_nowhere_is_said_to_be_damage() -> None:
     manager = manage(storage)
     with pytest.raises(DamagedLog, match="the batch is whole"):
         manager.open_log("t", 0)
+
+
+@pytest.mark.parametrize("name", [checkpoints.LEADER_EPOCHS, f"{0:020d}.index"])
+def test_a_folder_in_the_place_of_a_file_is_found(name: str) -> None:
+    storage, _ = written()
+    storage.remove(f"t-0/{name}")
+    storage.make_directory(f"t-0/{name}")
+    inspection = Inspection(storage, "t-0")
+    with contextlib.suppress(IsADirectoryError):
+        inspection.run()
+    assert inspection.findings[0].severity == DAMAGE
+    assert "a folder is in the place of the file" in inspection.findings[0].problem
