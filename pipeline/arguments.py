@@ -10,7 +10,6 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.pipeline import beforehand
 from muster.pipeline.follow import arguments as following
 from muster.pipeline.formats import FORMATS
 
@@ -118,6 +117,9 @@ def read(options: argparse.Namespace) -> Arguments:
         raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
+    # what it needs would be loaded with `muster serve` too, which has these options in its help
+    from muster.pipeline import beforehand
+
     try:
         beforehand.check_names(options.bootstrap_server, options.master, options.out)
         follow = following.read(options)

@@ -46,6 +46,8 @@ _WITHOUT_START = frozenset(
     )
 )
 """Refusals of an append beside which Kafka does not say where the log starts (ReplicaManager.appendRecordsToLeader)."""
+ROWS_AT_ONCE = 50
+"""Topics and partitions that are looked at without a pause: what is seen of each before the append takes some us."""
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
@@ -58,20 +60,25 @@ def handle_produce(node: Node, context: RequestContext, request: ProduceRequest,
 
 def _produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
     produce = _Produce(node, context, request.acks)
+    rows = len(request.topic_data)
+    for topic in request.topic_data:
+        rows += len(topic.partition_data)
+    many = rows > ROWS_AT_ONCE
     try:
-        firsts = yield from _first_batches(context, request)
+        firsts = yield from _first_batches(context, request, many)
     except (Refused, CorruptBatch) as refusal:
         yield from produce.refuse_all(request, refusal)
     else:
-        accepted = yield from produce.look_at(request, firsts)
+        accepted = yield from produce.look_at(request, firsts, many)
         yield from produce.append(accepted)
     produce.one_done()
-    yield produce.all_done
+    if not produce.all_done.is_there:
+        yield produce.all_done
     return produce.answer()
 
 
-def _first_batches(context: RequestContext, request: ProduceRequest) -> Job[list[BatchHeader | None]]:
-    """The header of the first batch of each row, in order.
+def _first_batches(context: RequestContext, request: ProduceRequest, many: bool) -> Job[list[BatchHeader | None]]:
+    """The header of the first batch of each row, in order. `many`: there are so many that others must have their turn.
 
     Raises what refuses the whole request: CorruptBatch, and `Refused` (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
     batch of a transaction from a client that named no transactional id.
@@ -83,8 +90,10 @@ def _first_batches(context: RequestContext, request: ProduceRequest) -> Job[list
             header = first_batch(row.records or b"")
             firsts.append(header)
             is_transactional = is_transactional or (header is not None and header.is_transactional)
+            if many:
+                yield None
+        if many:
             yield None
-        yield None
     if is_transactional and (
         transactional_id is None
         or not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, transactional_id))
@@ -130,7 +139,9 @@ class _Produce:
                 self._answers(topic)[row.index] = _refused(row.index, refusal)
                 yield None
 
-    def look_at(self, request: ProduceRequest, firsts: Sequence[BatchHeader | None]) -> Job[Iterable[_Accepted]]:
+    def look_at(
+        self, request: ProduceRequest, firsts: Sequence[BatchHeader | None], many: bool
+    ) -> Job[Iterable[_Accepted]]:
         """What is to be appended, once every row was looked at. Of a partition that is named twice the last row counts,
         but a refusal of any of them is what its client hears, as on Kafka.
         """
@@ -142,10 +153,12 @@ class _Produce:
         for data in request.topic_data:
             key = (data.name, data.topic_id)
             topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
-            yield None
+            if many:
+                yield None
             for row, first in zip(data.partition_data, headers, strict=False):
                 answers = self._answers(data)
-                yield None
+                if many:
+                    yield None
                 try:
                     found = self._writable(topic, row.index, by_id)
                     header = only_batch(row.records or b"", first, allow_zstd=allow_zstd)
@@ -173,7 +186,11 @@ class _Produce:
 
     def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
         """Append the batches, or say of each why not."""
+        is_first = True
         for topic, records, header, answer in accepted:
+            if not is_first:
+                yield None
+            is_first = False
             log_start_offset = NO_OFFSET
             try:
                 if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -201,8 +218,6 @@ class _Produce:
             except MoreThanAllowed:
                 self._unpacking.note(most.unpacked_bytes)
                 raise
-        else:
-            yield None
         self._unpacking.note(stored.unpacked_bytes)
         appended = partition.append(stored.batch, stored.header, self._now)
         answer.base_offset = appended.base_offset

@@ -96,8 +96,15 @@ def parts_of(data: Buffer, count: int, most: int) -> tuple[int, int]:
     parts, largest, at = count, 0, HEADER_SIZE
     try:
         for _ in range(count):
-            size, at = _varint(data, at)
-            largest = max(largest, size)
+            size = data[at]
+            if size < 128 or size & 1 or data[at + 1] >= 128:
+                size, at = _varint(data, at)
+            else:
+                # as most are; a call for each number would cost more than all that is done with it
+                size = (size & 127 | data[at + 1] << 7) >> 1
+                at += 2
+            if size > largest:
+                largest = size
             end = at + size
             here = at + 1
             while data[here] >= 128:  # the timestamp delta
@@ -106,14 +113,18 @@ def parts_of(data: Buffer, count: int, most: int) -> tuple[int, int]:
             while data[here] >= 128:  # the offset delta
                 here += 1
             length, here = _varint(data, here + 1)
-            length, here = _varint(data, here + max(length, 0))
-            here += max(length, 0)
+            if length > 0:
+                here += length
+            length, here = _varint(data, here)
+            if length > 0:
+                here += length
             if here >= end:
                 break
-            headers, _ = _varint(data, here)
-            parts += max(headers, 0)
-            if parts > most:
-                break
+            if data[here]:
+                headers, _ = _varint(data, here)
+                parts += max(headers, 0)
+                if parts > most:
+                    break
             at = end
     except (IndexError, CorruptBatch):
         return parts, largest

@@ -281,7 +281,7 @@ def test_small_batches_are_checked_at_once_and_large_ones_in_the_thread(node: No
     for one in small:
         assert rows(ask_one(node, request(node, (0, one))))[0][1] == 0
     assert elsewhere.count == 0
-    headers: list[tuple[str, bytes | None]] = [("", None)] * 20_000
+    headers: list[tuple[str, bytes | None]] = [("", None)] * 100_000
     large = [
         bytes(batches.build([(b"k", b"v")] * 3_000, timestamp_ms=1)),
         bytes(batches.build([(b"k", b"v", headers)], timestamp_ms=1)),

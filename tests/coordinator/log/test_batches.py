@@ -256,13 +256,33 @@ def test_of_damaged_records_no_more_is_counted_than_before_the_damage(position: 
 
 
 def test_a_batch_of_too_many_headers_is_too_large() -> None:
-    few, many = with_headers(9_990, 8, filler=20_000), with_headers(9_990, 9, filler=20_000)
+    few, many = with_headers(9_990, 8, filler=70_000), with_headers(9_990, 9, filler=70_000)
     assert sum(1 for _ in records(few)) == 2
     with pytest.raises(MoreThanAllowed, match="2 records with 9999 headers or more, it may have at most 10000"):
         records(many)
     packed = batches.recompress(batches.Plain(many, read_header(many), False), batches.ZSTD)
     with pytest.raises(MoreThanAllowed, match="headers"):
         batches.plain(packed, read_header(packed), SOME)
+
+
+def test_where_there_is_no_room_for_too_much_nobody_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+
+    def count(data: bytes, records: int, most: int) -> tuple[int, int]:
+        counted.append(len(data))
+        return parts_of(data, records, most)
+
+    monkeypatch.setattr(batches, "parts_of", count)
+    small, wide, large = (batches.build([(None, bytes(1_000))] * n, timestamp_ms=NOW) for n in (100, 900, 1_100))
+    for data, most, counts in (
+        (small, Allowed(1 << 20, 2_000), False),
+        (wide, Allowed(1 << 20, 2_000), True),
+        (wide, Allowed(1 << 26, 1 << 20), False),
+        (large, Allowed(1 << 26, 1 << 20), True),
+    ):
+        counted.clear()
+        assert batches.plain(data, read_header(data), most).header.record_count
+        assert bool(counted) == counts
 
 
 def both(data: bytearray) -> tuple[Any, Any]:
