@@ -7,11 +7,14 @@ Fetch, `topic`) and `topic_id` will do. Responses keep both: the encoder writes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from muster.protocol.api import ApiKey
 from muster.protocol.message import ZERO_UUID
-from muster.protocol.messages.fetch import FetchRequest
+
+if TYPE_CHECKING:
+    # it is large, and commits need this module without it
+    from muster.protocol.messages.fetch import FetchRequest
 
 # The first version of each API that names topics by id only.
 FIRST_BY_ID: Final = {
