@@ -167,6 +167,10 @@ class Inspection:
             for entry in entries
             if entry.name.endswith(LOG_SUFFIX) and (base := base_offset_of(entry.name)) is not None
         }
+        if not any(base_offset_of(entry.name) is None and is_leftover(entry.name) for entry in entries):
+            for base in sorted({base for entry in entries if entry.name.endswith(INDEX_SUFFIX)
+                                and (base := base_offset_of(entry.name)) is not None} - sizes.keys()):  # fmt: skip
+                self._find(DAMAGE, segment_name(base) + LOG_SUFFIX, None, "it is not there, and its index is")
         next_offset = 0
         bases = sorted(sizes)
         for index, base in enumerate(bases):

@@ -114,6 +114,11 @@ def test_a_damaged_segment_is_not_given_up_by_its_age() -> None:
 def test_a_segment_whose_index_alone_is_left_is_told(clean: bool) -> None:
     storage, content = written(clean=clean)
     storage.remove(f"t-0/{0:020d}.log")
+    inspection = Inspection(storage, "t-0")
+    inspection.run()
+    assert [(one.severity, one.problem) for one in inspection.findings] == [
+        (DAMAGE, "it is not there, and its index is")
+    ]
     _, log, told = opened(storage)
     assert told[0] == "segment_missing"
     assert values(log) == content[5:]
