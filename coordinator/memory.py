@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
+WORTH_IT_BYTES: Final = 1 << 20
+"""Before the first block of this size the C library is told: a server that never meets one need not load ctypes."""
 LARGE_BYTES: Final = 4 << 20
 """Larger blocks go back to the system as soon as nobody needs them."""
 FREE_AT_THE_END_BYTES: Final = 16 << 20
@@ -18,7 +21,7 @@ def give_large_blocks_back() -> bool:
     glibc does so by itself up to 128 KiB, and raises that bound to the size of each such block that is freed, up to
     32 MiB: then a request of 20 MB leaves a hole of that size in the heap. Others (musl, macOS) have no such bound.
     """
-    import ctypes  # late: it costs 5 ms, and a start does not need it
+    import ctypes  # late: it costs 5 ms and 0.3 MB, and a start does not need it
 
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is None:
@@ -26,3 +29,14 @@ def give_large_blocks_back() -> bool:
     return bool(set_option(_M_MMAP_THRESHOLD, LARGE_BYTES)) and bool(
         set_option(_M_TRIM_THRESHOLD, FREE_AT_THE_END_BYTES)
     )
+
+
+def expect(size: int) -> None:
+    """A block of `size` bytes is about to be taken from the C library."""
+    if size >= WORTH_IT_BYTES:
+        _tell_once()
+
+
+@cache
+def _tell_once() -> bool:
+    return give_large_blocks_back()

@@ -34,7 +34,6 @@ from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.open_files import OF_THIS_PROCESS
 from muster.coordinator.log.watch import watching
 from muster.coordinator.machine import Machine
-from muster.coordinator.memory import give_large_blocks_back
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import WILDCARDS, Listener, ListenerAddress
@@ -354,7 +353,6 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     first = server.bound[0]
     if not stop.is_set():
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)
-    give_large_blocks_back()
     await stop.wait()
     await server.stop()
     log.info("stopped")

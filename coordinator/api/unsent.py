@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.memory import expect
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4
@@ -47,6 +48,7 @@ class Taken:
 
     def set(self, size: int) -> None:
         """It is so large by now; 0: it was handed over, or given up."""
+        expect(size)
         self._unsent.bytes += size - self.bytes
         self.bytes = size
 

@@ -9,6 +9,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.memory import expect
 
 SMALL_BYTES: Final = 64 * 1024
 """Requests of no more bytes are not counted: each connection may have that much, and a heartbeat never waits."""
@@ -61,6 +62,7 @@ class RequestMemory:
             self._arm()
             return False
         self.left -= size
+        expect(size)
         grant = self._grants.get(holder)
         if grant is None:
             self._grants[holder] = _Grant(size, 0, self._clock.mono_ms())

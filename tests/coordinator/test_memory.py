@@ -1,0 +1,48 @@
+"""When the C library is told how to keep memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from muster.coordinator import memory
+from muster.coordinator.api.unsent import Taken, Unsent
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.net.memory import RequestMemory
+
+
+class Holder:
+    unfinished_bytes = 0
+
+    def memory_granted(self) -> None:
+        pass
+
+    def close_stalled(self) -> None:
+        pass
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    calls: list[bool] = []
+    monkeypatch.setattr(memory, "give_large_blocks_back", lambda: bool(calls.append(True)))
+    memory._tell_once.cache_clear()
+    yield calls
+    memory._tell_once.cache_clear()
+
+
+def test_it_is_told_once_before_the_first_large_request(told: list[bool]) -> None:
+    requests = RequestMemory(ManualClock(), 1 << 30)
+    requests.take(Holder(), memory.WORTH_IT_BYTES - 1)
+    assert told == []
+    requests.take(Holder(), memory.WORTH_IT_BYTES)
+    requests.take(Holder(), 90_000_000)
+    assert told == [True]
+
+
+def test_or_before_the_first_large_answer(told: list[bool]) -> None:
+    taken = Taken(Unsent(ManualClock()))
+    taken.set(1_000)
+    assert told == []
+    taken.set(50_000_000)
+    assert told == [True]
