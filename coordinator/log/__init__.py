@@ -2,8 +2,8 @@
 removed.
 
 Knows batches and offsets, nothing of topics, groups or requests. `Log` is one partition's log, `LogManager` those of
-a data directory; `batches` builds and reads record batches (and alone imports aiokafka); `headers` and `validation`
-need no codec.
+a data directory; `batches` builds and reads record batches (with `aiokafka_records`, which alone imports aiokafka);
+`headers` and `validation` need no codec.
 """
 
 from muster.coordinator.log.durability import SharedSync
