@@ -46,7 +46,7 @@ def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest
         for row in topic.partitions:
             twice = asked[topic.name, row.partition_index] > 1
             try:
-                answer = _answer(node, context, topic.name, row, committed, twice)
+                answer = yield from _answer(node, context, topic.name, row, committed, twice)
             except (Refused, LogError) as error:
                 answer = ListOffsetsPartitionResponse(row.partition_index, error.error_code)
             topics.setdefault(topic.name, {})[row.partition_index] = answer
@@ -59,7 +59,7 @@ def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest
 
 def _answer(
     node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool, twice: bool
-) -> ListOffsetsPartitionResponse:
+) -> Job[ListOffsetsPartitionResponse]:
     """Raises `Refused` or an error of the log."""
     if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
         raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -72,11 +72,11 @@ def _answer(
         raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     partition = topic.existing(row.partition_index)
     partition.check_leader_epoch(row.current_leader_epoch)
-    timestamp, offset, epoch = _look_up(partition, row.timestamp, committed)
+    timestamp, offset, epoch = yield from _look_up(partition, row.timestamp, committed)
     return ListOffsetsPartitionResponse(row.partition_index, 0, timestamp, offset, epoch)
 
 
-def _look_up(partition: Partition, timestamp: int, committed: bool) -> tuple[int, int, int]:
+def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 in each place where there is nothing to say."""
     log = partition.log
     end = partition.last_stable_offset() if committed else partition.high_watermark
@@ -86,7 +86,12 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> tuple[int
         return -1, log.start_offset, partition.epoch_for_offset(log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1  # nothing is ever tiered here
-    found = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    look = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    try:
+        found = yield from look
+    except OSError as error:
+        # a segment that went meanwhile, by retention or compaction: asked again, its client finds what is there then
+        raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
     if found is None or found.offset >= end:
         return -1, -1, -1
     return found.timestamp_ms, found.offset, found.leader_epoch

@@ -36,6 +36,7 @@ from muster.coordinator.log.headers import (
 from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.scan import MAX_RELATIVE_OFFSET
 from muster.coordinator.log.segment import Segment
+from muster.coordinator.slices import Job
 
 _tuple = tuple.__new__
 _COPY_LIMIT = 32 * 1024
@@ -221,12 +222,12 @@ class Log(DurableLog):
         """The headers of the same batches."""
         return walk.headers(self, self.start_offset if offset is None else offset, self.end_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
-        """The first record whose timestamp is `timestamp_ms` or later; None when there is none."""
+    def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
+        """A job that finds the first record whose timestamp is `timestamp_ms` or later; None when there is none."""
         return lookup.offset_for_timestamp(self, timestamp_ms)
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the greatest timestamp of the log (ListOffsets -3); None when the log is empty."""
+    def offset_of_max_timestamp(self) -> Job[TimestampOffset | None]:
+        """A job that finds the first record with the greatest timestamp (ListOffsets -3); None if the log is empty."""
         return lookup.offset_of_max_timestamp(self)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:

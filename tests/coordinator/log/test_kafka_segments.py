@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.log import LogConfig, LogManager, batches
+from muster.coordinator.slices import at_once
 from tests.coordinator.log.support import GOLDEN, NOW, batch, everything, on_files
 
 OFFSETS = GOLDEN / "offsets-log"
@@ -48,13 +49,13 @@ def test_every_codec_and_marker_is_read(kafkas: LogManager) -> None:
 def test_times_are_found(kafkas: LogManager) -> None:
     log = kafkas.open_log("mixed", 0, config=MIXED)
     for index in (0, 1, 59, 140, 299):
-        assert log.offset_for_timestamp(NOW + index * 500) == (NOW + index * 500, index, 0)
+        assert at_once(log.offset_for_timestamp(NOW + index * 500)) == (NOW + index * 500, index, 0)
     stamped = kafkas.open_log("stamped", 0)
-    first = stamped.offset_for_timestamp(0)
+    first = at_once(stamped.offset_for_timestamp(0))
     assert first is not None
     assert first.offset == 0
     assert first.timestamp_ms > NOW
-    assert stamped.offset_for_timestamp(first.timestamp_ms + 1) is None
+    assert at_once(stamped.offset_for_timestamp(first.timestamp_ms + 1)) is None
 
 
 def test_our_indexes_are_kafkas_byte_for_byte(kafkas: LogManager) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, MemoryStorage, Storage
 from muster.coordinator.log.headers import iterate
+from muster.coordinator.slices import at_once
 from tests.coordinator.log.support import NOW, batch, everything, manage, values
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=150, segment_ms=10_000, retention_ms=-1)
@@ -69,7 +70,7 @@ class Model:
         elif kind == "find":
             wanted = NOW + rest[0]
             expected = next(((time, offset) for offset, _, time, _ in self.visible() if time >= wanted), None)
-            found = self.log.offset_for_timestamp(wanted)
+            found = at_once(self.log.offset_for_timestamp(wanted))
             assert (found[:2] if found else None) == expected
         elif kind == "roll":
             self.log.roll(NOW)

@@ -33,6 +33,7 @@ from muster.coordinator.log.errors import UnreadableLog
 from muster.coordinator.log.headers import BatchHeader, iterate, read_header, whole_batches
 from muster.coordinator.log.inspection import DAMAGE, NOTE, Inspection
 from muster.coordinator.log.last_stop import LastStop
+from muster.coordinator.slices import at_once
 from tests.coordinator.log.support import NOW, SMALL, batch, manage
 from tests.coordinator.log.test_compaction import COMPACTED, Bench
 from tests.support.old_formats import GOLDEN, GZIP, LZ4, SEGMENT, SNAPPY, Row, messages, rows_of, sets, wrapped
@@ -210,17 +211,17 @@ def test_records_are_found_by_their_time_as_kafka_finds_them() -> None:
         (24010, 217, 24037),
         (39500, 348, 39500),
     ]:
-        assert log.offset_for_timestamp(BEGIN + wanted) == TimestampOffset(BEGIN + timestamp, offset, -1)
-    assert log.offset_for_timestamp(BEGIN + 39501) is None
-    assert log.offset_of_max_timestamp() == TimestampOffset(BEGIN + 39500, 348, -1)
+        assert at_once(log.offset_for_timestamp(BEGIN + wanted)) == TimestampOffset(BEGIN + timestamp, offset, -1)
+    assert at_once(log.offset_for_timestamp(BEGIN + 39501)) is None
+    assert at_once(log.offset_of_max_timestamp()) == TimestampOffset(BEGIN + 39500, 348, -1)
     log.delete_records_before(145)
-    assert log.offset_for_timestamp(0) == TimestampOffset(BEGIN + 16037, 145, -1)
+    assert at_once(log.offset_for_timestamp(0)) == TimestampOffset(BEGIN + 16037, 145, -1)
 
 
 def test_messages_without_timestamps_are_found_by_no_time() -> None:
     log = opened(holding(messages(0, rows_of(0, 0, 9))))
-    assert log.offset_for_timestamp(0) is None
-    assert log.offset_of_max_timestamp() == TimestampOffset(-1, 0, -1)
+    assert at_once(log.offset_for_timestamp(0)) is None
+    assert at_once(log.offset_of_max_timestamp()) == TimestampOffset(-1, 0, -1)
 
 
 def test_it_goes_on_in_batches_of_today() -> None:

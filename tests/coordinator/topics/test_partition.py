@@ -9,6 +9,7 @@ from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import LogError, batches, unpack
 from muster.coordinator.log.headers import read_header
 from muster.coordinator.log.rows import assemble
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics import validation
 from muster.coordinator.topics.partition import Appended, Partition
 from muster.coordinator.topics.refusal import RecordsRefused, Refused
@@ -114,7 +115,7 @@ def test_timestamps_out_of_bounds_are_refused_record_by_record() -> None:
 def test_log_append_time_replaces_the_producers() -> None:
     target = partition(message_timestamp_type="LogAppendTime")
     assert append(target, batch(b"a", at_ms=5)).log_append_time_ms == NOW.wall_ms
-    found = target.log.offset_of_max_timestamp()
+    found = at_once(target.log.offset_of_max_timestamp())
     assert found is not None
     assert found.timestamp_ms == NOW.wall_ms
 
@@ -141,7 +142,7 @@ def test_the_greatest_timestamp_is_that_of_the_records(
     ((header, records),) = batches.read(target.read(0, 1 << 20, True, False).records)
     assert header.max_timestamp == max(times)
     assert [record.timestamp for record in records] == times
-    found = target.log.offset_of_max_timestamp()
+    found = at_once(target.log.offset_of_max_timestamp())
     assert found is not None
     assert (found.timestamp_ms, found.offset) == (max(times), times.index(max(times)))
 
