@@ -17,7 +17,7 @@ import structlog
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.memory import SMALL_BYTES
+from muster.coordinator.net.request_memory import SMALL_BYTES
 from muster.coordinator.net.requests import Answer, Requests
 from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.net.memory import RequestMemory
+from muster.coordinator.net.request_memory import RequestMemory
 from muster.coordinator.net.settings import NetSettings
 
 IDLE_STEPS: Final = 8

@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator import memory
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.net.memory import RequestMemory
+from muster.coordinator.net.request_memory import RequestMemory
 
 
 class Holder:

@@ -17,7 +17,7 @@ from muster.coordinator.api.refused import Refused
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.net.connection import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, Connection
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.memory import LOOK_EVERY_MS, MOST_MS, STALLED_MS
+from muster.coordinator.net.request_memory import LOOK_EVERY_MS, MOST_MS, STALLED_MS
 from muster.coordinator.net.settings import NetSettings
 
 

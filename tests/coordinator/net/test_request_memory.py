@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.net.memory import LOOK_EVERY_MS, MOST_MS, STALLED_MS, RequestMemory
+from muster.coordinator.net.request_memory import LOOK_EVERY_MS, MOST_MS, STALLED_MS, RequestMemory
 
 
 class Holder:
