@@ -77,7 +77,7 @@ format: venv ## let ruff format and mend
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: venv ## draw the tables of docs/groups.md anew from the code
+docs: venv ## draw what docs/ shows of the code anew
 	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw
 
 pipeline: $(VENV)/.spark ## tell from a group log what the groups did (SOURCE=muster-data ARGS='--out report'; default: a sample)

@@ -8,9 +8,10 @@ import pytest
 
 from muster.coordinator.groups.join import DECISIONS, IMPOSSIBLE, WHO
 from muster.coordinator.groups.states import DEAD, STATES, TRANSITIONS
-from tools.diagrams import draw
+from tools.diagrams import draw, groups, pages
 
 GROUPS = Path(__file__).resolve().parents[1] / "coordinator" / "groups"
+PAGE = draw.DOCS / "groups.md"
 
 
 def rows(table: str) -> list[list[str]]:
@@ -22,10 +23,11 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def test_a_stale_page_is_noticed_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = draw.PAGE.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     stale = tmp_path / "groups.md"
     stale.write_text(page.replace("| Empty |", "| Full |"), encoding="utf-8")
-    monkeypatch.setattr(draw, "PAGE", stale)
+    monkeypatch.setattr(draw, "DOCS", tmp_path)
+    monkeypatch.setattr(draw, "PAGES", {"groups.md": groups.PARTS})
     assert draw.main(["--check"]) == 1
     assert "| Full |" in stale.read_text(encoding="utf-8")
     assert draw.main([]) == 0
@@ -35,22 +37,22 @@ def test_a_stale_page_is_noticed_and_mended(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_page_that_lacks_a_part_is_refused() -> None:
     with pytest.raises(ValueError, match="expected"):
-        draw.drawn("# Groups\n\n<!-- drawn: state_diagram -->\n<!-- end -->\n")
+        pages.redrawn("# Groups\n\n<!-- drawn: state_diagram -->\n<!-- end -->\n", groups.PARTS)
 
 
 def test_the_diagram_has_every_arrow() -> None:
-    arrows = [line for line in draw.state_diagram().splitlines() if "-->" in line and "[*]" not in line]
+    arrows = [line for line in groups.state_diagram().splitlines() if "-->" in line and "[*]" not in line]
     assert len(arrows) == len(TRANSITIONS)
     for (state, event), target in TRANSITIONS.items():
         assert f"    {state} --> {target}: {event}" in arrows
 
 
 def test_the_tables_have_every_cell() -> None:
-    head, _, *transitions = rows(draw.transition_table())
+    head, _, *transitions = rows(groups.transition_table())
     assert head[1:] == list(STATES)
     told = {(state, row[0]): cell for row in transitions for state, cell in zip(STATES, row[1:], strict=True)}
     assert {pair: cell for pair, cell in told.items() if cell != "-"} == TRANSITIONS
-    head, _, *decisions = rows(draw.decision_table())
+    head, _, *decisions = rows(groups.decision_table())
     living = [state for state in STATES if state != DEAD]  # a dead group is not there to be joined
     assert ([row[0] for row in decisions], head[1:]) == (list(WHO), living)
     said = {(row[0], state): cell for row in decisions for state, cell in zip(living, row[1:], strict=True)}
@@ -58,7 +60,7 @@ def test_the_tables_have_every_cell() -> None:
 
 
 def test_modules_on_the_page_exist() -> None:
-    table = draw.PAGE.read_text(encoding="utf-8").partition("## Where the rules stand")[2].partition("## ")[0]
+    table = PAGE.read_text(encoding="utf-8").partition("## Where the rules stand")[2].partition("## ")[0]
     named = [cell.strip("`") for row in rows(table.strip())[2:] for cell in row[1].split(", ")]
     assert len(named) > 10
     assert [name for name in named if not (GROUPS / name).is_file()] == []

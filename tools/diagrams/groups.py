@@ -1,0 +1,41 @@
+"""What docs/groups.md shows of the core: its states, transitions and what a JoinGroup brings about."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.join import DECISIONS, IMPOSSIBLE, WHO
+from muster.coordinator.groups.states import DEAD, EMPTY, STATES, TRANSITIONS
+from tools.diagrams.pages import Parts, table
+
+
+def state_diagram() -> str:
+    """The states and every legal transition, as a mermaid diagram."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {EMPTY}"]
+    for (state, event), target in TRANSITIONS.items():
+        lines.append(f"    {state} --> {target}: {event}")
+    lines += [f"    {DEAD} --> [*]", "```"]
+    return "\n".join(lines)
+
+
+def transition_table() -> str:
+    """The same as a table: a row for each event, a column for each state; a cell without a target raises."""
+    events = dict.fromkeys(event for _, event in TRANSITIONS)
+    rows = [(event, *(TRANSITIONS.get((state, event), "-") for state in STATES)) for event in events]
+    return table(("what happens", *STATES), rows)
+
+
+def decision_table() -> str:
+    """What is done with a JoinGroup: a row for each kind of member that asks, a column for each state."""
+    states = dict.fromkeys(state for _, state in DECISIONS)
+    rows = [(who, *(_cell(DECISIONS[who, state]) for state in states)) for who in WHO]
+    return table(("who asks", *states), rows)
+
+
+def _cell(decision: str) -> str:
+    return "-" if decision == IMPOSSIBLE else decision
+
+
+PARTS: Parts = {
+    "state_diagram": state_diagram,
+    "transition_table": transition_table,
+    "decision_table": decision_table,
+}
