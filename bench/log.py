@@ -17,6 +17,7 @@ from threading import Event
 import structlog
 
 from muster.coordinator.clock import LoopClock
+from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS
 from muster.coordinator.groups.settings import GroupSettings
@@ -24,7 +25,6 @@ from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogS
 from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.compaction import Compaction
 from muster.coordinator.log.pace import Pace
-from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
 

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator import placement
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
@@ -24,10 +23,11 @@ from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.file_shares import FileShares, allowed_files
+from muster.coordinator.group_coordinator import placement
+from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import MOST_BYTES
-from muster.coordinator.loading import Loading
 from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
 from muster.coordinator.log.cleaner import Cleaner
 from muster.coordinator.log.maintenance import Maintenance
@@ -41,11 +41,11 @@ from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers
 from muster.coordinator.observe.settings import ObserveSettings
-from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.coordinator.properties.live import Live
-from muster.coordinator.routing import Routing
-from muster.coordinator.shard import Shard
-from muster.coordinator.shard_parts import ShardSettings
+from muster.coordinator.runtime.interfaces import ShardSettings
+from muster.coordinator.runtime.loading import Loading
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC

@@ -16,7 +16,7 @@ from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.lookup import MUSTER
-from muster.coordinator.shard_parts import ShardSettings
+from muster.coordinator.runtime.interfaces import ShardSettings
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api
 

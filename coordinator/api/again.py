@@ -23,7 +23,7 @@ from muster.protocol.template import Run, Template, runs_between
 
 if TYPE_CHECKING:
     from muster.coordinator.api.routes import Route
-    from muster.coordinator.shard import Shard
+    from muster.coordinator.runtime.shard import Shard
 
 Answer = bytes | list[bytes | memoryview]
 

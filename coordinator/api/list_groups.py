@@ -8,7 +8,7 @@ from muster.coordinator.api.context import GROUP, THE_CLUSTER, Operation, Reques
 from muster.coordinator.api.gather import ask_each
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.groups.interface import Command
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

@@ -20,7 +20,7 @@ from muster.coordinator.slices import Job, Slices
 from muster.protocol.message import Message
 
 if TYPE_CHECKING:
-    from muster.coordinator.routing import Routing
+    from muster.coordinator.runtime.routing import Routing
     from muster.coordinator.topics.topics import Topics
 
 Respond = Callable[[Message | None], None]

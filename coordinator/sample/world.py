@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups import events
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.interface import Client, Command, Event, JoinCommand, Now
@@ -21,10 +22,9 @@ from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
 from muster.coordinator.log.lock import LOCK_FILE
 from muster.coordinator.observe.journal import Journal
-from muster.coordinator.offsets_log import OffsetsLogCodec
-from muster.coordinator.routing import Routing
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.sample.traffic import Traffic
-from muster.coordinator.shard import Shard
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC

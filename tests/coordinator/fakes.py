@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from muster.coordinator.group_coordinator.record_codec import OpenTransaction
 from muster.coordinator.groups.interface import Now, Record
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
-from muster.coordinator.offsets_log import OpenTransaction
 from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024

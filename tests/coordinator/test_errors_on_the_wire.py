@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.registry import SERVED
-from muster.coordinator.loading import Loading
+from muster.coordinator.runtime.loading import Loading
 from muster.coordinator.server import Server
 from muster.protocol.api import api_named
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest

@@ -14,8 +14,8 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import TopicImage, TopicsImage
 from muster.coordinator.groups.interface import Client
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.routing import Routing
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.shard import Shard
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from tests.coordinator.fakes import FakeCodec, FakeLog

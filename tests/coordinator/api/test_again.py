@@ -18,11 +18,11 @@ from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.offsets_log import OffsetsLogCodec
-from muster.coordinator.routing import Routing
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.shard import Shard
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode

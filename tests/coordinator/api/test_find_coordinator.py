@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.api import find_coordinator
 from muster.coordinator.api.context import GROUP, TRANSACTIONAL_ID, Operation
-from muster.coordinator.routing import Routing
+from muster.coordinator.runtime.routing import Routing
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.coordinator.api.harness import ask, make_channel, make_context, make_group_node

@@ -17,8 +17,8 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log.errors import LogOffline
-from muster.coordinator.routing import Routing
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.shard import Shard
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.harness import Answers, FakeTopics, make_channel, make_group_node, make_node
 from tests.coordinator.fakes import FakeCodec, FakeLog

@@ -16,7 +16,7 @@ from muster.coordinator.api.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.interface import Command
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime.shard import Shard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest

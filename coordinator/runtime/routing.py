@@ -7,7 +7,7 @@ from typing import Final
 
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.kept import Kept
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime.shard import Shard
 from muster.protocol.hashing import group_partition
 
 _KEPT: Final = 100_000

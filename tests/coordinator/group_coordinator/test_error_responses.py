@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.refusals import append_error, refuse, spoil
+from muster.coordinator.group_coordinator.error_responses import append_error, refuse, spoil
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse

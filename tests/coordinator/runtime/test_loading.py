@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import structlog
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.loading import TELL_EVERY_MS, Loading
-from muster.coordinator.shard import LOAD_CHUNK_BYTES
+from muster.coordinator.runtime.loading import TELL_EVERY_MS, Loading
+from muster.coordinator.runtime.shard import LOAD_CHUNK_BYTES
 
 CHUNK_MS = 10
 

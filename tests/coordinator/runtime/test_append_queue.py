@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.groups.interface import Event
-from muster.coordinator.shard_ledger import BATCH_BYTES
+from muster.coordinator.runtime.append_queue import BATCH_BYTES
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest
@@ -17,7 +17,7 @@ from muster.protocol.messages.offset_commit import (
 )
 from tests.coordinator.api.harness import Answers
 from tests.coordinator.fakes import ROW_BYTES
-from tests.coordinator.test_shard import Bench, StorageFailed, code_of
+from tests.coordinator.runtime.test_shard import Bench, StorageFailed, code_of
 
 PER_BATCH = BATCH_BYTES // ROW_BYTES
 

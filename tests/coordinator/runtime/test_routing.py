@@ -5,10 +5,10 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator import routing
 from muster.coordinator.groups.image import TopicsImage
-from muster.coordinator.routing import Routing
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime import routing
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.shard import Shard
 
 
 class Numbered:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.group_coordinator.error_responses import append_error, refuse, spoil
 from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.heartbeat import Beating
@@ -23,9 +24,8 @@ from muster.coordinator.groups.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Now, Output
 from muster.coordinator.groups.telling import refusal
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
-from muster.coordinator.refusals import append_error, refuse, spoil
-from muster.coordinator.shard_ledger import BATCH_BYTES, Ledger, Respond, respond
-from muster.coordinator.shard_parts import Codec, Core, Observer, ShardLog
+from muster.coordinator.runtime.append_queue import BATCH_BYTES, Ledger, Respond, respond
+from muster.coordinator.runtime.interfaces import Codec, Core, Observer, ShardLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -59,7 +59,7 @@ class Shard(Ledger):
     ) -> None:
         """`open_log`: the partition's log, opened again when it had failed; raises OSError or the log's errors.
 
-        `linger_ms`, `transaction_max_ms`: see `shard_parts.ShardSettings`.
+        `linger_ms`, `transaction_max_ms`: see `interfaces.ShardSettings`.
         """
         super().__init__(codec, clock, observer, linger_ms)
         self.index = index

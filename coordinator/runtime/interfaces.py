@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from muster.coordinator.group_coordinator.record_codec import OpenTransaction
 from muster.coordinator.groups.again import CommitAgain
 from muster.coordinator.groups.deadlines import Deadlines
 from muster.coordinator.groups.heartbeat import Beating
@@ -15,7 +16,6 @@ from muster.coordinator.groups.image import TopicsChanged
 from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.waits import Waits
 from muster.coordinator.log.errors import BatchError, DamagedLog
-from muster.coordinator.offsets_log import OpenTransaction
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -92,7 +92,7 @@ class ShardLog(Protocol):
 
 
 class Codec(Protocol):
-    """Records <-> batches (`offsets_log`), given so that a shard can be tested without bytes."""
+    """Records <-> batches (`group_coordinator.record_codec`), given so that a shard can be tested without bytes."""
 
     reading: int
     """Offset of the batch that `read` came to last."""

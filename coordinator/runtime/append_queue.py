@@ -13,7 +13,7 @@ from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.interface import Event, Now, Output, Reply
 from muster.coordinator.groups.waits import Waits
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.shard_parts import Batch, Codec, Observer
+from muster.coordinator.runtime.interfaces import Batch, Codec, Observer
 from muster.protocol.message import Message
 
 LATE_MS: Final = 100
@@ -31,7 +31,7 @@ class Ledger:
     """See the module. `leader_epoch` stands in what is appended; `_term` changes when all that waits is of no use."""
 
     def __init__(self, codec: Codec, clock: Clock, observer: Observer | None, linger_ms: int) -> None:
-        """`linger_ms`: see `shard_parts.ShardSettings`."""
+        """`linger_ms`: see `interfaces.ShardSettings`."""
         self.leader_epoch = 0
         self._codec = codec
         self._clock = clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator import placement
+from muster.coordinator.group_coordinator import placement
 from muster.protocol.hashing import group_partition, partitions_of
 
 

@@ -16,8 +16,8 @@ from muster.coordinator.groups.deadlines import NEVER
 from muster.coordinator.groups.image import NO_TOPICS, TopicsChanged, TopicsImage
 from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
 from muster.coordinator.groups.waits import Waits
-from muster.coordinator.shard import Shard
-from muster.coordinator.shard_ledger import ANSWERS_AT_ONCE
+from muster.coordinator.runtime.append_queue import ANSWERS_AT_ONCE
+from muster.coordinator.runtime.shard import Shard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.shard import LOAD_CHUNK_BYTES
+from muster.coordinator.runtime.shard import LOAD_CHUNK_BYTES
 
 log = structlog.get_logger("muster.server")
 

@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import CorruptBatch, MemoryStorage, batches
 from muster.coordinator.log.headers import set_crc
-from muster.coordinator.offsets_log import OffsetsLogCodec
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
 from tests.coordinator.log.support import manage
 from tests.support.old_formats import Row, messages
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "offsets-log"
+GOLDEN = Path(__file__).parents[2] / "golden" / "offsets-log"
 TOPIC_ID = bytes(range(16))
 
 

@@ -13,14 +13,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS
 from muster.coordinator.groups.interface import Client, Command, JoinCommand
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import Log, batches
 from muster.coordinator.log.memory import MemoryFile, MemoryStorage
-from muster.coordinator.offsets_log import OffsetsLogCodec
-from muster.coordinator.shard import Shard
+from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
