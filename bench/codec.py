@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from muster.protocol import frames, hub
+from muster.protocol import frames
 from muster.protocol.api import api_named
 from muster.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -24,6 +24,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support import hub
 
 RUNS = 9
 MEMBER_ID = "consumer-group-1-8a5f6c5e-8f5e-4d6c-9c53-3f5a0a6a8f10"

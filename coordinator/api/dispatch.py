@@ -2,9 +2,9 @@
 
 header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. A large request is
 decoded in a thread, and so is a large answer encoded: neither touches anything that others change. What is known of one
-(API, version, client id) is a `Route`, shared by all connections. A connection keeps the `Way` of its last request, and
-what was made ready of one that comes again and again (`again`), so that a heartbeat makes no message at all. Knows no
-socket: it is given a `Sink`.
+(API, version, client id) is a `Route`, shared by all connections. A connection keeps the `ConnectionRoute` of its last
+request, and what was made ready of one that comes again and again (`prepared`), so that a heartbeat makes no message at
+all. Knows no socket: it is given a `Sink`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.api.again import NOT_AGAIN, Again, Answer, make
 from muster.coordinator.api.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.exchange import LARGE_BYTES, Exchange
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.prepared.commit import NOT_PREPARED, Answer, PreparedRequest, prepare
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.api.registry import SERVED, handler
-from muster.coordinator.api.routes import Route, Way
+from muster.coordinator.api.routes import ConnectionRoute, Route
 from muster.coordinator.api.sink import NOBODY, Sink
 from muster.coordinator.groups.interface import Client
 from muster.coordinator.kept import Kept
@@ -32,7 +32,7 @@ from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
 
 log = structlog.get_logger("muster.api")
 
-_MAX_WAYS: Final = 256
+_MAX_CONNECTION_ROUTES: Final = 256
 """How many kinds of requests one connection remembers."""
 _MAX_ROUTES: Final = 10_000
 """Clients that change their id with each request or connection are not remembered for ever."""
@@ -48,7 +48,7 @@ FEW_ELEMENTS: Final = 5_000
 class _Often:
     """What a request that comes again touches, side by side in memory (see `net.connection`)."""
 
-    __slots__ = ("again", "current", "sink")
+    __slots__ = ("current", "prepared", "sink")
 
 
 class ConnectionRequests(_Often):
@@ -86,9 +86,9 @@ class ConnectionRequests(_Often):
         self._channel = channel
         self._routes = routes
         self._is_plain = intercept.request is None and intercept.response is None
-        self._way: Way | None = None
-        self._ways: dict[bytes, Way] = {}
-        self.again: Again | None = None
+        self._way: ConnectionRoute | None = None
+        self._ways: dict[bytes, ConnectionRoute] = {}
+        self.prepared: PreparedRequest | None = None
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Take on the request in data[start:end].
@@ -96,15 +96,15 @@ class ConnectionRequests(_Often):
         Returns the answer of a handler that knew it at once; None: it goes to the sink, now or later. Raises `Refused`
         when the request is none that can be answered.
         """
-        again = self.again
-        if again is not None and end - start == again.size:
+        prepared = self.prepared
+        if prepared is not None and end - start == prepared.size:
             try:
-                answer = again.take(data, start, self)
+                answer = prepared.take(data, start, self)
             except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
                 assert self._way is not None
                 self._fault(self._way.route, error)
                 return None
-            if answer is not NOT_AGAIN:
+            if answer is not NOT_PREPARED:
                 return answer
         way = self._way
         if (
@@ -115,7 +115,7 @@ class ConnectionRequests(_Often):
             way = self._turn_to(data, start, end)
             if way is None:
                 return None
-            if way.again is not None:
+            if way.prepared is not None:
                 return self.handle(data, start, end)  # which finds the way as it was left
         route = way.route
         body = start + route.header_size
@@ -145,7 +145,7 @@ class ConnectionRequests(_Often):
             self._fault(route, error)
             return None
         if route.repeats and way.note(end - start) and self._is_plain:
-            self.again = way.again = make(self._node, route, self.context, data[start:end], body - start)
+            self.prepared = way.prepared = prepare(self._node, route, self.context, data[start:end], body - start)
         if response is None:
             return None
         if self.before_encode is not None:
@@ -169,7 +169,7 @@ class ConnectionRequests(_Often):
         self.gone = True
         self.current = None
         self.sink = NOBODY
-        self.again = self._way = None
+        self.prepared = self._way = None
         self._ways.clear()
 
     def _read_apart(self, route: Route, data: bytes, start: int, body: int, end: int) -> None:
@@ -223,7 +223,7 @@ class ConnectionRequests(_Often):
         self.current = None
         self.sink.fail(Refused("its request met a fault in the server", **route.facts()))
 
-    def _turn_to(self, data: bytes, start: int, end: int) -> Way | None:
+    def _turn_to(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
         """The way of a request of another kind than the last one; sets `context`.
 
         None: it was answered here (ApiVersions of an unknown version).
@@ -235,12 +235,12 @@ class ConnectionRequests(_Often):
             if route is None:
                 return None
             client = Client(route.client_id, self._channel.host)
-            way = Way(route, RequestContext(self._channel, client, route.api.key, route.version))
-            if len(self._ways) >= _MAX_WAYS:
+            way = ConnectionRoute(route, RequestContext(self._channel, client, route.api.key, route.version))
+            if len(self._ways) >= _MAX_CONNECTION_ROUTES:
                 self._ways.clear()
             if len(route.client_bytes) <= _LONG_CLIENT_ID:
                 self._ways[head] = way
-        self._way, self.context, self.again = way, way.context, way.again
+        self._way, self.context, self.prepared = way, way.context, way.prepared
         return way
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:

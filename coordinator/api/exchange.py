@@ -13,8 +13,8 @@ from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
 
 if TYPE_CHECKING:
-    from muster.coordinator.api.again import Answer
     from muster.coordinator.api.dispatch import ConnectionRequests
+    from muster.coordinator.api.prepared.commit import Answer
 
 log = structlog.get_logger("muster.api")
 

@@ -1,7 +1,7 @@
 """What is known of a kind of request before its body is read. Reads no bytes and calls no handler.
 
-A `Route` is shared by all connections: thousands of them touch the same few lines of memory. A `Way` is a route on one
-connection.
+A `Route` is shared by all connections: thousands of them touch the same few lines of memory. A `ConnectionRoute` is a
+route on one connection.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from muster.coordinator.api.again import MAKERS, Again
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.prepared.commit import PREPARERS, PreparedRequest
 from muster.coordinator.api.registry import Handler
 from muster.protocol import shapes
 from muster.protocol.api import Api, ApiKey
 from muster.protocol.message import Message
 
 _MOST_WAITED: Final = 1_024
-"""See `Way`."""
+"""See `ConnectionRoute`."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Of a request without records, besides the limit for all (socket.request.max.bytes): as many bytes again are taken by
@@ -89,7 +89,7 @@ class Route:
         self.large_bytes = RECORDS_LARGE_BYTES if carries_records else 0
         self.most_bytes = NO_LIMIT if carries_records else MOST_BYTES
         self._often: tuple[bytes, bytes] | None = None
-        self.repeats = run in MAKERS
+        self.repeats = run in PREPARERS
         self.raises, self.lowers = shapes.converted(served.key, version)
 
     def around(self, response: Message) -> tuple[bytes, bytes]:
@@ -109,19 +109,19 @@ class Route:
         return {"api": self.api.name, "version": self.version, "client_id": self.client_id}
 
 
-class Way:
+class ConnectionRoute:
     """A route on one connection, with what was made ready there of the last request.
 
     A request is made ready when the next one is as long; each that was never met again doubles the number of equal
     lengths that it takes, so that clients of whom none is like the last cost next to nothing.
     """
 
-    __slots__ = ("again", "context", "route", "size", "wait", "waited")
+    __slots__ = ("context", "prepared", "route", "size", "wait", "waited")
 
     def __init__(self, route: Route, context: RequestContext) -> None:
         self.route = route
         self.context = context
-        self.again: Again | None = None
+        self.prepared: PreparedRequest | None = None
         self.size = 0
         self.wait, self.waited = 1, 0
 
@@ -133,7 +133,7 @@ class Way:
         self.waited += 1
         if self.waited < self.wait:
             return False
-        met = self.again is not None and self.again.met
+        met = self.prepared is not None and self.prepared.met
         self.wait = 1 if met else min(self.wait * 2, _MOST_WAITED)
         self.waited = 0
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from muster.coordinator.api.again import Answer
+from muster.coordinator.api.prepared.commit import Answer
 from muster.coordinator.api.refused import Refused
 
 

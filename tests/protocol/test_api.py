@@ -44,7 +44,7 @@ def test_unknown_versions(version: int) -> None:
 def test_messages_are_imported_at_first_use() -> None:
     program = (
         "import sys\n"
-        "from muster.protocol import api, frames, hub\n"
+        "from muster.protocol import api, frames\n"
         "loaded = [m for m in sys.modules if m.startswith('muster.protocol.messages.')]\n"
         "assert set(loaded) <= {'muster.protocol.messages.table', 'muster.protocol.messages.error_codes'}, loaded\n"
         "api.api(12).decode_response(0, b'\\0\\0')\n"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.protocol import frames, hub
+from muster.protocol import frames
 from muster.protocol.api import api
 from tests.protocol import golden
+from tests.support import hub
 
 
 @pytest.mark.parametrize("recording", golden.RECORDINGS, ids=lambda path: path.name.split(".")[0])

@@ -21,7 +21,7 @@ from muster.coordinator.groups.members import Member
 from muster.coordinator.groups.records import to_bytes
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.states import EMPTY, STABLE
-from muster.protocol import frames, hub
+from muster.protocol import frames
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -40,6 +40,7 @@ from muster.protocol.shapes import capabilities
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Story
+from tests.support import hub
 
 START = Now(1_000_000, 1_700_000_000_000)
 

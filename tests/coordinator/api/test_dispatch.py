@@ -128,7 +128,7 @@ class TestTheWayIn:
 
     def test_ever_new_client_ids_are_forgotten(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(dispatch, "_MAX_ROUTES", 100)
-        monkeypatch.setattr(dispatch, "_MAX_WAYS", 2)
+        monkeypatch.setattr(dispatch, "_MAX_CONNECTION_ROUTES", 2)
         connection = Connection()
         for key, version in ((HEARTBEAT, 0), (HEARTBEAT, 4), (LEAVE, 0)):
             for number in range(300):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.protocol import frames, hub
+from muster.protocol import frames
 from muster.protocol.api import api_named
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -20,6 +20,7 @@ from muster.protocol.messages import (
     sync_group,
 )
 from muster.protocol.shapes.offset_fetch import failed_group
+from tests.support import hub
 
 
 def raised(name: str, version: int, request: Message) -> Any:

@@ -1,7 +1,7 @@
 """Requests that a client sends again and again, with a few numbers changed: told from the bytes, without decoding them.
 
-A `Template` is made from one frame and knows where numbers may vary; every other byte but the correlation id must be
-the same. What matches would decode to the same message, with those numbers in it. Pure; knows no API.
+A `FrameTemplate` is made from one frame and knows where numbers may vary; every other byte but the correlation id must
+be the same. What matches would decode to the same message, with those numbers in it. Pure; knows no API.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _layouts: dict[str, Callable[[bytes, int], tuple[Any, ...]]] = {}
 _LAYOUTS_KEPT: Final = 1_000
 
 
-class Template:
+class FrameTemplate:
     """One frame; `size` is its length in bytes (without the four that tell it)."""
 
     __slots__ = ("_constants", "_every", "_unpack", "size")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.protocol import template
-from muster.protocol.template import Run, Template, runs_between
+from muster.coordinator.api.prepared import template
+from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_between
 
 CODES = {12: "qi", 8: "q"}
 int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
@@ -44,7 +44,7 @@ def runs_of(code: str, pieces: list[bytes]) -> list[Run]:
 @given(frames(), st.binary(min_size=4, max_size=4), st.binary(max_size=5))
 def test_other_numbers_match_and_are_told(drawn: tuple, correlation: bytes, before: bytes) -> None:
     code, pieces, numbers, others = drawn
-    made = Template(frame_of(code, pieces, numbers), runs_of(code, pieces))
+    made = FrameTemplate(frame_of(code, pieces, numbers), runs_of(code, pieces))
     again = frame_of(code, pieces, others, correlation)
     assert made.size == len(again)
     parts = made.match(before + again + b"more", len(before))
@@ -58,7 +58,7 @@ def test_other_numbers_match_and_are_told(drawn: tuple, correlation: bytes, befo
 @given(frames(), st.data())
 def test_another_byte_elsewhere_is_another_request(drawn: tuple, data: st.DataObject) -> None:
     code, pieces, numbers, others = drawn
-    made = Template(frame_of(code, pieces, numbers), runs_of(code, pieces))
+    made = FrameTemplate(frame_of(code, pieces, numbers), runs_of(code, pieces))
     again = bytearray(frame_of(code, pieces, others))
     zeros = frame_of(code, [bytes(len(piece)) for piece in pieces], [(0,) * len(code)] * len(others), bytes(4))
     marked = frame_of(code, [b"\xff" * len(piece) for piece in pieces], [(0,) * len(code)] * len(others), bytes(4))
@@ -76,9 +76,9 @@ def test_runs_are_found_where_two_encodings_differ(drawn: tuple) -> None:
 
 def test_what_is_no_template() -> None:
     with pytest.raises(ValueError, match="not of one kind"):
-        Template(bytes(60), [(10, "qi"), (30, "q")])
+        FrameTemplate(bytes(60), [(10, "qi"), (30, "q")])
     with pytest.raises(ValueError, match="not of one kind"):
-        Template(bytes(60), [])
+        FrameTemplate(bytes(60), [])
     with pytest.raises(ValueError, match="not of one length"):
         runs_between(b"a", b"ab", CODES)
     with pytest.raises(ValueError, match="3 bytes vary at 1"):
@@ -89,5 +89,5 @@ def test_layouts_are_shared_and_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(template, "_LAYOUTS_KEPT", 3)
     template._layouts.clear()
     for size in (30, 30, 31, 32, 33, 34):
-        assert Template(bytes(size), [(10, "qi")]).match(bytes(size), 0) is not None
+        assert FrameTemplate(bytes(size), [(10, "qi")]).match(bytes(size), 0) is not None
         assert len(template._layouts) <= 3

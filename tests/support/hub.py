@@ -1,4 +1,4 @@
-"""The door of the codec for servers: handlers see only the newest shape of each message.
+"""Requests and responses in the newest shape, from and to the bytes of any version.
 
 Ties together frames, the table of APIs and the converters in `shapes`.
 """

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.coordinator.api import again, dispatch
+from muster.coordinator.api import dispatch
 from muster.coordinator.api.context import Permissions
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.prepared import commit as commit_room
 from muster.coordinator.api.refused import Refused
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
@@ -112,7 +113,7 @@ class Peer:
     @property
     def met(self) -> bool:
         """Whether the last kind of request was made ready, and has come again."""
-        return self.requests.again is not None and self.requests.again.met
+        return self.requests.prepared is not None and self.requests.prepared.met
 
 
 def commit(
@@ -246,9 +247,9 @@ def test_other_topics_other_permissions_and_a_shard_out_of_office_go_the_usual_w
         assert ask() == (0, 0)
     assert peer.met
     monkeypatch.setattr(Permissions, "version", 1)
-    made = peer.requests.again
+    made = peer.requests.prepared
     assert ask() == ask() == (0, 0)
-    assert peer.requests.again is not made, "made anew"
+    assert peer.requests.prepared is not made, "made anew"
     assert ask() == (0, 0)
     assert peer.met
     peer.topics.image = FakeTopics(t1=1).image
@@ -265,14 +266,14 @@ def test_what_a_client_says_in_its_own_way_is_read_each_time() -> None:
     tagged = plain[:-1] + b"\x01\x07\x02ab"
     for _ in range(4):
         peer.requests.handle(tagged, 4, len(tagged))
-    assert peer.requests.again is None
+    assert peer.requests.prepared is None
     assert len(peer.log.rows) == 4
     for _ in range(4):
         peer.ask(COMMIT, 2, commit(("t1", 0, 5), version=2, retention_time_ms=1000))
-        peer.ask(COMMIT, 9, commit(*[("t1", 0, 5)] * (again.MOST_ROWS + 1)))
-        assert peer.requests.again is None
+        peer.ask(COMMIT, 9, commit(*[("t1", 0, 5)] * (commit_room.MOST_ROWS + 1)))
+        assert peer.requests.prepared is None
         peer.ask(COMMIT, 9, commit())
-    assert peer.requests.again is None
+    assert peer.requests.prepared is None
 
 
 def test_the_intercept_comes_first() -> None:
@@ -305,7 +306,7 @@ def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setattr(dispatch, "make", lambda *_: made.append(1))
+    monkeypatch.setattr(dispatch, "prepare", lambda *_: made.append(1))
     peer = Peer()
     for number in range(1_000):
         peer.ask(COMMIT, 9, commit(("t1", number % 3, number)))
@@ -316,8 +317,8 @@ def test_an_answer_counts_once_and_not_after_the_end() -> None:
     peer = Peer()
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
-    made = peer.requests.again
-    assert isinstance(made, again.CommitAgain)
+    made = peer.requests.prepared
+    assert isinstance(made, commit_room.PreparedCommit)
     with capture_logs() as logs:
         made(made._response)
         assert [line["event"] for line in logs] == ["a request was answered twice"]

@@ -1,7 +1,7 @@
 """Requests that a connection sends again and again: a member's heartbeats, its commits. What does not change of them is
 read once; what they mean is decided anew each time, by the same shard and the same core.
 
-`MAKERS` has what can be made ready; everything else, and whatever is out of the ordinary, goes the usual way.
+`PREPARERS` has what can be made ready; everything else, and whatever is out of the ordinary, goes the usual way.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from muster.coordinator.api.context import Permissions, RequestContext
 from muster.coordinator.api.membership import handle_heartbeat
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.offset_commit import handle_offset_commit, sort_out
+from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_between
 from muster.coordinator.api.registry import Handler
-from muster.coordinator.groups import again as prepared
+from muster.coordinator.groups import again as groups_again
 from muster.coordinator.groups.heartbeat import WELL, Beating
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
-from muster.protocol.template import Run, Template, runs_between
 
 if TYPE_CHECKING:
     from muster.coordinator.api.routes import Route
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Answer = bytes | list[bytes | memoryview]
 
-NOT_AGAIN: Final = b""
+NOT_PREPARED: Final = b""
 """Nothing was done: the request is to be handled as any other."""
 
 MOST_ROWS: Final = 200
@@ -38,20 +38,20 @@ _NUMBERS: Final = {12: "qi", 8: "q"}
 """What varies in a commit: an offset with its leader epoch, or (below v6) alone."""
 
 
-class Again(Protocol):
+class PreparedRequest(Protocol):
     """A request made ready. `size`: of its frame; `met`: it has come again."""
 
     size: int
     met: bool
 
-    def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
+    def take(self, data: bytes, start: int, requests: AskingConnection) -> Answer | None:
         """Look at a frame of `size` bytes in data[start:], and handle it when it is this one again.
 
-        Returns its answer; None: that comes later; NOT_AGAIN.
+        Returns its answer; None: that comes later; NOT_PREPARED.
         """
 
 
-class Asked(Protocol):
+class AskingConnection(Protocol):
     """Whose request it is (`dispatch.ConnectionRequests`)."""
 
     current: Any
@@ -64,7 +64,7 @@ class Asked(Protocol):
         """An answer came that nobody waits for."""
 
 
-class HeartbeatAgain:
+class PreparedHeartbeat:
     """A member's Heartbeat, word by word."""
 
     __slots__ = ("_after", "_beating", "_before", "_head", "_permissions", "_route", "_shard", "_tail", "met", "size")
@@ -77,17 +77,17 @@ class HeartbeatAgain:
         self._route, self._shard, self._beating = route, shard, beating
         self._before, self._after = route.around_often(WELL)
 
-    def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
-        """See `Again`."""
+    def take(self, data: bytes, start: int, requests: AskingConnection) -> Answer | None:
+        """See `PreparedRequest`."""
         if (
             data[start + 8 : start + self.size] != self._tail
             or data[start : start + 4] != self._head
             or self._permissions != Permissions.version
         ):
-            return NOT_AGAIN
+            return NOT_PREPARED
         well = self._shard.beat(self._beating)
         if well is False:
-            return NOT_AGAIN
+            return NOT_PREPARED
         self.met = True
         correlation = data[start + 4 : start + 8]
         if well:
@@ -96,21 +96,21 @@ class HeartbeatAgain:
         return None
 
 
-def make_heartbeat(
+def prepare_heartbeat(
     node: Node,
     route: Route,
     context: RequestContext,  # noqa: ARG001 - as all makers
     frame: bytes,
     body_at: int,
-) -> HeartbeatAgain | None:
+) -> PreparedHeartbeat | None:
     """None when it is none of a member of this generation."""
     request: HeartbeatRequest = route.decode(frame, body_at, len(frame))
     shard = node.routing.shard(request.group_id)
     beating = shard.beating(request)
-    return None if beating is None else HeartbeatAgain(route, frame, shard, beating)
+    return None if beating is None else PreparedHeartbeat(route, frame, shard, beating)
 
 
-class CommitAgain(Template):
+class PreparedCommit(FrameTemplate):
     """An OffsetCommit of topics and partitions that exist: its offsets and leader epochs may vary. Its connection has
     one request at a time, so it is also who is answered.
     """
@@ -121,7 +121,13 @@ class CommitAgain(Template):
     )  # fmt: skip
 
     def __init__(
-        self, node: Node, route: Route, frame: bytes, runs: Sequence[Run], shard: Shard, commit: prepared.CommitAgain
+        self,
+        node: Node,
+        route: Route,
+        frame: bytes,
+        runs: Sequence[Run],
+        shard: Shard,
+        commit: groups_again.CommitAgain,
     ) -> None:
         super().__init__(frame, runs)
         self.met = False
@@ -135,11 +141,11 @@ class CommitAgain(Template):
         self._response = commit.response
         self._before, self._after = route.around(commit.response)
 
-    def take(self, data: bytes, start: int, requests: Asked) -> Answer | None:
-        """See `Again`."""
+    def take(self, data: bytes, start: int, requests: AskingConnection) -> Answer | None:
+        """See `PreparedRequest`."""
         parts = self.match(data, start)
         if parts is None or self._topics.image is not self._image or self._permissions != Permissions.version:
-            return NOT_AGAIN
+            return NOT_PREPARED
         self.met = True
         self._correlation = data[start + 4 : start + 8]
         self._requests = requests
@@ -151,7 +157,7 @@ class CommitAgain(Template):
         if done:
             return None
         requests.current = None
-        return NOT_AGAIN
+        return NOT_PREPARED
 
     def __call__(self, response: Message) -> None:
         """Answer, unless the connection has ended."""
@@ -165,7 +171,9 @@ class CommitAgain(Template):
             requests.open(self._route, self._correlation)(response)
 
 
-def make_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> CommitAgain | None:
+def prepare_commit(
+    node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int
+) -> PreparedCommit | None:
     """None when there is more to a commit than offsets: rows that are refused, tagged fields, offsets that expire."""
     served, version = route.api, route.version
     request: OffsetCommitRequest = served.decode_request(version, frame, body_at)
@@ -175,12 +183,12 @@ def make_commit(node: Node, route: Route, context: RequestContext, frame: bytes,
     runs = runs_between(encoded, frame[:body_at] + served.encode_request(version, request), _NUMBERS)
     if not 0 < count == len(runs) <= MOST_ROWS or len(encoded) != len(frame):
         return None
-    if Template(frame, runs).match(encoded, 0) is None:  # there is something in it that the encoder does not say
+    if FrameTemplate(frame, runs).match(encoded, 0) is None:  # there is something in it that the encoder does not say
         return None
     request.topics, refused = sort_out(context, node.topics.image, request.topics)
     shard = node.routing.shard(request.group_id)
     commit = None if refused else shard.prepare_commit(request)
-    return None if commit is None else CommitAgain(node, route, frame, runs, shard, commit)
+    return None if commit is None else PreparedCommit(node, route, frame, runs, shard, commit)
 
 
 def _set_all(request: OffsetCommitRequest, number: int) -> int:
@@ -191,22 +199,22 @@ def _set_all(request: OffsetCommitRequest, number: int) -> int:
     return len(rows)
 
 
-Maker = Callable[[Node, "Route", RequestContext, bytes, int], Again | None]
-MAKERS: Final[Mapping[Handler, Maker]] = {
-    handle_heartbeat: make_heartbeat,
-    handle_offset_commit: make_commit,
+Preparer = Callable[[Node, "Route", RequestContext, bytes, int], PreparedRequest | None]
+PREPARERS: Final[Mapping[Handler, Preparer]] = {
+    handle_heartbeat: prepare_heartbeat,
+    handle_offset_commit: prepare_commit,
 }
 """By the handler that is spared: maker(node, route, context, frame, body_at); `frame` is without its size, and was
 handled before.
 """
 
 
-def make(node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> Again | None:
+def prepare(node: Node, route: Route, context: RequestContext, frame: bytes, body_at: int) -> PreparedRequest | None:
     """Make a request ready that came before and may come again; None when that cannot be done."""
     if len(frame) > MOST_BYTES:
         return None
     try:
-        return MAKERS[route.handler](node, route, context, frame, body_at)
+        return PREPARERS[route.handler](node, route, context, frame, body_at)
     except ValueError:
         # a form that cannot be taken for granted: other runs of numbers, or what the encoder does not say
         return None
