@@ -21,10 +21,11 @@ from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.image import NO_TOPICS
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, batches, dirt
-from muster.coordinator.log.cleaner import Cleaner
-from muster.coordinator.log.compaction import Compaction
-from muster.coordinator.log.pace import Pace
+from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, batches
+from muster.coordinator.log.cleaning import log_to_clean as dirt
+from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.log.cleaning.compaction import Compaction
+from muster.coordinator.log.cleaning.throttle import Pace
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
 

@@ -29,10 +29,10 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.groups.state import MOST_BYTES
 from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
-from muster.coordinator.log.cleaner import Cleaner
+from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.log.directory_monitor import watching
 from muster.coordinator.log.maintenance import Maintenance
-from muster.coordinator.log.open_files import OF_THIS_PROCESS
-from muster.coordinator.log.watch import watching
+from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits

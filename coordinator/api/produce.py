@@ -17,7 +17,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.refused import Refused as ConnectionRefused
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
 from muster.coordinator.log.errors import MoreThanAllowed
-from muster.coordinator.log.unpack import LITTLE, Allowed, Unpacking
+from muster.coordinator.log.records.compression import LITTLE, Allowed, Unpacking
 from muster.coordinator.slices import Apart, Job, Later
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.refusal import RecordsRefused, Refused

@@ -17,7 +17,9 @@ from google_crc32c import value as crc32c
 from muster.coordinator.groups.interface import Now, Record
 from muster.coordinator.groups.records import pack
 from muster.coordinator.log import CorruptBatch, batches
-from muster.coordinator.log.headers import (
+from muster.coordinator.log.cleaning.offset_map import KEY_AT, unpack_row
+from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack
+from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     CONTROL,
     CRC_START,
@@ -26,10 +28,8 @@ from muster.coordinator.log.headers import (
     TRANSACTIONAL,
     read_header,
 )
-from muster.coordinator.log.latest import KEY_AT, unpack_row
-from muster.coordinator.log.packed import build_packed
-from muster.coordinator.log.rows import Pair, pairs_of
-from muster.coordinator.log.unpack import UNPACKED_LIMIT, unpack
+from muster.coordinator.log.records.packed import build_packed
+from muster.coordinator.log.records.scanning import Pair, pairs_of
 from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS, UnknownRecord

@@ -6,7 +6,8 @@ a data directory; `batches` builds and reads record batches (with `aiokafka_reco
 `headers` and `validation` need no codec.
 """
 
-from muster.coordinator.log.durability import SharedSync
+from muster.coordinator.log.directory import checkpoints
+from muster.coordinator.log.directory.identity import Identity
 from muster.coordinator.log.errors import (
     BatchError,
     BatchTooLarge,
@@ -24,17 +25,18 @@ from muster.coordinator.log.errors import (
     UnsupportedCompression,
     WrongDirectory,
 )
-from muster.coordinator.log.files import FileStorage, FilesystemSync
-from muster.coordinator.log.headers import BatchHeader
-from muster.coordinator.log.identity import Identity
 from muster.coordinator.log.log import Log
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.manager import LogManager
-from muster.coordinator.log.memory import MemoryStorage
 from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.records import batches
+from muster.coordinator.log.records.headers import BatchHeader
+from muster.coordinator.log.records.validation import check_form, check_size, first_batch, only_batch
 from muster.coordinator.log.settings import LogConfig, LogSettings
-from muster.coordinator.log.storage import File, Storage
-from muster.coordinator.log.validation import check_form, check_size, first_batch, only_batch
+from muster.coordinator.log.storage.files import FileStorage, FilesystemSync
+from muster.coordinator.log.storage.interfaces import File, Storage
+from muster.coordinator.log.storage.memory import MemoryStorage
+from muster.coordinator.log.storage.shared_sync import SharedSync
 
 __all__ = [
     "AppendResult",
@@ -67,8 +69,10 @@ __all__ = [
     "TruncatedBatch",
     "UnsupportedCompression",
     "WrongDirectory",
+    "batches",
     "check_form",
     "check_size",
+    "checkpoints",
     "first_batch",
     "only_batch",
 ]

@@ -10,8 +10,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from muster.coordinator.log import lookup, retention, walk
-from muster.coordinator.log.durable import DurableLog
+from muster.coordinator.log.durability import DurableLog
 from muster.coordinator.log.errors import (
     BatchError,
     CorruptBatch,
@@ -22,7 +21,8 @@ from muster.coordinator.log.errors import (
     TruncatedBatch,
     damage,
 )
-from muster.coordinator.log.headers import (
+from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
@@ -33,9 +33,10 @@ from muster.coordinator.log.headers import (
     stamp,
     unpack_essence,
 )
-from muster.coordinator.log.position import AppendResult, TimestampOffset
-from muster.coordinator.log.scan import MAX_RELATIVE_OFFSET
-from muster.coordinator.log.segment import Segment
+from muster.coordinator.log.segments import retention, walk
+from muster.coordinator.log.segments import timestamps as lookup
+from muster.coordinator.log.segments.offset_search import MAX_RELATIVE_OFFSET
+from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.slices import Job
 
 _tuple = tuple.__new__

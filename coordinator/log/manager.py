@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.log import checkpoints, topic_ids
-from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.durability import SharedSync
+from muster.coordinator.log.directory import checkpoints, topic_ids
+from muster.coordinator.log.directory.checkpoints import Partition
+from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX
+from muster.coordinator.log.directory.folders import PartitionFolders
+from muster.coordinator.log.directory.identity import Identity, identify
+from muster.coordinator.log.directory.last_stop import LastStop
 from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline, MalformedCheckpoint
-from muster.coordinator.log.folders import DELETE_SUFFIX, STRAY_SUFFIX
-from muster.coordinator.log.identity import Identity, identify
-from muster.coordinator.log.last_stop import LastStop
-from muster.coordinator.log.loader import load_log
 from muster.coordinator.log.log import Log
-from muster.coordinator.log.partition_folders import PartitionFolders
+from muster.coordinator.log.opening.loader import load_log
 from muster.coordinator.log.position import Place
-from muster.coordinator.log.segment import LOG_SUFFIX
+from muster.coordinator.log.segments.segment import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig, LogSettings
-from muster.coordinator.log.storage import Lock as DirectoryHeld
-from muster.coordinator.log.storage import Storage
+from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
+from muster.coordinator.log.storage.interfaces import Storage
+from muster.coordinator.log.storage.shared_sync import SharedSync
 
 _logger = structlog.get_logger("muster.log")
 

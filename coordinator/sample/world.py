@@ -20,7 +20,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.interface import Client, Command, Event, JoinCommand, Now
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
-from muster.coordinator.log.lock import LOCK_FILE
+from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from muster.coordinator.log import Log, batches
-from muster.coordinator.log.headers import BatchHeader
+from muster.coordinator.log.records.headers import BatchHeader
 from muster.coordinator.topics.producers import Producers, SeenBatch
 
 _MARKER_EPOCH = struct.Struct(">hi")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.log import LogOffline
-from muster.coordinator.log.durability import Waiter, Waiters
+from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 
 
 class InForce:

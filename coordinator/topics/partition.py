@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import BatchHeader, Log
-from muster.coordinator.log.unpack import Allowed
+from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.topics.history import ProducerHistory
 from muster.coordinator.topics.producers import AbortedTransaction, Producers
 from muster.coordinator.topics.refusal import Refused

@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import (
-    FileStorage,
-    LogConfig,
-    LogManager,
-    LogSettings,
-    MalformedCheckpoint,
-    checkpoints,
-    topic_ids,
-)
-from muster.coordinator.log.folders import STRAY_SUFFIX, read_other_name
+from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings, MalformedCheckpoint, checkpoints
+from muster.coordinator.log.directory import topic_ids
+from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name
 from muster.coordinator.topics.catalogue import Catalogue, read_state
 from muster.coordinator.topics.creation import Home, NewTopic, decide_creation, partition_record
 from muster.coordinator.topics.names import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID, name_fault

@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.log import LogManager, MalformedCheckpoint, checkpoints
-from muster.coordinator.log.folders import DELETE_SUFFIX, STRAY_SUFFIX, OtherName
+from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX, OtherName
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
 from muster.coordinator.topics.state import ClusterState
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from muster.coordinator.log import MalformedCheckpoint, Storage, checkpoints, topic_ids
-from muster.coordinator.log.folders import STRAY_SUFFIX, read_other_name
-from muster.coordinator.log.last_stop import read_last_stops
-from muster.coordinator.log.segment import LOG_SUFFIX
+from muster.coordinator.log import MalformedCheckpoint, Storage, checkpoints
+from muster.coordinator.log.directory import topic_ids
+from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name
+from muster.coordinator.log.directory.last_stop import read_last_stops
+from muster.coordinator.log.segments.segment import LOG_SUFFIX
 from muster.coordinator.topics.catalogue import read_state
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
 from muster.coordinator.topics.state import ClusterState

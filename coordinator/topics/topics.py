@@ -17,7 +17,7 @@ from muster.coordinator.log import (
     LogManager,
     LogOffline,
 )
-from muster.coordinator.log.durability import Waiter
+from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job, OneByOne, at_once
 from muster.coordinator.topics import adoption
 from muster.coordinator.topics.catalogue import MIN_INSYNC_REPLICAS, Catalogue, encode

@@ -7,9 +7,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from muster.coordinator.log import LogConfig, batches, check_form, check_size
-from muster.coordinator.log.batches import Record
-from muster.coordinator.log.headers import BatchHeader, read_header, set_timestamps
-from muster.coordinator.log.unpack import LITTLE, Allowed
+from muster.coordinator.log.records.batches import Record
+from muster.coordinator.log.records.compression import LITTLE, Allowed
+from muster.coordinator.log.records.headers import BatchHeader, read_header, set_timestamps
 from muster.coordinator.topics.refusal import RecordsRefused
 from muster.protocol.errors import ErrorCode
 

@@ -18,7 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings
-from muster.coordinator.log.cleaner import Cleaner
+from muster.coordinator.log.cleaning.cleaner import Cleaner
 from tests.conformance.test_log_segments import dump
 from tests.coordinator.log.support import Later
 from tests.e2e.aio import QUICK_CONSUMER, administering, consuming, producing

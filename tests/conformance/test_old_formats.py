@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.log import batches
-from muster.coordinator.log.headers import check_crc, iterate
+from muster.coordinator.log.records.headers import check_crc, iterate
 from tests.conformance.test_log_segments import dump
 from tests.support.servers import KAFKA_SCRIPTS
 

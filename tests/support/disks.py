@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
-from muster.coordinator.log.memory import MemoryFile, MemoryStorage
+from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 
 Buffer = bytes | bytearray | memoryview
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from muster.coordinator.cli.log.places import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
 from muster.coordinator.cli.progress import Progress
-from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.files import FileStorage
-from muster.coordinator.log.inspection import DAMAGE, Finding, Inspection
-from muster.coordinator.log.last_stop import UNKNOWN, LastStop, read_last_stops
+from muster.coordinator.log.checking.inspection import DAMAGE, Finding, Inspection
+from muster.coordinator.log.directory.checkpoints import Partition
+from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop, read_last_stops
+from muster.coordinator.log.storage.files import FileStorage
 from muster.coordinator.topics.survey import Misfit, misfits
 
 MOVE_IT = (

@@ -14,7 +14,8 @@ from muster.coordinator.cli.output import say
 from muster.coordinator.cli.progress import Progress
 from muster.coordinator.log import BatchError, TruncatedBatch, batches
 from muster.coordinator.log.errors import damage
-from muster.coordinator.log.headers import (
+from muster.coordinator.log.position import Place as BytePlace
+from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     MIN_BATCH_SIZE,
     UNKNOWN_COUNT,
@@ -22,8 +23,7 @@ from muster.coordinator.log.headers import (
     check_shape,
     read_header,
 )
-from muster.coordinator.log.position import Place as BytePlace
-from muster.coordinator.log.rows import DELETE_HORIZON
+from muster.coordinator.log.records.scanning import DELETE_HORIZON
 from muster.protocol.as_json import as_json, group_metadata_as_json
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE, KeyedRecords, UnknownRecord
@@ -138,7 +138,7 @@ def _timestamp_type(header: BatchHeader) -> str:
 
 
 def _crc_is_right(batch: bytes, header: BatchHeader) -> bool:
-    from muster.coordinator.log.headers import check_crc
+    from muster.coordinator.log.records.headers import check_crc
 
     return check_crc(batch, 0, header)
 

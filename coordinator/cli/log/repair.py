@@ -10,10 +10,10 @@ from muster.coordinator.cli.log.check import MOVE_IT
 from muster.coordinator.cli.log.places import OFFSETS_TOPIC, place_of
 from muster.coordinator.clock import read_wall
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import repair as repairing
+from muster.coordinator.log.checking import repair as repairing
+from muster.coordinator.log.checking.repair import Loss
+from muster.coordinator.log.directory.folder_names import read_other_name
 from muster.coordinator.log.errors import DirectoryLocked, LogError
-from muster.coordinator.log.folders import read_other_name
-from muster.coordinator.log.repair import Loss
 from muster.coordinator.topics.catalogue import topic_id_of
 from muster.coordinator.topics.putting_back import CannotPutBack, belongs_to_a_topic, put_back
 

@@ -7,9 +7,10 @@ import pytest
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.refused import Refused
-from muster.coordinator.log import batches, unpack
-from muster.coordinator.log.headers import read_header
-from muster.coordinator.log.rows import assemble
+from muster.coordinator.log import batches
+from muster.coordinator.log.records import compression as unpack
+from muster.coordinator.log.records.headers import read_header
+from muster.coordinator.log.records.scanning import assemble
 from muster.coordinator.slices import AtOnce
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import CorruptBatch, MemoryStorage, batches
-from muster.coordinator.log.headers import set_crc
+from muster.coordinator.log.records.headers import set_crc
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS

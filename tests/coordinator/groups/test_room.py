@@ -12,7 +12,7 @@ from muster.coordinator.groups import events, records
 from muster.coordinator.groups.again import prepare
 from muster.coordinator.groups.records import pack
 from muster.coordinator.groups.room import size_of
-from muster.coordinator.log.packed import build_packed
+from muster.coordinator.log.records.packed import build_packed
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.offset_commit import (

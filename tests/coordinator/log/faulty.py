@@ -13,8 +13,8 @@ import errno
 import random
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.log.memory import MemoryFile, MemoryStorage
-from muster.coordinator.log.storage import Entry
+from muster.coordinator.log.storage.interfaces import Entry
+from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 
 Buffer = bytes | bytearray | memoryview
 Names = dict[str, "Contents | Directory"]

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogError, LogManager, MemoryStorage, batches
-from muster.coordinator.log.cleaner import Cleaner
-from muster.coordinator.log.repair import repair
+from muster.coordinator.log.checking.repair import repair
+from muster.coordinator.log.cleaning.cleaner import Cleaner
+from tests.coordinator.log.cleaning.test_compaction import rows_of
 from tests.coordinator.log.faulty import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, Later, manage
-from tests.coordinator.log.test_compaction import rows_of
 
 CONFIG = LogConfig(
     segment_bytes=900,

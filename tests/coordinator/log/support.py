@@ -10,7 +10,7 @@ from pathlib import Path
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, Storage, batches
-from muster.coordinator.log.headers import iterate
+from muster.coordinator.log.records.headers import iterate
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=200)

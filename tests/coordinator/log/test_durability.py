@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogOffline, MemoryStorage, SharedSync
-from muster.coordinator.log.durability import GATHER_MS, Waiters
+from muster.coordinator.log.storage.shared_sync import GATHER_MS, Waiters
 from tests.coordinator.log.support import NOW, SMALL, Later, batch, everything, fill, manage
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, MemoryStorage, Storage
-from muster.coordinator.log.headers import iterate
+from muster.coordinator.log.records.headers import iterate
 from muster.coordinator.slices import at_once
 from tests.coordinator.log.support import NOW, batch, everything, manage, values
 

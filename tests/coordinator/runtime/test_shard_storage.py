@@ -19,7 +19,7 @@ from muster.coordinator.groups.image import NO_TOPICS
 from muster.coordinator.groups.interface import Client, Command, JoinCommand
 from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import Log, batches
-from muster.coordinator.log.memory import MemoryFile, MemoryStorage
+from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode

@@ -17,7 +17,7 @@ from muster.coordinator.log import (
     first_batch,
     only_batch,
 )
-from muster.coordinator.log.unpack import allowed
+from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.properties import BROKER, Value
 from muster.coordinator.properties.live import Defaults, Live
 from muster.coordinator.topics.configs import TopicConfigs

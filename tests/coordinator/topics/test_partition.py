@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.groups.interface import Now
-from muster.coordinator.log import LogError, batches, unpack
-from muster.coordinator.log.headers import read_header
-from muster.coordinator.log.rows import assemble
+from muster.coordinator.log import LogError, batches
+from muster.coordinator.log.records import compression as unpack
+from muster.coordinator.log.records.headers import read_header
+from muster.coordinator.log.records.scanning import assemble
 from muster.coordinator.slices import at_once
 from muster.coordinator.topics import validation
 from muster.coordinator.topics.partition import Appended, Partition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.log import batches as server
+from muster.coordinator.log.records import batches as server
 from muster.pipeline.sources import batches
 from muster.pipeline.sources.walk import Stretch
 from tests.pipeline.sources.logs import Pair, batch

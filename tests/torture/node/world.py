@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.log import LogOffline, MemoryStorage, checkpoints
-from muster.coordinator.log.inspection import Inspection
-from muster.coordinator.log.last_stop import UNKNOWN, read_last_stops
+from muster.coordinator.log.checking.inspection import Inspection
+from muster.coordinator.log.directory.last_stop import UNKNOWN, read_last_stops
 from muster.protocol.message import Message
 from tests.coordinator.log.faulty import FaultyStorage
 from tests.simulation.faults import Chaos

@@ -1,0 +1,329 @@
+"""Looking at a partition's files for damage, without changing anything: CRCs, the order of offsets, indexes, leftovers.
+
+Reads files only, whoever writes to them: for `muster log check` and as the first half of a repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from muster.coordinator.log.directory import checkpoints, topic_ids
+from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop
+from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint
+from muster.coordinator.log.opening.leftovers import base_offset_of, is_leftover
+from muster.coordinator.log.opening.recovery import (
+    check_batch,
+    is_torn,
+    only_zeros,
+    unknown_format,
+    whole_batch_at,
+    whole_batch_follows,
+)
+from muster.coordinator.log.records.headers import BatchHeader, read_header
+from muster.coordinator.log.segments.index import OffsetIndex, TimeIndex
+from muster.coordinator.log.segments.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.segments.segment import LOG_SUFFIX, segment_name
+from muster.coordinator.log.storage.interfaces import File, Storage
+
+CHUNK_BYTES = 1024 * 1024
+DAMAGE = "damage"
+NOTE = "note"
+LEAVE_IT = "it is left as it is and not served"
+
+
+class Finding(NamedTuple):
+    """Something that is not as a clean stop leaves it."""
+
+    severity: str
+    """DAMAGE, or NOTE for what the next start puts right by itself."""
+    file: str
+    position: int | None
+    problem: str
+
+
+class Stretch(NamedTuple):
+    """Part of a segment file: a batch that holds together, or bytes that do not."""
+
+    position: int
+    end: int
+    header: BatchHeader | None
+    problem: str
+    """"" for bytes that were reserved and never written."""
+    is_unknown: bool = False
+    """A batch of a format that is unknown here: it may be sound, and must be left alone."""
+    is_misplaced: bool = False
+    """A batch whose CRC is right and whose offset cannot be."""
+    is_torn: bool = False
+    """At the end of the file: it may be an append that a crash cut short."""
+
+
+class SegmentFacts(NamedTuple):
+    """What a segment was found to hold."""
+
+    base_offset: int
+    name: str
+    """The path of its files without a suffix."""
+    size: int
+    batches: int
+    next_offset: int
+    bad: tuple[tuple[Stretch, int, int], ...]
+    """Stretches that do not hold together, with the first offset that may be lost by each and the one after the last
+    (-1: unknown).
+    """
+    has_bad_index: bool
+
+    @property
+    def is_bad_to_the_end(self) -> bool:
+        """Its last stretch does not hold together."""
+        return bool(self.bad) and self.bad[-1][0].end == self.size
+
+
+def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iterator[Stretch]:
+    """All of a segment file, in order. `next_offset`: the lowest that its first batch may have."""
+    position = 0
+    wanted = CHUNK_BYTES
+    while position < size:
+        data = file.pread(min(wanted, size - position), position)
+        at, header, problem = 0, None, ""
+        while at < len(data):
+            header, problem = check_batch(data, at, size - position, next_offset, base_offset)
+            if header is None:
+                break
+            yield Stretch(position + at, position + at + header.size, header, "")
+            next_offset = header.next_offset
+            at += header.size
+        position += at
+        wanted = CHUNK_BYTES
+        if problem:
+            if only_zeros(file, position, size):
+                yield Stretch(position, size, None, "")
+                return
+            unknown = unknown_format(file, position, next_offset, base_offset)
+            if unknown is not None:
+                end = min(position + unknown.size, size)
+                yield Stretch(position, end, None, problem, is_unknown=True)
+                position, next_offset = end, unknown.base_offset + 1
+                continue
+            misplaced = whole_batch_at(file, position, size)
+            if misplaced is not None:
+                yield Stretch(position, position + misplaced.size, None, problem, is_misplaced=True)
+                position += misplaced.size
+                continue
+            follower = whole_batch_follows(file, position, size, base_offset)
+            end = size if follower is None else follower
+            torn = follower is None and is_torn(file, position, size, next_offset)
+            yield Stretch(position, end, None, problem, is_torn=torn)
+            position = end
+        elif at == 0:
+            wanted = read_header(data).size
+
+
+class Inspection:
+    """Looks at one partition's folder."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        progress: Callable[[int], object] = lambda _: None,
+        *,
+        last_stop: LastStop = UNKNOWN,
+    ) -> None:
+        """`progress` is told of bytes as they are read; `last_stop` tells what must be there."""
+        self.findings: list[Finding] = []
+        self.segments: list[SegmentFacts] = []
+        self.end_offset = 0
+        """The offset after the last whole batch."""
+        self.lost: range | None = None
+        """Offsets that were synced, and of which the files say nothing any more."""
+        self.has_bad_topic_id = False
+        """Nobody can read whose partition it is."""
+        self.is_unknown = False
+        """There are batches of a format that is unknown here: nothing of it may be repaired away."""
+        self._last_stop = last_stop
+        self._storage = storage
+        self._directory = directory
+        self._progress = progress
+
+    @property
+    def is_damaged(self) -> bool:
+        """Something was found that the next start cannot put right."""
+        return any(finding.severity == DAMAGE for finding in self.findings)
+
+    def run(self) -> None:
+        """Look at everything. OSError when a file cannot be read."""
+        entries = self._storage.entries(self._directory)
+        for entry in entries:
+            if base_offset_of(entry.name) is None and is_leftover(entry.name):
+                self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
+            if entry.is_directory and (
+                base_offset_of(entry.name) is not None or entry.name == checkpoints.LEADER_EPOCHS
+            ):
+                self._find(DAMAGE, entry.name, None, "a folder is in the place of the file: move it away")
+        self._look_at_topic_id()
+        sizes = {
+            base: entry.size
+            for entry in entries
+            if entry.name.endswith(LOG_SUFFIX) and (base := base_offset_of(entry.name)) is not None
+        }
+        if not any(base_offset_of(entry.name) is None and is_leftover(entry.name) for entry in entries):
+            for base in sorted({base for entry in entries if entry.name.endswith(INDEX_SUFFIX)
+                                and (base := base_offset_of(entry.name)) is not None} - sizes.keys()):  # fmt: skip
+                self._find(DAMAGE, segment_name(base) + LOG_SUFFIX, None, "it is not there, and its index is")
+        next_offset = 0
+        bases = sorted(sizes)
+        for index, base in enumerate(bases):
+            follower = bases[index + 1] if index + 1 < len(bases) else None
+            next_offset = max(self._segment(base, sizes[base], max(next_offset, base), follower), next_offset)
+        self.end_offset = max(next_offset, self._last_stop.start_offset)
+        has_bad_tail = bool(self.segments) and self.segments[-1].is_bad_to_the_end
+        if self.end_offset < self._last_stop.recovery_point and not has_bad_tail:
+            self.lost = range(self.end_offset, self._last_stop.recovery_point)
+            self._find(
+                DAMAGE,
+                segment_name(bases[-1]) + LOG_SUFFIX if bases else "",
+                None,
+                f"the log ends at offset {self.end_offset}, all before its recovery point "
+                f"{self._last_stop.recovery_point} was synced: {len(self.lost)} records are gone",
+            )
+
+    def _look_at_topic_id(self) -> None:
+        name = checkpoints.PARTITION_METADATA
+        path = f"{self._directory}/{name}" if self._directory else name
+        data = self._storage.load(path)
+        try:
+            if data is not None:
+                checkpoints.decode_topic_id(path, data)
+        except MalformedCheckpoint:
+            self.has_bad_topic_id = self._last_stop.was_clean or bool(data and data.strip(b"\0"))
+            if self.has_bad_topic_id:
+                self._find(DAMAGE, name, None, topic_ids.UNREADABLE)
+            else:
+                self._find(NOTE, name, None, "it was not on the disk yet; the next start writes it anew")
+
+    def _is_damaged_tail(self, stretch: Stretch, next_offset: int) -> str:
+        """Why the end of the newest segment cannot be an append that a kill cut short; "" when it can."""
+        if self._last_stop.was_clean:
+            return f"{stretch.problem or 'zeros'}; the last stop was clean, so it was whole then"
+        if next_offset < self._last_stop.recovery_point:
+            return f"{stretch.problem or 'zeros'}; all up to offset {self._last_stop.recovery_point - 1} was synced"
+        if stretch.problem and not stretch.is_torn:
+            size = stretch.end - stretch.position
+            return (
+                f"{stretch.problem}; no append that a crash cut short leaves such bytes: the next start sets the "
+                f"{size} bytes up to the end aside"
+            )
+        return ""
+
+    def _find(self, severity: str, name: str, position: int | None, problem: str) -> None:
+        file = self._storage.file(f"{self._directory}/{name}" if self._directory else name).path
+        self.findings.append(Finding(severity, file, position, problem))
+
+    def _segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
+        name = f"{self._directory}/{segment_name(base)}" if self._directory else segment_name(base)
+        file_name = segment_name(base) + LOG_SUFFIX
+        file = self._storage.file(name + LOG_SUFFIX)
+        index = _IndexCheck(self._storage, name, base, size)
+        bad: list[tuple[Stretch, int, int]] = []
+        batches = 0
+        try:
+            for stretch in stretches(file, base, size, next_offset):
+                self._progress(stretch.end - stretch.position)
+                header = stretch.header
+                if header is not None:
+                    batches += 1
+                    index.batch(stretch.position, header)
+                    if bad and bad[-1][2] < 0:
+                        bad[-1] = (bad[-1][0], bad[-1][1], header.base_offset)
+                    next_offset = header.next_offset
+                    continue
+                if stretch.is_unknown:
+                    self.is_unknown = True
+                    self._find(DAMAGE, file_name, stretch.position, f"{stretch.problem}: {LEAVE_IT}")
+                    continue
+                is_tail = stretch.end == size and follower is None and not stretch.is_misplaced
+                damage = self._is_damaged_tail(stretch, next_offset) if is_tail else ""
+                if damage:
+                    point = self._last_stop.recovery_point
+                    bad.append((stretch, next_offset, point if point > next_offset else -1))
+                    self._find(DAMAGE, file_name, stretch.position, damage)
+                elif not stretch.problem:
+                    if follower is not None:
+                        self._find(NOTE, file_name, stretch.position, "zeros up to the end of a segment that is full")
+                elif is_tail:
+                    problem = f"a torn tail: {stretch.problem}; the next start cuts {size - stretch.position} bytes off"
+                    self._find(NOTE, file_name, stretch.position, problem)
+                else:
+                    bad.append((stretch, next_offset, -1))
+                    self._find(DAMAGE, file_name, stretch.position, stretch.problem)
+        finally:
+            file.close()
+        if bad and bad[-1][2] < 0 and follower is not None:
+            bad[-1] = (bad[-1][0], bad[-1][1], follower)
+        if follower is not None and next_offset > follower:
+            problem = f"its offsets go up to {next_offset - 1}, the next segment begins at {follower}"
+            self._find(DAMAGE, file_name, None, problem)
+        for suffix, problem in index.unreadable.items():
+            self._find(NOTE, segment_name(base) + suffix, None, f"{problem}; the server makes it anew when it needs it")
+        for suffix, problem in index.problems():
+            self._find(DAMAGE, segment_name(base) + suffix, None, problem)
+        self.segments.append(
+            SegmentFacts(base, name, size, batches, next_offset, tuple(bad), bool(index.unreadable or index.problems()))
+        )
+        return next_offset
+
+
+class _IndexCheck:
+    """Do both index files lead to where they say? A missing one does no harm: it is made anew."""
+
+    def __init__(self, storage: Storage, name: str, base_offset: int, size: int) -> None:
+        self._base = base_offset
+        self.unreadable: dict[str, str] = {}
+        """Suffix of a file that cannot be an index, and why: a power cut leaves such, and nobody believes it."""
+        self._problems: dict[str, str] = {}
+        self._index = OffsetIndex()
+        self._times = TimeIndex()
+        self._at = self._time_at = 0
+        self._last_offset = base_offset - 1
+        self._greatest = -1
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            data = storage.load(name + suffix)
+            try:
+                if data and suffix == INDEX_SUFFIX:
+                    self._index = OffsetIndex.decode(_without_zeros(data, 8), size)
+                elif data:
+                    self._times = TimeIndex.decode(_without_zeros(data, 12))
+            except InsaneIndex as error:
+                self.unreadable[suffix] = str(error)
+
+    def batch(self, position: int, header: BatchHeader) -> None:
+        """The next batch that holds together."""
+        index, times = self._index, self._times
+        while self._at < len(index) and index.positions[self._at] <= position:
+            offset = self._base + index.offsets[self._at]
+            if index.positions[self._at] < position or offset <= self._last_offset:
+                self._wrong(INDEX_SUFFIX, offset, f"position {index.positions[self._at]}, where no such batch begins")
+            self._at += 1
+        while self._time_at < len(times) and self._base + times.offsets[self._time_at] <= header.last_offset:
+            if times.timestamps[self._time_at] < self._greatest:
+                offset = self._base + times.offsets[self._time_at]
+                self._wrong(TIME_INDEX_SUFFIX, offset, f"timestamp {times.timestamps[self._time_at]}, not the greatest")
+            self._time_at += 1
+        self._last_offset = header.last_offset
+        self._greatest = max(self._greatest, header.max_timestamp)
+
+    def _wrong(self, suffix: str, offset: int, what: str) -> None:
+        self._problems.setdefault(suffix, f"its entry for offset {offset} names {what}")
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Suffix of a file that leads astray, and what is wrong with it."""
+        return sorted(self._problems.items())
+
+
+def _without_zeros(data: bytes, entry: int) -> bytes:
+    """An index without the room that Kafka reserves in that of an active segment."""
+    end = len(data)
+    while end >= entry and not any(data[end - entry : end]):
+        end -= entry
+    return data[:end]

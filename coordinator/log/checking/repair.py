@@ -1,0 +1,139 @@
+"""Making a damaged partition readable again: every whole batch is kept, each damaged file stays beside as
+`NAME.damaged`, and what may be lost is told as offsets. Only while no server works on the data directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.coordinator.log.checking.inspection import Inspection, SegmentFacts
+from muster.coordinator.log.directory import topic_ids
+from muster.coordinator.log.directory.checkpoints import PARTITION_METADATA, partition_of
+from muster.coordinator.log.directory.last_stop import UNKNOWN, lower_recovery_point, read_last_stops
+from muster.coordinator.log.segments.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.log.storage.files import FileStorage
+from muster.coordinator.log.storage.interfaces import File, Storage
+
+DAMAGED_SUFFIX = ".damaged"
+_WORK_SUFFIX = ".tmp"
+"""As a start removes it, should the repair be interrupted."""
+
+
+class Loss(NamedTuple):
+    """What could not be kept of a segment."""
+
+    file: str
+    position: int
+    bytes: int
+    first_offset: int
+    end_offset: int
+    """The offset after the last that may be lost; -1: unknown, the log ends there."""
+
+
+class Repair(NamedTuple):
+    """What was done."""
+
+    losses: list[Loss]
+    kept_beside: list[str]
+    """The damaged files, under the names they have now."""
+    indexes: list[str]
+    """Index files that were removed: they are made anew."""
+    gone: list[range]
+    """Offsets that were synced and that no file holds: the log goes on without them."""
+    identities: list[str]
+    """The file that says whose partition it is, when it was written anew."""
+    is_stray: bool
+    """It cannot be: there is no such topic."""
+    is_unknown: bool = False
+    """Nothing was done: there are batches of a format that is unknown here, which a repair would drop."""
+
+
+def repair(
+    directory: str, partition: str, topic_id_of: Callable[[Storage, str], bytes | None] = lambda *_: None
+) -> Repair:
+    """Repair the folder `partition` of a data directory. DirectoryLocked while a server has it, OSError otherwise.
+
+    `topic_id_of`: what the topic catalogue says, by a topic's name.
+    """
+    storage = FileStorage(directory)
+    lock = storage.lock()
+    try:
+        key = partition_of(partition) or (partition, -1)
+        inspection = Inspection(storage, partition, last_stop=read_last_stops(storage).get(key, UNKNOWN))
+        inspection.run()
+        if inspection.is_unknown:
+            return Repair([], [], [], [], [], is_stray=False, is_unknown=True)
+        topic_id = topic_id_of(storage, key[0])
+        is_stray = inspection.has_bad_topic_id and topic_id is None
+        if not inspection.has_bad_topic_id and topic_ids.read(storage, partition) in (None, topic_id):
+            topic_id = None  # nothing is wrong with it
+        done = Repair([], [], [], [] if inspection.lost is None else [inspection.lost], [], is_stray)
+        if topic_id is not None:
+            _write_topic_id(storage, partition, topic_id, done)
+        for facts in inspection.segments:
+            if facts.bad:
+                _rewrite(storage, facts, done)
+            if facts.bad or facts.has_bad_index:
+                for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                    if storage.load(facts.name + suffix) is not None:
+                        storage.remove(facts.name + suffix)
+                        done.indexes.append(f"{storage.root}/{facts.name}{suffix}")
+        storage.sync_directory(partition)
+        if inspection.is_damaged:
+            lower_recovery_point(storage, key, inspection.end_offset)
+        return done
+    finally:
+        lock.release()
+
+
+def _write_topic_id(storage: FileStorage, partition: str, topic_id: bytes, done: Repair) -> None:
+    path = f"{storage.root}/{partition}/{PARTITION_METADATA}"
+    beside = _free_name(path + DAMAGED_SUFFIX)
+    shutil.copy2(path, beside)
+    topic_ids.write(storage, partition, topic_id, sync=True)
+    done.kept_beside.append(beside)
+    done.identities.append(path)
+
+
+def _rewrite(storage: FileStorage, facts: SegmentFacts, done: Repair) -> None:
+    path = f"{storage.root}/{facts.name}{LOG_SUFFIX}"
+    source, target = storage.file(facts.name + LOG_SUFFIX), storage.file(facts.name + LOG_SUFFIX + _WORK_SUFFIX)
+    with contextlib.closing(source), contextlib.closing(target):
+        target.truncate(0)
+        position = written = 0
+        for stretch, first_offset, end_offset in facts.bad:
+            written = _copy(source, target, position, stretch.position, written)
+            position = stretch.end
+            done.losses.append(Loss(path, stretch.position, stretch.end - stretch.position, first_offset, end_offset))
+        _copy(source, target, position, facts.size, written)
+        target.sync()
+    beside = _free_name(path + DAMAGED_SUFFIX)
+    try:
+        os.link(path, beside)
+    except OSError:  # not every file system knows links
+        shutil.copy2(path, beside)
+    os.replace(path + _WORK_SUFFIX, path)
+    done.kept_beside.append(beside)
+
+
+def _copy(source: File, target: File, start: int, end: int, to: int) -> int:
+    while start < end:
+        data = source.pread(min(1 << 20, end - start), start)
+        target.pwrite(data, to)
+        start += len(data)
+        to += len(data)
+    return to
+
+
+def _free_name(path: str) -> str:
+    name, number = path, 1
+    while Path(name).exists():
+        number += 1
+        name = f"{path}.{number}"
+    return name

@@ -1,0 +1,83 @@
+"""The file that a compaction writes, with both indexes: what was kept of some segments, in their order.
+
+It lies beside them as `.log.cleaned` until it is whole and synced.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.log.segments.index import OffsetIndex, TimeIndex
+from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.log.storage.interfaces import Storage
+
+CLEANED_SUFFIX = ".cleaned"
+_WRITE_BYTES = 512 * 1024
+_MAX_POSITION = (1 << 31) - 1
+
+
+class CleanedFile:
+    """A segment in the making."""
+
+    def __init__(self, storage: Storage, name: str, base_offset: int, index_interval_bytes: int) -> None:
+        """`name`: the path of the segment's files without a suffix. Anything left there from before is dropped."""
+        self.name = name
+        self.base_offset = base_offset
+        self.file = storage.file(name + LOG_SUFFIX + CLEANED_SUFFIX)
+        self.file.truncate(0)
+        self.size = 0
+        self.index = OffsetIndex()
+        self.time_index = TimeIndex()
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.next_offset = base_offset
+        self._interval = index_interval_bytes
+        self._next_entry = index_interval_bytes
+        self._run: bytes = b""
+        self._run_start = self._run_end = 0
+        self._parts: list[bytes] = []
+        self._waiting = 0
+        self._written = 0
+
+    def keep(self, data: bytes, start: int, end: int, last_offset: int, max_timestamp: int) -> None:
+        """Add the batch that is `data[start:end]`."""
+        position = self.size
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if position > self._next_entry:
+            self.index.append(last_offset - self.base_offset, position)
+            self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self._next_entry = position + self._interval
+        elif position == 0:
+            self.first_timestamp = max_timestamp
+        self.size = position + end - start
+        self.next_offset = last_offset + 1
+        if data is self._run and start == self._run_end:
+            self._run_end = end
+            return
+        self._end_run()
+        self._run, self._run_start, self._run_end = data, start, end
+
+    def _end_run(self) -> None:
+        if self._run_end > self._run_start:
+            self._parts.append(self._run[self._run_start : self._run_end])
+            self._waiting += self._run_end - self._run_start
+        self._run, self._run_start, self._run_end = b"", 0, 0
+        if self._waiting >= _WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        if self._written + self._waiting > _MAX_POSITION:
+            raise CorruptBatch(f"{self.file.path} grows beyond what a segment may have")
+        self.file.pwrite(b"".join(self._parts), self._written)
+        self._written += self._waiting
+        self._parts, self._waiting = [], 0
+
+    def end(self) -> None:
+        """Nothing more comes: write the rest, wait for the disk, close."""
+        self._end_run()
+        if self._parts:
+            self._write()
+        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self.file.sync()
+        self.file.close()

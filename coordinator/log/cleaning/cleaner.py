@@ -1,0 +1,145 @@
+"""The log cleaner (Kafka: LogCleaner): looks from time to time which compacted log is the dirtiest and has it
+compacted, in threads that together never take more than `CPU_SHARE` of a core. Driven from the event loop by the Clock.
+"""
+
+from __future__ import annotations
+
+from threading import Event
+
+import structlog
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.log.cleaning import log_to_clean as dirt
+from muster.coordinator.log.cleaning.job import Cleaning
+from muster.coordinator.log.cleaning.log_to_clean import Dirt
+from muster.coordinator.log.cleaning.throttle import Pace
+from muster.coordinator.log.directory import checkpoints
+from muster.coordinator.log.directory.checkpoints import Partition
+from muster.coordinator.log.errors import LogError, MalformedCheckpoint
+from muster.coordinator.log.manager import LogManager
+from muster.coordinator.log.storage.shared_sync import SharedSync
+
+CPU_SHARE = 0.2
+"""Of one core, for all threads together: at this the event loop hardly waits longer for its turn."""
+_logger = structlog.get_logger("muster.log")
+
+
+class Cleaner:
+    """Compacts the logs of a data directory, each `log.cleaner.backoff.ms` and as long as one is due."""
+
+    def __init__(self, manager: LogManager, clock: Clock, workers: SharedSync, *, cpu_share: float = CPU_SHARE) -> None:
+        """`workers`: threads of its own, at least `log.cleaner.threads`, closed by `stop`."""
+        self._manager = manager
+        self._clock = clock
+        self._workers = workers
+        self._cpu_share = cpu_share
+        self._timer: Timer | None = None
+        self._stop = Event()
+        self._running: dict[Partition, Cleaning] = {}
+        self._uncleanable: set[Partition] = set()
+        self._stuck: set[Partition] = set()
+        """Logs whose compaction failed, until the clock has us look again."""
+        self._undecided: dict[Partition, int] = {}
+        """Logs with an open transaction: nothing more of them can be compacted before they reach beyond this."""
+        self._clean_up_to = self._load()
+
+    def _load(self) -> dict[Partition, int]:
+        name = checkpoints.CLEANER_OFFSETS
+        data = self._manager.storage.load(name)
+        if data is None:
+            return {}
+        try:
+            return checkpoints.decode_offsets(name, data)
+        except MalformedCheckpoint as error:
+            # as if nothing had been compacted yet: all is looked at again
+            _logger.warning("checkpoint_ignored", path=name, reason=str(error))
+            return {}
+
+    def start(self) -> None:
+        """Look from now on."""
+        if self._manager.settings.log_cleaner_enable:
+            self._arm()
+
+    def _arm(self) -> None:
+        after_ms = max(self._manager.settings.log_cleaner_backoff_ms, 1)
+        self._timer = self._clock.call_at(self._clock.now().mono_ms + after_ms, self._ring)
+
+    def _ring(self) -> None:
+        self._arm()
+        self.look()
+
+    def stop(self) -> None:
+        """End what is under way (within some ms) and look no more; what was compacted half is done anew next time."""
+        self._stop.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._workers.close()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is being compacted."""
+        return not self._running
+
+    def look(self) -> None:
+        """Begin with the dirtiest logs that are due, as far as threads are free; the others follow."""
+        self._stuck.clear()
+        self._begin_due()
+
+    def _begin_due(self) -> None:
+        free = self._manager.settings.log_cleaner_threads - len(self._running)
+        if free <= 0 or self._stop.is_set():
+            return
+        due = [found for found in self._survey() if found.is_due]
+        due.sort(key=lambda found: found.ratio, reverse=True)
+        for found in due[:free]:
+            self._begin(found)
+
+    def _survey(self) -> list[Dirt]:
+        wall_ms = self._clock.now().wall_ms
+        surveyed: list[Dirt] = []
+        for log in self._manager.logs():
+            key = (log.topic, log.partition)
+            is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
+            if is_free and log.failure is None and log.config.compacts and len(log.segments) > 1:
+                found = dirt.look(log, self._clean_up_to.get(key), wall_ms)
+                if found.segments and found.end_offset != self._undecided.get(key):
+                    surveyed.append(found)
+        return surveyed
+
+    def _begin(self, found: Dirt) -> None:
+        settings, now = self._manager.settings, self._clock.now()
+        threads = max(settings.log_cleaner_threads, 1)
+        pace = Pace(
+            self._stop,
+            cpu_share=self._cpu_share / threads,
+            bytes_per_second=max(settings.log_cleaner_io_max_bytes_per_second / threads, 1.0),
+        )
+        cleaning = Cleaning(self._manager, self._workers, found, pace, now.wall_ms, self._ended)
+        self._running[found.log.topic, found.log.partition] = cleaning
+        cleaning.begin()
+
+    def _ended(self, cleaning: Cleaning) -> None:
+        key = (cleaning.log.topic, cleaning.log.partition)
+        del self._running[key]
+        failure = cleaning.failure
+        if isinstance(failure, LogError):
+            # as on Kafka: what cannot be read is left alone until the next start
+            self._uncleanable.add(key)
+        if failure is not None:
+            self._stuck.add(key)
+            _logger.error("compaction_failed", topic=key[0], partition=key[1], reason=str(failure))
+        elif not cleaning.stopped:
+            if cleaning.end_offset > cleaning.first_dirty:
+                self._clean_up_to[key] = cleaning.end_offset
+                self._save()
+            else:
+                self._undecided[key] = cleaning.planned_end
+            self._begin_due()  # the next one
+
+    def _save(self) -> None:
+        known = {(log.topic, log.partition): None for log in self._manager.logs()}
+        self._clean_up_to = {key: offset for key, offset in self._clean_up_to.items() if key in known}
+        try:
+            self._manager.storage.save(checkpoints.CLEANER_OFFSETS, checkpoints.encode_offsets(self._clean_up_to))
+        except OSError as error:
+            _logger.error("checkpoint_failed", directory=self._manager.storage.root, reason=str(error))

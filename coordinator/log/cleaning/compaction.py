@@ -1,0 +1,226 @@
+"""One compaction of one log, as far as it needs no event loop: look for the latest record of each key, then write the
+segments anew without the others. Runs in a thread; touches no object of the log, only files beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from muster.coordinator.log.cleaning.cleaned_file import CleanedFile
+from muster.coordinator.log.cleaning.offset_map import LatestKeys
+from muster.coordinator.log.cleaning.producers import Fact, ProducersSeen, Undecided
+from muster.coordinator.log.cleaning.record_filter import Sieve
+from muster.coordinator.log.cleaning.throttle import Pace
+from muster.coordinator.log.errors import BatchError, CorruptBatch
+from muster.coordinator.log.records import batches
+from muster.coordinator.log.records.headers import HEADER_SIZE, is_old, iterate, read_header, whole_batches
+from muster.coordinator.log.records.old_format import as_batch, runs
+from muster.coordinator.log.records.scanning import assemble
+from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.storage.interfaces import File, Storage
+
+CHUNK_BYTES = 48 * 1024
+"""What is looked at between two looks at the clock: half a millisecond of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One segment as it was when the compaction was planned."""
+
+    name: str
+    """The path of its files without a suffix."""
+    base_offset: int
+    next_base: int
+    """Where the next segment begins."""
+    size: int
+    created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to compact: all segments from the start of the log to the first that must be left alone."""
+
+    parts: tuple[Part, ...]
+    first_dirty: int
+    """From this offset on nothing was compacted yet."""
+    config: LogConfig
+    now_ms: int
+    """Wall."""
+    capacity: int
+    """How many keys fit in memory."""
+    producers_since_ms: int
+    """A producer that wrote nothing since (wall) is forgotten."""
+
+    @property
+    def end_offset(self) -> int:
+        """The first offset that is left alone."""
+        return self.parts[-1].next_base if self.parts else self.first_dirty
+
+
+class Compaction:
+    """Runs a plan: `find` once, then `write` for each of `groups`."""
+
+    def __init__(self, storage: Storage, plan: Plan, pace: Pace) -> None:
+        self.plan = plan
+        self.end_offset = plan.first_dirty
+        """Up to here nothing is dirty when all groups are done."""
+        self.groups: list[list[Part]] = []
+        self.changed = False
+        """The last group written is not byte for byte what it was."""
+        self._brought_up = False
+        """Messages of an old format were met, which come out as batches v2."""
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self._storage = storage
+        self._pace = pace
+        self._latest: LatestKeys
+        self._sieve: Sieve
+        self.unfinished: CleanedFile | None = None
+        """What `write` has not come to the end of."""
+
+    # -- looking
+
+    def find(self) -> None:
+        """Find the latest record of each key. CorruptBatch, UnsupportedCompression, OSError or Stopped."""
+        while True:
+            producers = ProducersSeen(self._producer_batches, newest_before_ms=self.plan.producers_since_ms)
+            self._latest = LatestKeys(self.plan.first_dirty, self.plan.capacity, producers)
+            try:
+                self._look()
+                break
+            except Undecided as undecided:
+                # the segment where it begins, and all behind it, wait for its end
+                parts = tuple(part for part in self.plan.parts if part.next_base <= undecided.offset)
+                self.plan = replace(self.plan, parts=parts)
+        self.end_offset = max(self._latest.end_offset, self.plan.first_dirty)
+        if not self._latest.is_full:
+            self.end_offset = max(self.plan.end_offset, self.plan.first_dirty)
+            self._latest.end_offset = self.end_offset
+        config = self.plan.config
+        self._sieve = Sieve(
+            self._latest,
+            producers,
+            batches.compress,
+            first_dirty=self.plan.first_dirty,
+            now_ms=self.plan.now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+        )
+        if self.end_offset > self.plan.first_dirty:
+            self.groups = grouped([part for part in self.plan.parts if part.base_offset < self.end_offset], config)
+
+    def _look(self) -> None:
+        dirty = [part for part in self.plan.parts if part.next_base > self.plan.first_dirty]
+        for part in dirty:
+            with contextlib.closing(self._storage.file(part.name + LOG_SUFFIX)) as file:
+                self._feed(file, part, lambda data: self._latest.add(data), lambda: self._latest.is_full)
+            if self._latest.is_full:
+                return
+
+    def _producer_batches(self) -> Iterator[Fact]:
+        for part in self.plan.parts:
+            with contextlib.closing(self._storage.file(part.name + LOG_SUFFIX)) as file:
+                position = 0
+                while position < part.size:
+                    data = file.pread(min(CHUNK_BYTES, part.size - position), position)
+                    used = 0
+                    for at, header in iterate(data):
+                        used = at + header.size
+                        if header.producer_id >= 0:
+                            yield header, header.is_control and _commits(data[at:used])
+                    if not used:  # a batch larger than a chunk
+                        header = read_header(data)
+                        used = header.size
+                        if header.producer_id >= 0:
+                            yield header, False
+                    position += used
+                    self._pace.spent(used)
+
+    def _feed(
+        self, file: File, part: Part, take: Callable[[bytes], int], is_enough: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Give the batches of a segment to `take`, which says how many bytes it has dealt with."""
+        position, wanted = 0, CHUNK_BYTES
+        while position < part.size and not is_enough():
+            data = file.pread(min(wanted, part.size - position), position)
+            used = take(data)
+            if used == 0 and is_old(data):
+                used = self._feed_old(file, position, data, take, is_enough)
+            if used == 0:
+                wanted = whole_batches(data)[1]
+                if wanted <= len(data) or wanted > part.size - position:
+                    raise CorruptBatch(f"{file.path} is damaged at byte {position}, or of an unknown format there")
+                continue
+            position, wanted = position + used, CHUNK_BYTES
+            self.bytes_read += used
+            self._pace.spent(used)
+
+    def _feed_old(
+        self, file: File, position: int, data: bytes, take: Callable[[bytes], int], is_enough: Callable[[], bool]
+    ) -> int:
+        """Give the messages of an old format in front of `data` to `take`, as batches v2 under the same codec."""
+        used, start = whole_batches(data)[0], 0
+        try:
+            for start, end in runs(data[:used]):
+                if is_enough():
+                    break
+                take(_compressed(as_batch(data[start:end]), read_header(data, start).compression))
+                self._brought_up = True
+        except BatchError as error:
+            raise type(error)(f"{file.path} cannot be read at byte {position + start}: {error}") from error
+        return used
+
+    # -- writing
+
+    def write(self, group: list[Part]) -> CleanedFile:
+        """Write what stays of a group; the file is whole and synced."""
+        first, interval = group[0], self.plan.config.index_interval_bytes
+        out = self.unfinished = CleanedFile(self._storage, first.name, first.base_offset, interval)
+        self._sieve.keep = out.keep
+        rewritten = self._sieve.rewritten
+        self._brought_up = False
+        for part in group:
+            with contextlib.closing(self._storage.file(part.name + LOG_SUFFIX)) as file:
+                self._feed(file, part, self._sieve.add)
+        out.end()
+        self.bytes_written += out.size
+        is_rewritten = self._brought_up or self._sieve.rewritten > rewritten
+        self.changed = is_rewritten or out.size != sum(part.size for part in group)
+        self.unfinished = None
+        return out
+
+
+def _compressed(batch: bytes, codec: int) -> bytes:
+    header = read_header(batch)
+    if not codec or not header.record_count:
+        return batch
+    records = batches.compress(batch[HEADER_SIZE:], codec)
+    return assemble(header._replace(attributes=header.attributes | codec), records, header.record_count)
+
+
+def _commits(batch: bytes) -> bool:
+    """Whether a control batch commits; one of which nothing is left ended a transaction of which nothing is left."""
+    for _, records in batches.read(batch):
+        for record in records:
+            return batches.control_kind(record) == batches.CONTROL_COMMIT
+    return True
+
+
+def grouped(parts: list[Part], config: LogConfig) -> list[list[Part]]:
+    """Neighbours that together fit into one segment (Kafka: Cleaner.groupSegmentsBySize)."""
+    groups: list[list[Part]] = []
+    # an entry of the offset index takes 8 bytes, one of the time index 12; there is at most one for each interval
+    interval = max(config.index_interval_bytes, HEADER_SIZE)
+    most_bytes = min(config.segment_bytes, (config.segment_index_bytes // 12 - 1) * interval)
+    size = 0
+    for part in parts:
+        reach = part.next_base - 1 - groups[-1][0].base_offset if groups else 0
+        if groups and size + part.size <= most_bytes and reach < 1 << 31:
+            groups[-1].append(part)
+            size += part.size
+        else:
+            groups.append([part])
+            size = part.size
+    return groups

@@ -1,0 +1,173 @@
+"""One compaction under way: what it does in its thread, and what on the event loop between two steps of that."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from muster.coordinator.log.cleaning import log_to_clean as dirt
+from muster.coordinator.log.cleaning import swap
+from muster.coordinator.log.cleaning.cleaned_file import CleanedFile
+from muster.coordinator.log.cleaning.compaction import Compaction, Part
+from muster.coordinator.log.cleaning.log_to_clean import Dirt
+from muster.coordinator.log.cleaning.throttle import Pace, Stopped
+from muster.coordinator.log.errors import LogError
+from muster.coordinator.log.log import Log
+from muster.coordinator.log.manager import LogManager
+from muster.coordinator.log.segments.segment import LOG_SUFFIX, Segment
+from muster.coordinator.log.storage.shared_sync import SharedSync
+
+_logger = structlog.get_logger("muster.log")
+
+
+class Cleaning:
+    """Compacts one log, group of segments by group, each put in its place as soon as it is written."""
+
+    def __init__(
+        self,
+        manager: LogManager,
+        workers: SharedSync,
+        found: Dirt,
+        pace: Pace,
+        wall_ms: int,
+        ended: Callable[[Cleaning], object],
+    ) -> None:
+        """`ended` is called on the event loop, once."""
+        self.log: Log = found.log
+        self.failure: LogError | OSError | None = None
+        """Why it did not come to its end; a LogError: it would not another time either."""
+        self.stopped = False
+        """It was left because the server stops, or because the log has changed under it."""
+        self._manager = manager
+        self._workers = workers
+        self._pace = pace
+        self._compaction = Compaction(manager.storage, dirt.plan(found, manager.settings, wall_ms), pace)
+        self.planned_end = self._compaction.plan.end_offset
+        """How far was looked; a transaction may have kept the compaction from going there."""
+        self._segments = found.segments
+        self._groups: list[list[Part]] | None = None
+        self._cleaned: CleanedFile | None = None
+        self._group: list[Part] = []
+        self._swapped: Segment | None = None
+        """In its place in the log; its files have not their names yet."""
+        self._is_settled = False
+        self._ended = ended
+
+    @property
+    def first_dirty(self) -> int:
+        """From this offset on nothing had been compacted."""
+        return self._compaction.plan.first_dirty
+
+    @property
+    def end_offset(self) -> int:
+        """Up to here the log is clean once this is done."""
+        return self._compaction.end_offset
+
+    def begin(self) -> None:
+        """Go to work."""
+        self._workers.run(self._work, self._worked)
+
+    # -- in a thread
+
+    def _work(self) -> None:
+        self._pace.begin()
+        try:
+            if self._swapped is not None:
+                replaced = [part.name for part in self._group]
+                with self._manager.files_lock:
+                    swap.finish(self._manager.storage, self.log.directory, self._swapped.name, replaced)
+                self._is_settled = True
+            if self._groups is None:
+                self._compaction.find()
+                self._groups = self._compaction.groups
+            while self._groups and self._cleaned is None:
+                self._clean(self._groups.pop(0))
+        except Stopped:
+            self.stopped = True
+        except (LogError, OSError) as error:
+            self.failure = error
+        except Exception as error:  # a fault of ours must neither end the thread in silence nor the server
+            _logger.exception("compaction_failed", topic=self.log.topic, partition=self.log.partition)
+            self.failure = LogError(repr(error))
+        unfinished = self._cleaned or self._compaction.unfinished
+        if (self.stopped or self.failure) and unfinished is not None:
+            with contextlib.suppress(OSError):  # then the next start removes it
+                swap.drop(self._manager.storage, unfinished)
+
+    def _clean(self, group: list[Part]) -> None:
+        cleaned = self._compaction.write(group)
+        if len(group) == 1 and not self._compaction.changed:
+            swap.drop(self._manager.storage, cleaned)  # nothing of it went
+            return
+        self._group = group
+        self._cleaned = cleaned
+        swap.commit(self._manager.storage, self.log.directory, cleaned, group[-1].next_base)
+
+    # -- on the event loop
+
+    def _worked(self, _: OSError | None) -> None:
+        swapped, self._swapped = self._swapped, None
+        if swapped is not None:
+            if not self._is_settled:
+                # opening the log anew finishes the swap
+                self.log.go_offline(swapped.file.path, OSError(str(self.failure)))
+            elif self.log.failure is None:
+                swapped.settle()
+            self._is_settled = False
+        cleaned, self._cleaned = self._cleaned, None
+        if self.failure is not None or self.stopped:
+            self._end()
+        elif cleaned is None:
+            if self.end_offset > self.first_dirty:
+                self._tell()
+            self._end()
+        elif self._may_swap():
+            self._swap(cleaned)
+            self.begin()
+        else:
+            self.stopped = True
+            storage = self._manager.storage
+            self._workers.run(lambda: swap.drop(storage, cleaned), lambda _: self._end())
+
+    def _old(self) -> list[Segment]:
+        bases = {part.base_offset: None for part in self._group}
+        return [segment for segment in self._segments if segment.base_offset in bases]
+
+    def _may_swap(self) -> bool:
+        """Whether the log still consists of what was compacted: retention, DeleteRecords or a failure may have come
+        between.
+        """
+        log, old = self.log, self._old()
+        if log.failure is not None or self._manager.get(log.topic, log.partition) is not log:
+            return False
+        if old[0] not in log.segments:
+            return False
+        first = log.segments.index(old[0])
+        return (
+            log.segments[first : first + len(old)] == old
+            and first + len(old) < len(log.segments)
+            and [segment.size for segment in old] == [part.size for part in self._group]
+        )
+
+    def _swap(self, cleaned: CleanedFile) -> None:
+        old = self._old()
+        new = Segment(self._manager.storage, cleaned.name, cleaned.base_offset, self.log.config, old[-1].created_ms)
+        new.adopt_cleaned(cleaned, cleaned.name + LOG_SUFFIX + swap.SWAP_SUFFIX)
+        self.log.replace_segments(old, new)
+        self._swapped = new
+
+    def _tell(self) -> None:
+        work = self._compaction
+        _logger.info(
+            "compacted",
+            topic=self.log.topic,
+            partition=self.log.partition,
+            up_to=work.end_offset,
+            bytes_before=sum(part.size for part in work.plan.parts),
+            bytes_after=work.bytes_written,
+        )
+
+    def _end(self) -> None:
+        self._ended(self)

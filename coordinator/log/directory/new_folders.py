@@ -1,0 +1,78 @@
+"""Folders of new logs on their way to the disk: a topic is acknowledged only when its partitions' folders and what says
+whose they are would outlive a power cut. Syncs run in a thread and serve all that wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.log.storage.interfaces import Storage
+from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
+
+
+class NewFolders:
+    """Syncs the folders that were made in a data directory."""
+
+    def __init__(self, storage: Storage, sync: SharedSync | None) -> None:
+        """Without `sync` nobody waits for the disk, and nothing is synced here."""
+        self._storage = storage
+        self._sync = sync
+        self._unsynced: list[str] = []
+        self._made = self._synced = 0
+        self._waiters = Waiters()
+        self._syncing = False
+
+    def add(self, folder: str) -> None:
+        """It was made just now, or what it says of itself was written."""
+        if self._sync is not None:
+            self._unsynced.append(folder)
+            self._made += 1
+
+    def when_synced(self, callback: Waiter) -> None:
+        """Call `callback(None)` once all that were added so far are on the disk, at once when they are; or
+        `callback(error)` when that failed.
+        """
+        if self._synced == self._made:
+            callback(None)
+            return
+        self._waiters.add(self._made, callback)
+        self._start()
+
+    def _start(self) -> None:
+        if self._sync is not None and not self._syncing:
+            self._syncing = True
+            self._sync.sync(self._begin, lambda: 2 * len(self._unsynced) + 1)
+
+    def _begin(self) -> Sync:
+        folders, self._unsynced = self._unsynced, []
+        made = self._made
+
+        def job() -> None:
+            for folder in folders:
+                self._sync_folder(folder)
+            self._storage.sync_directory("")
+            self._storage.verify()
+
+        return job, lambda failure: self._ended(made, failure)
+
+    def _sync_folder(self, folder: str) -> None:
+        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: nothing of it needs to last
+            for entry in self._storage.entries(folder):
+                file = self._storage.file(f"{folder}/{entry.name}")
+                file.sync()
+                file.close()
+            self._storage.sync_directory(folder)
+
+    def _ended(self, made: int, failure: OSError | None) -> None:
+        """A sync is over. After one that failed the next start makes sure of the folders, by the topic catalogue; that
+        the disk fails is told by whoever writes records.
+        """
+        self._syncing = False
+        self._synced = made
+        if failure is not None:
+            self._waiters.fail(LogOffline(failure.filename or self._storage.root, failure.strerror or str(failure)))
+        else:
+            self._waiters.release(made)
+        if self._waiters:
+            self._start()

@@ -1,0 +1,1 @@
+"""Opening a log: leftovers of a crash are put right, segments are checked and recovered."""

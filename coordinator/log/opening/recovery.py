@@ -1,0 +1,281 @@
+"""Going through a segment batch by batch after a stop that was not clean: what holds together, where it ends, and
+why.
+
+A segment that ends in bytes after which no whole batch follows has a *torn tail* when an append that never came to its
+end may have left them; it is cut. Other bytes there are *damage*: they are set aside first. When a whole batch does
+follow, the *middle* is damaged and nothing is cut: that would drop what was acknowledged. Batches of a format that is
+unknown here are neither: they are left as they are, and nothing is cut.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from muster.coordinator.log.errors import CorruptBatch, TruncatedBatch
+from muster.coordinator.log.records.headers import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    MIN_BATCH_SIZE,
+    MIN_LENGTH,
+    OLD_MAGIC,
+    BatchHeader,
+    check_crc,
+    check_shape,
+    is_old,
+    read_header,
+    unpack_header,
+)
+from muster.coordinator.log.segments.offset_search import MAX_RELATIVE_OFFSET
+from muster.coordinator.log.segments.segment import Segment
+from muster.coordinator.log.storage.interfaces import File
+from muster.protocol.message_sets import MIN_SIZES, may_be_message
+
+MOST_TORN_BYTES = 128 * 1024 * 1024
+"""Of a tail that an append may have left: more than any batch has."""
+_CHUNK = 1024 * 1024
+_SECTOR = 512
+_MAGIC_POSITION = 16
+_MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
+_MIN_UNKNOWN_LENGTH = 14
+"""No format had batches with a smaller one."""
+
+
+class Checked(NamedTuple):
+    """What `check_segment` found."""
+
+    next_offset: int
+    """The offset after the last whole batch."""
+    left: int
+    """Bytes after the last whole batch; 0: all of the file is batches."""
+    reason: str
+    """Why the batch there does not hold together; "" when nothing is left or only zeros (room reserved in advance)."""
+    is_short: bool
+    """The bytes end before the batch does, or are zeros up to the end: an append that did not reach the disk, and no
+    other damage.
+    """
+    is_torn: bool
+    """What is left may be an append that never came to its end, see `is_torn`."""
+    is_unknown: bool
+    """What is left begins with a batch of a format that is unknown here."""
+
+
+def check_segment(
+    segment: Segment,
+    file_size: int,
+    next_offset: int,
+    note: Callable[[BatchHeader], object],
+    *,
+    has_room: bool = False,
+) -> Checked:
+    """Rebuild `segment` from its file, with every CRC checked, up to the first batch that does not hold together.
+
+    `next_offset`: the lowest offset its first batch may have. `note` is called with each batch, in order. `has_room`:
+    zeros at the end are room that was reserved in advance.
+    """
+    segment.reset_indexes()
+    file = segment.file
+    position = 0
+    reason = ""
+    while position < file_size and not reason:
+        data = file.pread(min(_CHUNK, file_size - position), position)
+        at = 0
+        while at < len(data):
+            header, reason = check_batch(data, at, file_size - position, next_offset, segment.base_offset)
+            if header is None:
+                break
+            segment.note(header.size, header.last_offset, header.max_timestamp)
+            note(header)
+            next_offset = header.next_offset
+            at += header.length + LENGTH_OVERHEAD
+        if at == 0 and not reason:  # a batch larger than a chunk: take it whole
+            size = read_header(data).size
+            header, reason = check_batch(
+                file.pread(size, position), 0, file_size - position, next_offset, segment.base_offset
+            )
+            if header is not None:
+                segment.note(header.size, header.last_offset, header.max_timestamp)
+                note(header)
+                next_offset = header.next_offset
+                at = header.size
+        position += at
+    if reason and (has_room or segment.config.preallocate) and only_zeros(file, position, file_size):
+        reason = ""
+    is_short = position < file_size and _is_short(file, position, file_size, next_offset)
+    if has_room and reason and not is_short:
+        is_short = _is_torn_in_room(file, position, file_size, segment.base_offset)
+    is_unknown = bool(reason) and unknown_format(file, position, next_offset, segment.base_offset) is not None
+    torn = is_short or (position < file_size and is_torn(file, position, file_size, next_offset))
+    return Checked(next_offset, file_size - position, reason, is_short, torn, is_unknown)
+
+
+def is_torn(file: File, position: int, end: int, next_offset: int) -> bool:
+    """Whether the bytes from `position` to the `end` of a file, which are no whole batch, may be an append that never
+    came to its end: it was cut short, or a power cut left zeros where blocks of it should be. Other bytes were
+    whole once, or were never Muster's.
+    """
+    if end - position > MOST_TORN_BYTES:
+        return only_zeros(file, position, end)
+    return _is_short(file, position, end, next_offset) or _has_empty_sector(file, position, end)
+
+
+def _has_empty_sector(file: File, position: int, end: int) -> bool:
+    """Part of it is zeros as a disk reads where nothing was written."""
+    start = -(-position // _SECTOR) * _SECTOR
+    while start < end:
+        data = file.pread(min(_CHUNK, end - start), start)
+        if any(not any(data[at : at + _SECTOR]) for at in range(0, len(data), _SECTOR)):
+            return True
+        start += len(data)
+    return False
+
+
+def _is_short(file: File, position: int, end: int, next_offset: int) -> bool:
+    try:
+        header = read_header(file.pread(HEADER_SIZE, position))
+        check_shape(header, position)
+    except TruncatedBatch:
+        return True
+    except CorruptBatch:
+        return only_zeros(file, position, end)
+    is_cut = header.size > end - position and header.base_offset >= next_offset
+    return is_cut or only_zeros(file, position, end)
+
+
+def unknown_format(file: File, position: int, next_offset: int, base_offset: int) -> BatchHeader | None:
+    """The header at `position`, where no batch of a known format begins, when it is one of an unknown format: all that
+    every format of Kafka's had in front fits its place in the log. It may be longer than the file.
+    """
+    data = file.pread(HEADER_SIZE, position)
+    if len(data) < HEADER_SIZE:
+        return None
+    header = BatchHeader._make(unpack_header(data))
+    is_here = next_offset <= header.base_offset <= base_offset + MAX_RELATIVE_OFFSET
+    return header if header.magic > MAGIC and header.length >= _MIN_UNKNOWN_LENGTH and is_here else None
+
+
+def _is_torn_in_room(file: File, position: int, end: int, base_offset: int) -> bool:
+    """Part of a write into the room at the end of a file, most of which is there still."""
+    room = max(end - HEADER_SIZE, position)
+    data = file.pread(HEADER_SIZE, position)  # of format v2: in no other is room reserved
+    if len(data) == HEADER_SIZE:
+        header = BatchHeader._make(unpack_header(data))
+        if header.magic == MAGIC and header.length >= MIN_LENGTH and position + header.size < end:
+            room = max(room, position + header.size)
+    return only_zeros(file, room, end) and whole_batch_follows(file, position, end, base_offset) is None
+
+
+def check_batch(data: bytes, at: int, left: int, next_offset: int, base_offset: int) -> tuple[BatchHeader | None, str]:
+    """The batch at `at` of a segment that begins at `base_offset`, when `left` bytes are in its file from the start
+    of `data` on: its header when it is whole in `data` and right; otherwise None and why, or None and "" when `data`
+    ends too early.
+    """
+    rest = len(data) - at
+    if rest >= HEADER_SIZE:
+        header = BatchHeader._make(unpack_header(data, at))
+    elif len(data) < left:
+        return None, ""
+    if rest < HEADER_SIZE or header.magic != MAGIC:
+        found, reason = _header_of_any(data, at)
+        if found is None:
+            return None, reason
+        header = found
+    elif header.length < MIN_LENGTH:
+        return None, f"impossible batch length {header.length}"
+    size = header.length + LENGTH_OVERHEAD
+    if size > rest:
+        return None, "" if size <= left - at else f"a batch of {size} bytes, of which {left - at} are there"
+    if header.last_offset_delta < 0:
+        return None, f"last offset delta {header.last_offset_delta}"
+    if header.base_offset < next_offset:
+        return None, f"offset {header.base_offset} where {next_offset} or more was expected"
+    if header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
+        return None, f"offset {header.last_offset} is out of the reach of a segment that begins at {base_offset}"
+    if not check_crc(data, at, header):
+        return None, f"the CRC of the batch at offset {header.base_offset} is wrong"
+    return header, ""
+
+
+def _header_of_any(data: bytes, at: int) -> tuple[BatchHeader | None, str]:
+    """The header at `at` of an old message; otherwise None and why."""
+    if not is_old(data, at):
+        if len(data) - at < HEADER_SIZE:
+            return None, f"{len(data) - at} bytes are no batch header"
+        return None, f"magic {unpack_header(data, at)[3]}, only 0, 1 and 2 are known"
+    try:
+        header = read_header(data, at)
+    except TruncatedBatch:
+        return None, f"{len(data) - at} bytes are no batch header"
+    if header.size < MIN_SIZES[header.magic]:
+        return None, f"impossible batch length {header.length}"
+    return header, ""
+
+
+def only_zeros(file: File, position: int, end: int) -> bool:
+    """Nothing was ever written there: room reserved in advance."""
+    while position < end:
+        data = file.pread(min(_CHUNK, end - position), position)
+        if data.count(0) != len(data):
+            return False
+        position += len(data)
+    return True
+
+
+def whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
+    """The header at `position` when its batch is whole and its CRC is right, whatever its offset is. No torn append
+    leaves such a batch.
+    """
+    try:
+        header = read_header(file.pread(HEADER_SIZE, position))
+        check_shape(header, position)
+    except CorruptBatch:
+        return None
+    is_whole = header.size <= end - position and check_crc(file.pread(header.size, position), 0, header)
+    return header if is_whole else None
+
+
+def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -> int | None:
+    """Where, after the bad batch at `position` of a segment that begins at `base_offset`, the next batch with a right
+    CRC and an offset of the segment begins; None: nowhere.
+    """
+    start = position + 1
+    looks_like_header = _header_pattern(base_offset)
+    while end - start >= MIN_BATCH_SIZE:
+        data = file.pread(min(_CHUNK, end - start), start)
+        # the last bytes come again with the next chunk: a header may lie across the border
+        fresh = max(len(data) - HEADER_SIZE + 1, 1) if end - start > len(data) else len(data)
+        for match in looks_like_header.finditer(data, 0, min(fresh + _MAGIC_POSITION, len(data))):
+            begin = match.start()
+            if begin < fresh and _is_whole(file, data, begin, start, end, base_offset):
+                return start + begin
+        start += fresh
+    return None
+
+
+def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_offset: int) -> bool:
+    """Whether a batch with a right CRC and an offset of the segment begins at `begin` of `data`, which stands at
+    `start`.
+    """
+    try:
+        header = read_header(data, begin)
+        check_shape(header, begin)
+    except CorruptBatch:
+        return False
+    return (
+        base_offset <= header.base_offset <= base_offset + MAX_RELATIVE_OFFSET
+        and header.size <= end - start - begin
+        and (header.magic == MAGIC or may_be_message(data, begin, header.size))
+        and check_crc(file.pread(header.size, start + begin), 0, header)
+    )
+
+
+def _header_pattern(base_offset: int) -> re.Pattern[bytes]:
+    """Where a header with an offset of the segment may begin: upper half of the offset, and the magic byte."""
+    halves = {struct.pack(">q", offset)[:4]: None for offset in (base_offset, base_offset + MAX_RELATIVE_OFFSET)}
+    upper = b"|".join(re.escape(half) for half in halves)
+    return re.compile(
+        b"(?s)(?=(?:" + upper + b").{%d}" % (_MAGIC_POSITION - 4) + b"[" + re.escape(_MAGIC_BYTES) + b"])"
+    )

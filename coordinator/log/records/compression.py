@@ -1,0 +1,194 @@
+"""A client's compressed batch unpacked within a bound: a megabyte on the wire may say that it is many gigabytes, and
+that one record has millions of headers.
+
+Knows the codecs and nothing of records. `batches` reads what comes out of here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from mmap import mmap
+from struct import Struct
+from struct import error as struct_error
+from typing import Final, NamedTuple
+
+import cramjam
+
+from muster.coordinator.log.errors import CorruptBatch, MoreThanAllowed, UnsupportedCompression
+from muster.coordinator.log.records.headers import CRC_START, HEADER_SIZE, BatchHeader, Buffer
+
+UNPACKED_BYTES: Final = 64 * 1024 * 1024
+"""What a compressed batch may unpack to, at least."""
+UNPACKED_TIMES: Final = 16
+"""And where a topic takes large batches: so many times `max.message.bytes`."""
+UNPACKED_LIMIT: Final = 1 << 30
+"""What a compressed batch that stands in the log may unpack to."""
+BYTES_PER_RECORD: Final = 64
+"""How many records and headers a batch may hold: one for each so many bytes that it may unpack to."""
+REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
+"""What all batches of one request may unpack to, if there is more than one."""
+
+_FIRST_BYTES = 64 * 1024
+_MAPPED_BYTES = 1024 * 1024
+"""Room of more bytes is mapped: Python would fill it with zeros first, which holds everybody up."""
+_GROWTH = 8
+_CODEC_BITS = 0x07
+_ATTRIBUTES = Struct(">h")
+_BLOCK_SIZE = Struct(">i")
+_XERIAL = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2
+"""How a stream of snappy-java begins: its magic, a version, a compatible version."""
+_FULL = "failed to write whole buffer"
+"""What cramjam says when the bytes do not fit where they should go."""
+
+DecompressInto = Callable[[Buffer, memoryview], int]
+
+
+class Allowed(NamedTuple):
+    """How large a client's batch may be, unpacked."""
+
+    unpacked_bytes: int
+    """Of compressed records."""
+    parts: int
+    """Records and headers."""
+
+
+LITTLE: Final = Allowed(1024 * 1024, 2_000)
+"""What may be looked at on the event loop: it takes two milliseconds or so."""
+
+
+def allowed(max_message_bytes: int) -> Allowed:
+    """How large a batch of a topic with this `max.message.bytes` may be, unpacked."""
+    limit = max(UNPACKED_BYTES, UNPACKED_TIMES * max_message_bytes)
+    return Allowed(limit, limit // BYTES_PER_RECORD)
+
+
+class Unpacking:
+    """What the batches of one request have unpacked to."""
+
+    __slots__ = ("_left", "_used")
+
+    def __init__(self) -> None:
+        self._left = REQUEST_UNPACKED_BYTES
+        self._used = False
+
+    def allowed(self, max_message_bytes: int) -> Allowed:
+        """What the next batch may unpack to; the first one may always be as large as a batch may be at all."""
+        whole = allowed(max_message_bytes)
+        if not self._used:
+            return whole
+        return Allowed(min(whole.unpacked_bytes, self._left), whole.parts)
+
+    def note(self, unpacked_bytes: int) -> None:
+        """A batch has unpacked to so much."""
+        if unpacked_bytes:
+            self._left = max(self._left - unpacked_bytes, 0)
+            self._used = True
+
+
+def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
+    """The same batch with its records uncompressed, its length and CRC as they were; itself when it is not compressed.
+
+    Takes little more memory than `limit` (twice that for zstd) whatever the batch claims. Raises
+    MoreThanAllowed when the records take more than `limit` bytes or are more than fit there, CorruptBatch when the
+    codec refuses them, UnsupportedCompression for an unknown one.
+    """
+    codec = header.compression
+    if codec == 0:
+        return batch
+    if codec >= len(_UNPACK):
+        raise UnsupportedCompression(f"unknown compression type {codec} at offset {header.base_offset}")
+    if header.record_count > limit // BYTES_PER_RECORD:
+        raise MoreThanAllowed(
+            f"the compressed batch says that it has {header.record_count} records, it may have at most "
+            f"{limit // BYTES_PER_RECORD}"
+        )
+    try:
+        unpacked = _UNPACK[codec](memoryview(batch)[HEADER_SIZE:], limit)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"the compressed records at offset {header.base_offset} cannot be read: {error}") from error
+    unpacked[:HEADER_SIZE] = memoryview(batch)[:HEADER_SIZE]
+    _ATTRIBUTES.pack_into(unpacked, CRC_START, header.attributes & ~_CODEC_BITS)
+    return unpacked
+
+
+def unpack_set(codec: int, packed: memoryview, limit: int) -> memoryview:
+    """What a compressed message of an old format holds. Raises as `unpack` does."""
+    if not 0 < codec < len(_UNPACK):
+        raise UnsupportedCompression(f"unknown compression type {codec}")
+    try:
+        return _UNPACK[codec](packed, limit)[HEADER_SIZE:]
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"the compressed messages cannot be read: {error}") from error
+
+
+def _stream(decompress_into: DecompressInto) -> Callable[[memoryview, int], memoryview]:
+    """For a codec that does not say beforehand how much comes out: try with ever more room, up to the limit."""
+
+    def unpack_stream(packed: memoryview, limit: int) -> memoryview:
+        room = max(_FIRST_BYTES, len(packed) * _GROWTH)
+        while True:
+            room = min(room, limit)
+            out = _room(HEADER_SIZE + room)
+            try:
+                size = decompress_into(packed, out[HEADER_SIZE:])
+            except cramjam.DecompressionError as error:
+                if room < limit:
+                    # too little room or damage: with more room the difference shows
+                    room *= _GROWTH
+                    continue
+                if _FULL in str(error):
+                    raise _too_large(limit) from error
+                raise
+            return out[: HEADER_SIZE + size]
+
+    return unpack_stream
+
+
+def _unpack_snappy(packed: memoryview, limit: int) -> memoryview:
+    """Blocks that each begin with their unpacked size: a stream of snappy-java, or one block as librdkafka sends it."""
+    blocks = [(block, cramjam.snappy.decompress_raw_len(block)) for block in _snappy_blocks(packed)]
+    size = sum(length for _, length in blocks)
+    if size > limit:
+        raise _too_large(limit)
+    out, at = _room(HEADER_SIZE + size), HEADER_SIZE
+    for block, length in blocks:
+        # a block never gives more or fewer bytes than it says
+        cramjam.snappy.decompress_raw_into(block, out[at : at + length])
+        at += length
+    return out
+
+
+def _room(size: int) -> memoryview:
+    """Bytes to be filled."""
+    return memoryview(mmap(-1, size) if size > _MAPPED_BYTES else bytearray(size))
+
+
+def _snappy_blocks(packed: memoryview) -> list[memoryview]:
+    if packed[: len(_XERIAL)] != _XERIAL:
+        return [packed]
+    blocks, at = [], len(_XERIAL)
+    while at < len(packed):
+        try:
+            size = _BLOCK_SIZE.unpack_from(packed, at)[0]
+        except struct_error as error:
+            raise CorruptBatch("a snappy stream ends in the size of a block") from error
+        at += _BLOCK_SIZE.size
+        if not 0 <= size <= len(packed) - at:
+            raise CorruptBatch(f"a block of {size} bytes in a snappy stream with {len(packed) - at} bytes left")
+        blocks.append(packed[at : at + size])
+        at += size
+    return blocks
+
+
+def _too_large(limit: int) -> MoreThanAllowed:
+    return MoreThanAllowed(f"the compressed batch unpacks to more than {limit} bytes")
+
+
+_UNPACK: Final[tuple[Callable[[memoryview, int], memoryview], ...]] = (
+    lambda packed, _: packed,
+    _stream(cramjam.gzip.decompress_into),
+    _unpack_snappy,
+    _stream(cramjam.lz4.decompress_into),
+    _stream(cramjam.zstd.decompress_into),
+)
+"""By Kafka's codec number."""

@@ -1,0 +1,398 @@
+"""One segment: a file of record batches, its two sparse indexes, and how an offset is found in it. Decides nothing
+about the log.
+
+Positions are bytes from the start of the file, offsets are absolute. Beside Kafka's sparse index the newest batches
+of a segment that is appended to are known one by one (`_tail_offsets`), so that readers near the end need no scan.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, TruncatedBatch
+from muster.coordinator.log.position import Place
+from muster.coordinator.log.records.headers import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    check_shape,
+    read_header,
+    unpack_header,
+)
+from muster.coordinator.log.segments import offset_search as scan
+from muster.coordinator.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
+from muster.coordinator.log.segments.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, load_indexes, store_indexes
+from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.storage.interfaces import File, Storage
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.cleaning.cleaned_file import CleanedFile
+
+LOG_SUFFIX = ".log"
+SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
+"""What a segment may leave in its directory; the last two are Kafka's, kept beside a log that Kafka wrote."""
+DELETED_SUFFIX = ".deleted"
+
+_TAIL_BATCHES = 8192
+_SCAN_BYTES = 64 * 1024
+_SHORT_READ = 64 * 1024
+
+
+def segment_name(base_offset: int) -> str:
+    """The name of a segment's files without their suffix, as Kafka's: the base offset in 20 digits."""
+    return f"{base_offset:020d}"
+
+
+class Segment:
+    """A segment file; `size` is how much of it is log (a preallocated file is longer)."""
+
+    __slots__ = (
+        "_index",
+        "_since_index",
+        "_storage",
+        "_stored",
+        "_tail_floor",
+        "_tail_offsets",
+        "_tail_positions",
+        "_time_index",
+        "base_offset",
+        "config",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "has_full_index",
+        "is_held",
+        "is_replaced",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "name",
+        "size",
+    )
+
+    def __init__(self, storage: Storage, name: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
+        """`name`: the path of its files without a suffix."""
+        self._storage = storage
+        self.name = name
+        self.base_offset = base_offset
+        self.config = config
+        self.created_ms = created_ms
+        self.file: File = storage.file(name + LOG_SUFFIX)
+        self.size = 0
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self._index: OffsetIndex | None = OffsetIndex()
+        self._time_index: TimeIndex | None = TimeIndex()
+        self.has_full_index = False
+        """As `is_index_full`, kept so that an append need not ask."""
+        self.is_held = False
+        """Its file and indexes must stay at hand: a compaction is giving them their names."""
+        self.is_replaced = False
+        """A compacted one stands in its place: it is not read any more."""
+        self._stored = False
+        self._since_index = 0
+        self._tail_offsets: array[int] = array("i")
+        self._tail_positions: array[int] = array("i")
+        self._tail_floor = 0
+
+    def create(self) -> None:
+        """Make its empty file, so that the log is known to reach at least up to here."""
+        self.file.truncate(0)
+        if self.config.preallocate:
+            self.file.allocate(self.config.segment_bytes)
+        self.file.close()
+
+    def discard(self) -> str:
+        """Take its files out of the log; what is left under the name returned may be removed at leisure."""
+        self.file.close()
+        doomed = self.name + LOG_SUFFIX + DELETED_SUFFIX
+        self._storage.rename(self.name + LOG_SUFFIX, doomed)
+        for suffix in SUFFIXES[1:]:
+            self._storage.remove(self.name + suffix)
+        return doomed
+
+    def adopt(self, size: int) -> None:
+        """The segment is a file of `size` bytes already; its indexes are read when they are first needed."""
+        self.size = size
+        self._index = None
+        self._time_index = None
+        self._stored = True
+        self._tail_floor = scan.MAX_RELATIVE_OFFSET
+
+    def adopt_cleaned(self, cleaned: CleanedFile, swap_name: str) -> None:
+        """The segment is what a compaction has written, which lies under `swap_name` until `settle`."""
+        self.adopt(cleaned.size)
+        self._index, self._time_index = cleaned.index, cleaned.time_index
+        self.first_timestamp, self.max_timestamp = cleaned.first_timestamp, cleaned.max_timestamp
+        self.max_timestamp_offset = cleaned.max_timestamp_offset
+        self.file = self._storage.file(swap_name)
+        self.file.pread(1, 0)  # opens it
+        self.is_held = True
+
+    def settle(self) -> None:
+        """All its files have their own names now."""
+        self.file.close()
+        self.file = self._storage.file(self.name + LOG_SUFFIX)
+        self.is_held = False
+
+    # -- writing
+
+    def note(self, size: int, last_offset: int, max_timestamp: int) -> None:
+        """A batch of `size` bytes was written at the end."""
+        position = self.size
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        relative = last_offset - self.base_offset
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self._since_index > self.config.index_interval_bytes:
+            self._add_index_entry(relative, position)
+        self._since_index += size
+        self._stored = False
+        self.size = position + size
+        tail = self._tail_offsets
+        tail.append(relative)
+        self._tail_positions.append(position)
+        known = len(tail)
+        if known == 1:
+            self._tail_floor = min(self._tail_floor, relative) if position else 0
+        elif known > _TAIL_BATCHES:
+            half = _TAIL_BATCHES // 2
+            self._tail_floor = tail[half - 1] + 1
+            del tail[:half], self._tail_positions[:half]
+
+    def _add_index_entry(self, relative: int, position: int) -> None:
+        self.index().append(relative, position)
+        self.time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        self._since_index = 0
+        self.has_full_index = self.is_index_full
+
+    @property
+    def is_index_full(self) -> bool:
+        """No further entry fits into `segment.index.bytes` (Kafka keeps one entry of the time index for the roll)."""
+        limit = self.config.segment_index_bytes
+        return len(self.index()) >= limit // OFFSET_ENTRY or len(self.time_index()) >= limit // TIME_ENTRY - 1
+
+    def store_indexes(self) -> None:
+        """Write the index files as Kafka leaves them on roll and close: with the greatest timestamp as the last
+        entry.
+        """
+        if self._stored:
+            return
+        time_index = self.time_index()
+        time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        store_indexes(self._storage, self.name, self.index(), time_index)
+        self._stored = True
+
+    def seal(self) -> None:
+        """Nothing more will be appended: indexes to their files, preallocated room given back, memory and handle
+        freed.
+        """
+        self.store_indexes()
+        if self.config.preallocate:
+            self.file.truncate(self.size)
+        self.release()
+
+    def release(self) -> None:
+        """Give back what can be read again: handle, indexes, the positions of the newest batches."""
+        if self.is_held:
+            return
+        self.file.close()
+        if self._stored:
+            self._index = self._time_index = None
+            self._forget_tail()
+
+    def _forget_tail(self) -> None:
+        del self._tail_offsets[:], self._tail_positions[:]
+        self._tail_floor = scan.MAX_RELATIVE_OFFSET
+
+    def cut(self, position: int) -> int:
+        """Drop the batch at `position` and all behind it; the offset after what is left."""
+        offset = next(self.batches(position, self.size))[1].base_offset
+        self.index().truncate(position)
+        self.time_index().truncate(offset - self.base_offset)
+        self.file.truncate(position)
+        self.size = position
+        self._forget_tail()
+        self._stored = False
+        return self.restore_marks()
+
+    # -- indexes
+
+    def index(self) -> OffsetIndex:
+        """The offset index, read or rebuilt when it is not at hand."""
+        if self._index is None:
+            self._load_indexes()
+        assert self._index is not None
+        return self._index
+
+    def time_index(self) -> TimeIndex:
+        """The time index, read or rebuilt when it is not at hand."""
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    def _load_indexes(self) -> None:
+        try:
+            self._index, self._time_index = load_indexes(
+                self._storage, self.name, self.file, self.base_offset, self.size
+            )
+        except InsaneIndex:
+            self.rebuild_indexes()
+
+    def reset_indexes(self) -> None:
+        """Forget the indexes: batches are noted anew from the start of the file."""
+        self._index, self._time_index = OffsetIndex(), TimeIndex()
+        self._stored = False
+        self._since_index = 0
+        self.size = 0
+        self.first_timestamp = self.max_timestamp = -1
+        self.max_timestamp_offset = self.base_offset
+        del self._tail_offsets[:], self._tail_positions[:]
+        self._tail_floor = 0
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes anew from the batches; CorruptBatch when these are not in order."""
+        size = self.size
+        batches = self.batches(0, size)
+        self.reset_indexes()
+        try:
+            for position, header in batches:
+                if not 0 <= header.last_offset - self.base_offset <= scan.MAX_RELATIVE_OFFSET:
+                    raise CorruptBatch(f"{self.file.path} has the offset {header.last_offset} at byte {position}")
+                self.note(header.size, header.last_offset, header.max_timestamp)
+        finally:
+            self.size = size
+        # as in a segment closed as it should be: its last entry is the greatest timestamp
+        self.time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+
+    def restore_marks(self) -> int:
+        """Find out first and greatest timestamp from the indexes and what follows their last entry; the offset after
+        the last batch.
+        """
+        index, time_index = self.index(), self.time_index()
+        self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = -1, -1, self.base_offset
+        if len(time_index):
+            self.max_timestamp = time_index.timestamps[-1]
+            self.max_timestamp_offset = self.base_offset + time_index.offsets[-1]
+        start = index.positions[-1] if len(index) else 0
+        next_offset = self.base_offset
+        for position, header in self.batches(start, self.size):
+            if position == 0:
+                self.first_timestamp = header.max_timestamp
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            next_offset = header.next_offset
+        if start:
+            self.first_timestamp = next(self.batches(0, self.size))[1].max_timestamp
+        self._since_index = self.size - start
+        self.has_full_index = self.is_index_full
+        return next_offset
+
+    def largest_timestamp(self) -> int:
+        """The greatest timestamp in the segment, as retention sees it: the file's own time when no record has one."""
+        if self.max_timestamp < 0 and self.size:
+            time_index = self.time_index()
+            if len(time_index):
+                self.max_timestamp = time_index.timestamps[-1]
+                self.max_timestamp_offset = self.base_offset + time_index.offsets[-1]
+        return self.max_timestamp if self.max_timestamp >= 0 else self.created_ms
+
+    # -- reading
+
+    def place(self, position: int) -> Place:
+        """That byte of the segment file, for messages."""
+        return Place(self.file.path, position)
+
+    def batches(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of the batches from `position` up to `end`; CorruptBatch (with file and position) where
+        one is wrong.
+        """
+        make = BatchHeader._make
+        while position < end:
+            data = self.file.pread(min(_SCAN_BYTES, end - position), position)
+            at = 0
+            while len(data) - at >= HEADER_SIZE:
+                header = make(unpack_header(data, at))
+                if header.magic != MAGIC:
+                    header = read_header(data, at)
+                check_shape(header, position + at)
+                yield position + at, header
+                at += header.length + LENGTH_OVERHEAD
+            if at == 0:
+                header = self._last_header(data, position)
+                yield position, header
+                at = header.size
+            position += at
+
+    def _last_header(self, data: bytes, position: int) -> BatchHeader:
+        """What the file ends with, in less than the header of a batch v2 takes: an old message."""
+        try:
+            header = read_header(data)
+        except TruncatedBatch as error:
+            what = f"{self.file.path} ends within the header of the batch at byte {position}"
+            raise CorruptBatch(what) from error
+        check_shape(header, position)
+        return header
+
+    def locate(self, offset: int) -> tuple[int, int] | None:
+        """Position and size of the first batch that ends at `offset` or later; None when the segment ends before."""
+        relative = offset - self.base_offset
+        if relative >= self._tail_floor:
+            index = bisect_left(self._tail_offsets, relative)
+            if index == len(self._tail_offsets):
+                return None
+            position = self._tail_positions[index]
+            after = self._tail_positions[index + 1] if index + 1 < len(self._tail_positions) else self.size
+            return position, after - position
+        position = self.index().lookup(relative)
+        size = self.size
+        while position < size:
+            data = self.file.pread(min(self.config.index_interval_bytes + HEADER_SIZE, size - position), position)
+            at = scan.find(data, offset, self.file, position)
+            if at >= 0:
+                return position + at, scan.batch_size(data, at)
+            position -= at
+        return None
+
+    def read(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
+        """Bytes from the batch that holds `offset`, at most up to `end_position`; None when the segment ends before
+        `offset`.
+        """
+        if offset - self.base_offset < self._tail_floor and max_bytes <= _SHORT_READ:
+            found = self._read_short(offset, max_bytes, end_position, min_one_message)
+            if found is not None:
+                return found
+        where = self.locate(offset)
+        if where is None:
+            return None
+        position, size = where
+        if size > max_bytes:
+            if not min_one_message:
+                return b""
+            max_bytes = size
+        return self.file.pread(min(max_bytes, end_position - position), position) if end_position > position else b""
+
+    def _read_short(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
+        """One read for the search and for the bytes; None when that was not enough."""
+        position = self.index().lookup(offset - self.base_offset)
+        if position >= end_position:
+            return None
+        wanted = 2 * self.config.index_interval_bytes + max_bytes
+        data = self.file.pread(min(wanted, end_position - position), position)
+        at = scan.find(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
+        if at < 0:
+            return None
+        size = scan.batch_size(data, at)
+        if size > max_bytes and not min_one_message:
+            return b""
+        wanted = max(size, max_bytes)
+        if at + wanted > len(data) and position + len(data) < end_position:
+            return None
+        return data[at : at + wanted]

@@ -1,0 +1,29 @@
+"""A compacted log on a disk that fails, under a process that dies between any two changes of its files."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.log.cleaning import record_filter as sieve
+from tests.coordinator.log.storms import Lost, Storm
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_no_latest_value_is_lost(block: int) -> None:
+    compactions = 0
+    for seed in range(block * 60, block * 60 + 60):
+        storm = Storm(seed)
+        storm.run()
+        compactions += storm.compactions
+    assert compactions > 60
+
+
+def storms(count: int) -> None:
+    for seed in range(count):
+        Storm(seed).run()
+
+
+def test_a_loss_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sieve.LatestKeys, "kept", lambda latest: set(list(latest.offsets.values())[1:]))
+    with pytest.raises(Lost):
+        storms(60)

@@ -1,0 +1,69 @@
+"""Work in a thread pauses when it has had its share, and ends when it is told to."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from muster.coordinator.log.cleaning import throttle as module
+from muster.coordinator.log.cleaning.throttle import Pace, Stopped
+
+
+class Waits(threading.Event):
+    """Notes how long it was waited for, and waits not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.pauses.append(timeout or 0.0)
+        return self.is_set()
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The CPU seconds that the thread has used, by hand."""
+    clock = [0.0]
+    monkeypatch.setattr(module, "thread_cpu_s", lambda: clock[0])
+    return clock
+
+
+def test_a_fifth_of_a_core_is_one_part_work_and_four_of_rest(used: list[float]) -> None:
+    waits = Waits()
+    pace = Pace(waits, cpu_share=0.2, bytes_per_second=1e18)
+    used[0] = 0.0005
+    pace.spent(1)
+    assert waits.pauses == []
+    used[0] = 0.002
+    pace.spent(1)
+    assert waits.pauses == [pytest.approx(0.008)]
+
+
+def test_bytes_are_counted_as_well(used: list[float]) -> None:
+    waits = Waits()
+    pace = Pace(waits, cpu_share=1.0, bytes_per_second=1000)
+    pace.spent(100)
+    used[0] = 0.001
+    pace.spent(100)
+    assert waits.pauses == [pytest.approx(0.199)]
+
+
+def test_without_limits_there_is_no_pause(used: list[float]) -> None:
+    waits = Waits()
+    pace = Pace(waits, cpu_share=1.0, bytes_per_second=1e18)
+    for second in range(5):
+        used[0] = float(second)
+        pace.spent(1 << 20)
+    assert waits.pauses == []
+
+
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_it_ends_at_once_when_told_to(used: list[float], share: float) -> None:
+    waits = Waits()
+    pace = Pace(waits, cpu_share=share, bytes_per_second=1e18)
+    waits.set()
+    used[0] = 0.00001
+    with pytest.raises(Stopped):
+        pace.spent(1)

@@ -1,0 +1,118 @@
+"""Records as they lie in a batch: found, put together again, moved in time; aiokafka's reader is the second opinion."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.log import CorruptBatch, batches
+from muster.coordinator.log.cleaning import offset_map as latest_module
+from muster.coordinator.log.cleaning.offset_map import HAS_TOMBSTONES, ODD, PLAIN, LatestKeys, key_of_single, scan_keys
+from muster.coordinator.log.cleaning.producers import ProducersSeen
+from muster.coordinator.log.records.headers import HEADER_SIZE, check_crc, read_header
+from muster.coordinator.log.records.scanning import assemble, empty, pairs_of, payload, rows_of
+
+optional = st.none() | st.binary(max_size=300)
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
+records = st.lists(st.tuples(optional, optional, headers), min_size=1, max_size=70)
+
+
+@given(records)
+def test_rows_are_what_the_reader_reads(content: list[tuple[bytes | None, bytes | None, batches.Headers]]) -> None:
+    batch = bytes(batches.build(content, timestamp_ms=5, base_offset=3))
+    header = read_header(batch)
+    rows = rows_of(batch, header)
+    assert [(row.offset_delta, row.key, row.is_tombstone) for row in rows] == [
+        (index, key, value is None) for index, (key, value, _) in enumerate(content)
+    ]
+    assert pairs_of(batch, HEADER_SIZE, len(content)) == [(key, value) for key, value, _ in content]
+    assert payload(rows) == batch[HEADER_SIZE:]
+    assert assemble(header, payload(rows), len(rows)) == batch
+
+
+@given(records, st.integers(-(2**40), 2**40))
+def test_a_batch_moved_in_time_holds_the_same_records(
+    content: list[tuple[bytes | None, bytes | None, batches.Headers]], moved_ms: int
+) -> None:
+    batch = bytes(batches.build(content, timestamp_ms=5))
+    header = read_header(batch)
+    rows = rows_of(batch, header)
+    moved = assemble(header._replace(base_timestamp=5 + moved_ms), payload(rows, moved_ms), len(rows))
+    ((_, found),) = batches.read(moved)
+    assert [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in found] == [
+        (index, 5, key, value, more) for index, (key, value, more) in enumerate(content)
+    ]
+
+
+usual_key = st.binary(min_size=25, max_size=70)
+usual_value = st.none() | st.binary(min_size=35, max_size=45)
+odd_row = st.tuples(st.none() | st.binary(max_size=9000), optional)
+row = st.tuples(usual_key, usual_value) | odd_row
+some_rows = st.lists(st.tuples(usual_key, usual_value), min_size=1, max_size=70) | st.lists(row, min_size=1, max_size=6)
+
+
+def thinned(batch: bytes, gone: set[int], moved_ms: int) -> bytes:
+    """The batch as a compaction leaves it, moved in time."""
+    header = read_header(batch)
+    rows = [one for one in rows_of(batch, header) if one.offset_delta not in gone]
+    moved = header._replace(base_timestamp=header.base_timestamp + moved_ms)
+    return assemble(moved, payload(rows, moved_ms), len(rows))
+
+
+@given(st.lists(st.tuples(some_rows, st.sets(st.integers(0, 5)), st.sampled_from([0, 1, 300])), min_size=1, max_size=4))
+def test_quick_looks_at_keys_find_the_same(content: list[tuple[list[batches.Pair], set[int], int]]) -> None:
+    log, base = b"", 10
+    expected: dict[bytes, int] = {}
+    tombstones: set[int] = set()
+    for rows, gone, moved_ms in content:
+        gone.discard(len(rows) - 1)
+        batch = thinned(bytes(batches.build(rows, timestamp_ms=5, base_offset=base)), gone, moved_ms)
+        left = [(base + number, *pair) for number, pair in enumerate(rows) if number not in gone]
+        keyed = {key: offset for offset, key, _ in left if key is not None}
+        found: dict[bytes, int] = {}
+        shape = scan_keys(batch, HEADER_SIZE, len(left), base, found)
+        if shape != ODD:
+            assert found == keyed
+            assert (shape == HAS_TOMBSTONES) == any(value is None for _, _, value in left)
+        where = key_of_single(batch, 0)
+        if where is not None:
+            assert batch[where[0] : where[1]] == left[0][1]
+        expected |= keyed
+        tombstones |= {base} if any(key is not None and value is None for _, key, value in left) else set()
+        log, base = log + batch, base + len(rows)
+    latest = LatestKeys(0, 1000, ProducersSeen(lambda: (), newest_before_ms=0))
+    assert latest.add(log) == len(log)
+    assert (latest.offsets, latest.tombstones, latest.end_offset) == (expected, tombstones, base)
+
+
+def test_usual_records_are_looked_at_in_few_steps() -> None:
+    rows = [(b"k%030d" % number, b"v" * 41) for number in range(64)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(latest_module, "_scan_any_keys", None)
+        found: dict[bytes, int] = {}
+        assert scan_keys(bytes(batches.build(rows, timestamp_ms=5)), HEADER_SIZE, 64, 0, found) == PLAIN
+    assert list(found.values()) == list(range(64))
+
+
+def test_what_is_left_of_a_batch_for_its_producers_sake() -> None:
+    batch = bytes(
+        batches.build(
+            [(b"k", b"v")] * 3, timestamp_ms=5, base_offset=7, producer_id=1, producer_epoch=2, base_sequence=9
+        )
+    )
+    left = empty(read_header(batch))
+    header = read_header(left)
+    assert check_crc(left, 0, header)
+    assert (header.record_count, header.base_offset, header.last_offset, header.last_sequence) == (0, 7, 9, 11)
+    assert [found for _, found in batches.read(left)] == [[]]
+
+
+@pytest.mark.parametrize("position", [HEADER_SIZE, HEADER_SIZE + 4])
+def test_records_that_do_not_hold_together_are_refused(position: int) -> None:
+    batch = bytearray(batches.build([(b"k", b"v"), (b"k", b"v")], timestamp_ms=5))
+    batch[position] = 0x7E
+    with pytest.raises(CorruptBatch):
+        rows_of(bytes(batch), read_header(batch))
+    with pytest.raises(CorruptBatch):
+        pairs_of(bytes(batch[:-4]), HEADER_SIZE, 3)

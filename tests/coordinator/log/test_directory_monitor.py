@@ -1,0 +1,189 @@
+"""A data directory that goes while the server runs: nothing is acknowledged that is lost with it, nothing is written
+into another one, and what comes back goes on.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.log import DamagedLog, FileStorage, Log, LogManager, LogOffline
+from muster.coordinator.log import directory_monitor as watch
+from muster.coordinator.log.directory_monitor import LOOK_EVERY_MS, Watch, watching
+from tests.coordinator.log.support import NOW, Later, batch, everything, manage
+
+
+class Running:
+    """A manager on a directory that is looked after."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.later, self.clock = Later(), ManualClock(0, NOW)
+        self.manager: LogManager = manage(FileStorage(root), sync=self.later.sync)
+        self.watch = Watch(self.manager, self.clock, self.later.sync)
+        self.watch.start()
+
+    def log(self, index: int = 0, *, synced: bool) -> Log:
+        return self.manager.open_log("t", index, topic_id=b"t" * 16, wait_for_sync=synced)
+
+    def look(self) -> list[str]:
+        """One look; what was said of it."""
+        with capture_logs() as told:
+            self.clock.advance(LOOK_EVERY_MS)
+            self.later.settle()
+        return [line["event"] for line in told]
+
+
+def removed(root: Path) -> None:
+    shutil.rmtree(root)
+
+
+def moved(root: Path) -> None:
+    root.rename(root.with_name("elsewhere"))
+
+
+def replaced(root: Path) -> None:
+    moved(root)
+    root.mkdir()
+
+
+@pytest.mark.parametrize("synced", [True, False])
+@pytest.mark.parametrize("away", [removed, moved, replaced])
+def test_every_log_goes_offline_with_the_directory_and_that_is_said_once(
+    tmp_path: Path, away: Callable[[Path], None], synced: bool
+) -> None:
+    running = Running(tmp_path / "data")
+    logs = [running.log(index, synced=synced) for index in range(3)]
+    assert running.look() == []
+    away(running.root)
+    assert running.look() == ["data_directory_gone"]
+    assert running.look() == []
+    for log in logs:
+        with pytest.raises(LogOffline):
+            log.append(0, batch(b"x"), wall_ms=NOW)
+    with pytest.raises(LogOffline):
+        running.log(7, synced=synced)
+    with pytest.raises(LogOffline):
+        running.manager.reopen("t", 0)
+    running.manager.close()
+    if away is replaced:
+        assert list(running.root.iterdir()) == []
+
+
+@pytest.mark.parametrize("away", [removed, moved, replaced])
+def test_a_sync_acknowledges_nothing_once_the_directory_is_gone(tmp_path: Path, away: Callable[[Path], None]) -> None:
+    running = Running(tmp_path / "data")
+    log = running.log(synced=True)
+    told: list[LogOffline | None] = []
+    log.append(0, batch(b"1"), wall_ms=NOW)
+    log.when_durable(1, told.append)
+    running.later.settle()
+    assert told == [None]
+    away(running.root)
+    log.append(0, batch(b"2"), wall_ms=NOW)
+    log.when_durable(2, told.append)
+    with capture_logs() as lines:
+        running.later.settle()
+    assert isinstance(told[1], LogOffline)
+    assert lines == []  # the look says it, for all logs
+    assert running.look() == ["data_directory_gone"]
+    running.manager.close()
+
+
+def test_many_logs_in_one_sync_hear_of_it_too(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    running.later.share(lambda: None)
+    running.manager.share_sync(lambda: None, running.later.clock)
+    logs = [running.log(index, synced=True) for index in range(5)]
+    moved(running.root)
+    told: list[LogOffline | None] = []
+    for log in logs:
+        log.append(0, batch(b"2"), wall_ms=NOW)
+        log.when_durable(1, told.append)
+    running.later.settle()
+    assert [type(one) for one in told] == [LogOffline] * 5
+    running.manager.close()
+
+
+@pytest.mark.parametrize("synced", [True, False])
+@pytest.mark.parametrize("away", [moved, replaced])
+def test_what_comes_back_goes_on(tmp_path: Path, away: Callable[[Path], None], synced: bool) -> None:
+    running = Running(tmp_path / "data")
+    log = running.log(synced=synced)
+    log.append(0, batch(b"before"), wall_ms=NOW)
+    running.later.settle()
+    away(running.root)
+    log.append(0, batch(b"unseen"), wall_ms=NOW)  # nobody has looked yet: it goes where the directory went
+    assert running.look() == ["data_directory_gone"]
+    if away is replaced:
+        running.root.rmdir()
+    running.root.with_name("elsewhere").rename(running.root)
+    assert running.look() == ["data_directory_back"]
+    log.append(0, batch(b"after"), wall_ms=NOW)
+    running.later.settle()
+    running.manager.close()
+    again = manage(FileStorage(running.root))
+    assert not again.needs_recovery
+    assert [value for _, value in everything(again.open_log("t", 0))] == [b"before", b"unseen", b"after"]
+    again.close()
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_log_whose_files_were_removed_stays_offline(tmp_path: Path, synced: bool) -> None:
+    running = Running(tmp_path / "data")
+    gone, kept = running.log(0, synced=synced), running.log(1, synced=synced)
+    gone.append(0, batch(b"x"), wall_ms=NOW)
+    running.later.settle()
+    shutil.rmtree(running.root / "t-0")
+    told: list[LogOffline | None] = []
+    gone.append(0, batch(b"y"), wall_ms=NOW)
+    gone.when_durable(2, told.append)
+    running.later.settle()
+    assert [type(one) for one in told] == ([LogOffline] if synced else [type(None)])
+    assert running.look() == ([] if synced else ["log_offline"])
+    assert gone.failure is not None
+    assert kept.failure is None
+    with pytest.raises(DamagedLog, match="removed while the server ran"):
+        running.manager.reopen("t", 0)
+    assert not (running.root / "t-0").exists()
+    assert ("t", 0) in running.manager.offline
+    running.manager.close()
+
+
+def test_a_few_logs_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LOGS_EACH", 3)
+    running = Running(tmp_path / "data")
+    logs = [running.log(index, synced=False) for index in range(5)]
+    shutil.rmtree(running.root / "t-0")
+    shutil.rmtree(running.root / "t-4")
+    assert running.look() == ["log_offline"]
+    assert [log.failure is None for log in (logs[0], logs[-1])] == [False, True]
+    assert running.look() == ["log_offline"]
+    running.manager.close()
+
+
+def test_a_log_that_goes_on_in_a_new_segment_is_not_taken_for_removed(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    log = running.log(synced=True)
+    log.append(0, batch(b"x"), wall_ms=NOW)
+    running.clock.advance(LOOK_EVERY_MS)  # a look has begun
+    log.restart_at(5)
+    running.later.settle()
+    assert log.failure is None
+    running.manager.close()
+
+
+def test_nobody_looks_after_the_end(tmp_path: Path) -> None:
+    running = Running(tmp_path / "data")
+    running.clock.advance(LOOK_EVERY_MS)
+    running.watch.stop()
+    moved(running.root)
+    running.later.settle()
+    assert running.look() == []
+    running.manager.close()
+    watching(running.manager, running.clock, None)()
