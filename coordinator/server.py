@@ -22,7 +22,7 @@ from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
-from muster.coordinator.file_shares import FileShares, allowed_files
+from muster.coordinator.file_limits import FileShares, allowed_files
 from muster.coordinator.group_coordinator import placement
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.core import GroupCore

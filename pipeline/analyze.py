@@ -17,8 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline import arguments as args
-from muster.pipeline.about import About
-from muster.pipeline.beforehand import NotUsable, check_master, check_out
 from muster.pipeline.delta import EXTENSION, NoDelta
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.schema import TABLES, conform
@@ -28,8 +26,10 @@ from muster.pipeline.follow.manifest import NotOurs
 from muster.pipeline.formats import DELTA, HTML, PARQUET
 from muster.pipeline.java import NoJava
 from muster.pipeline.output import LARGE, check_place, remove, write_table, write_text
+from muster.pipeline.preflight import NotUsable, check_master, check_out
 from muster.pipeline.progress import Progress, quiet
-from muster.pipeline.report.chosen import Chosen
+from muster.pipeline.provenance import About
+from muster.pipeline.report.content import Chosen
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
@@ -37,7 +37,7 @@ from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.session import open_session, told_in_full
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.stage import Source, Staged, check, stage, table_kind
 from muster.pipeline.tables import table
 from muster.pipeline.wanted import ALL, Wanted

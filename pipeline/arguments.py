@@ -118,10 +118,10 @@ def read(options: argparse.Namespace) -> Arguments:
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
     # what it needs would be loaded with `muster serve` too, which has these options in its help
-    from muster.pipeline import beforehand
+    from muster.pipeline import preflight
 
     try:
-        beforehand.check_names(options.bootstrap_server, options.master, options.out)
+        preflight.check_names(options.bootstrap_server, options.master, options.out)
         follow = following.read(options)
     except ValueError as error:
         raise BadArgument(str(error)) from None

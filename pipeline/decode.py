@@ -1,5 +1,7 @@
-"""The decoder: raw rows of __consumer_offsets in, decoded rows out, both as Arrow. Offset commits go through numpy
-(`commits`), all else record by record (`records`). Every row that comes in comes out, of whatever kind it is.
+"""The decoder: raw rows of __consumer_offsets in, decoded rows out, both as Arrow.
+
+`decode_commits` reads offset commits with numpy, `decode_records` reads all else record by record. Each row that comes
+in comes out, of whatever kind it is.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from muster.pipeline.commits import decode_commits
+from muster.pipeline.decode_commits import decode_commits
+from muster.pipeline.decode_records import Row, decode_record
 from muster.pipeline.gather import Binary, Mask
-from muster.pipeline.records import Row, decode_record
 from muster.pipeline.schema import DECODED, LOGGED, MALFORMED, OFFSET_COMMIT
 
 _RAW_NAMES = {"log_partition": "partition", "log_offset": "offset", "log_timestamp_ms": "timestamp_ms"}

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from muster.pipeline.beforehand import NotUsable, check_out
 from muster.pipeline.failure import reason
 from muster.pipeline.formats import CSV, JSON, PARQUET
+from muster.pipeline.preflight import NotUsable, check_out
 
 LARGE: Final = ("commits",)
 """Tables as long as the log; all others are written into one file each where it is text."""

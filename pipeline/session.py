@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from muster.pipeline.java import java_home
-from muster.pipeline.lookups import remember
-from muster.pipeline.sources.format import MusterSource
+from muster.pipeline.py4j_cache import remember
+from muster.pipeline.sources.spark_source import MusterSource
 
 _QUIET: Final = Path(__file__).with_name("log4j2.properties")
 _LEVEL: Final = "spark.log.level"

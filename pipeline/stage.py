@@ -27,13 +27,13 @@ from muster.pipeline.formats import DELTA, PARQUET
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
 from muster.pipeline.sources.cluster import bounds, knock
 from muster.pipeline.sources.ends import ENDS, Reach, ends_of_cluster, ends_of_path, reach_of_cluster
-from muster.pipeline.sources.format import open_reader
 from muster.pipeline.sources.frame import raw_rows, some_rows
 from muster.pipeline.sources.options import DECODED_ROWS, of_client
-from muster.pipeline.sources.places import NoSource, file_system, find_segments
+from muster.pipeline.sources.parquet_rows import check_table
+from muster.pipeline.sources.segment_files import NoSource, file_system, find_segments
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
-from muster.pipeline.sources.tables import check_table
-from muster.pipeline.sources.topics import names_of_cluster, names_of_path
+from muster.pipeline.sources.spark_source import open_reader
+from muster.pipeline.sources.topic_names import names_of_cluster, names_of_path
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
 

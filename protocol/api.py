@@ -257,7 +257,7 @@ class Api:
         return functions[version]
 
     def _explain(self, kind: str, version: int, data: bytes, start: int, end: int, error: Exception) -> NoReturn:
-        from muster.protocol.trace import explain  # seldom needed: only for malformed bytes
+        from muster.protocol.malformed import explain  # seldom needed: only for malformed bytes
 
         layouts = import_module(f"muster.protocol.messages.{self._module}").LAYOUTS
         raise explain(layouts[self.name + kind], version, data, start, end, error) from None

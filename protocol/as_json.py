@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from muster.protocol.consumer import NEWEST, decode_assignment, decode_subscription
+from muster.protocol.malformed import LayoutField, layout_fields, within
 from muster.protocol.message import MalformedMessage, Message
-from muster.protocol.trace import LayoutField, layout_fields, within
 
 Json = Any
 

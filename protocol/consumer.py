@@ -11,10 +11,10 @@ from struct import Struct
 from typing import Any, Final
 
 from muster.protocol.api import MISFITS
+from muster.protocol.malformed import explain
 from muster.protocol.message import MalformedMessage, Message, UnrepresentableField
 from muster.protocol.messages import consumer_protocol as messages
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
-from muster.protocol.trace import explain
 from muster.protocol.wire import REFUSALS
 
 PROTOCOL_TYPE: Final = "consumer"

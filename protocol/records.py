@@ -16,9 +16,9 @@ from struct import Struct
 from typing import Any, Final
 
 from muster.protocol.api import MISFITS
+from muster.protocol.malformed import explain
 from muster.protocol.message import MalformedMessage, Message, ProtocolError, UnrepresentableField
 from muster.protocol.messages import records_table
-from muster.protocol.trace import explain
 from muster.protocol.wire import REFUSALS, refuse, uv, uvarint
 
 _prefix = Struct(">h")

@@ -3,7 +3,7 @@
 Decoders trust the layout and check little while they run: a slice that runs past the end leaves the position past the
 end, so the next fixed-size read or the last line of the decoder notices; element counts are bounded by the bytes left
 before anything is allocated. Whatever goes wrong raises one of `REFUSALS`; the caller turns it into MalformedMessage
-with the field's path by reading the bytes again, slowly (`trace`).
+with the field's path by reading the bytes again, slowly (`malformed`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Parts = list[bytes | memoryview]
 
 
 class Refused(ValueError):
-    """The bytes do not fit the layout; where and why is found out by `trace`."""
+    """The bytes do not fit the layout; where and why is found out by `malformed`."""
 
 
 REFUSALS = (Refused, IndexError, struct_error, UnicodeDecodeError)

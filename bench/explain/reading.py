@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 
 from bench.explain.row import Row, at_least, at_most, plain
 from bench.explain.spark import CORES, Bench
-from muster.pipeline.sources.format import open_reader
 from muster.pipeline.sources.frame import CONNECTOR_SPEED
 from muster.pipeline.sources.segments import read_segments
+from muster.pipeline.sources.spark_source import open_reader
 from muster.pipeline.wanted import ALL
 from muster.pipeline.write import work_of_reader, write_decoded
 from tests.pipeline.jars import CONNECTOR

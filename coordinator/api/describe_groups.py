@@ -12,7 +12,7 @@ from muster.coordinator.groups.interface import Command
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from muster.protocol.shapes import capabilities
+from muster.protocol.shapes import client_features
 
 _GROUP_OPERATIONS: Final = (
     Operation.READ,
@@ -38,7 +38,7 @@ def handle_describe_groups(
 def _describe(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Job[DescribeGroupsResponse]:
     found: dict[str, tuple[DescribedGroup, int]] = {}
     # before v6 an unknown group is no error, and has operations like any other
-    strict = capabilities.describe_knows_group_not_found(context.api_version)
+    strict = client_features.describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
     def ask(group_id: str, token: Later) -> None:

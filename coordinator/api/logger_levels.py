@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.coordinator.api.config_ops import APPEND, DELETE, SET, SUBTRACT
-from muster.coordinator.log_levels import LEVELS, LOGGERS, NUMBERS, ROOT
+from muster.coordinator.server_log.levels import LEVELS, LOGGERS, NUMBERS, ROOT
 from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.incremental_alter_configs import AlterableConfig

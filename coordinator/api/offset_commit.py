@@ -27,7 +27,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from muster.protocol.shapes.topics import by_id as names_by_id
+from muster.protocol.shapes.topic_ids import by_id as names_by_id
 
 _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
 """Topics of which rows are refused, by name and id."""

@@ -26,7 +26,7 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from muster.protocol.shapes import topics
+from muster.protocol.shapes import topic_ids
 from muster.protocol.shapes.offset_fetch import failed_group
 
 _ROW_BYTES: Final = 100
@@ -74,7 +74,7 @@ def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetc
 
 def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
     rows: list[tuple[OffsetFetchResponseGroup, list[OffsetFetchResponseTopics]]] = []
-    by_id = topics.by_id(context.api_key, context.api_version)
+    by_id = topic_ids.by_id(context.api_key, context.api_version)
     room = Room()
     # all of a group that is named again and again is asked for once: it has a row each time, as on Kafka
     whole: dict[str, OffsetFetchResponseGroup] = {}
@@ -196,7 +196,7 @@ def _sort_out(
     """The topics that may be asked for, by name, and the refused ones. A name that no topic has may be asked for."""
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
-    by_id = topics.by_id(context.api_key, context.api_version)
+    by_id = topic_ids.by_id(context.api_key, context.api_version)
     for topic in asked:
         if by_id:
             found = image.by_id.get(topic.topic_id)

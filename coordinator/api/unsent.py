@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.memory import expect
+from muster.coordinator.malloc import expect
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4

@@ -26,7 +26,7 @@ def serve(options: argparse.Namespace) -> int:
     """Run the server. Exit status: 0 after SIGTERM, SIGINT or SIGHUP, 2 for a wrong configuration, 1 for another
     failure.
     """
-    from muster.coordinator.outlet import Outlet, open_standard_files, writer
+    from muster.coordinator.server_log.writer import Outlet, open_standard_files, writer
 
     open_standard_files()
     try:
@@ -36,11 +36,11 @@ def serve(options: argparse.Namespace) -> int:
         said.put(f"muster serve: {error}")
         said.close()
         return 2
-    from muster.coordinator import log_output
+    from muster.coordinator.server_log import output
 
     # the apache/kafka image sets its level so
     fallback = _LOG4J_LEVELS.get(os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").upper(), "info")
-    log = log_output.configure(options.log_level or fallback)
+    log = output.configure(options.log_level or fallback)
     stdout = Outlet(writer(sys.stdout))
     try:
         # the one line on stdout, for whoever waits for it

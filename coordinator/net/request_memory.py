@@ -9,7 +9,7 @@ from collections import deque
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.memory import expect
+from muster.coordinator.malloc import expect
 
 SMALL_BYTES: Final = 64 * 1024
 """Requests of no more bytes are not counted: each connection may have that much, and a heartbeat never waits."""

@@ -1,8 +1,9 @@
 """The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
 
 Events are appended before an answer leaves that shows what they tell of, and at the end of the turn of the event loop
-in which they happened at the latest: a killed process has told all that it did before. Only a large group's take some
-turns to be written, and those behind them wait, for nobody is to wait for that (`writing`). Nobody waits for the disk.
+in which they happened at the latest: a killed process has told all that it did before. Only the events
+of a large group take several turns; the events behind them wait for them (`pending_rows`). No answer waits for the
+disk.
 When the log fails, events are lost until it can be opened again, which is said once; groups go on.
 """
 
@@ -18,9 +19,9 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event, Now
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError, RecordListTooLarge
-from muster.coordinator.observe.refused import SECOND_MS, Refused, is_cut
+from muster.coordinator.observe.pending_rows import Row, Writing
+from muster.coordinator.observe.refusal_counts import SECOND_MS, Refused, is_cut
 from muster.coordinator.observe.schema import plain_json
-from muster.coordinator.observe.writing import Row, Writing
 from muster.protocol.errors import ErrorCode, error_name
 
 log = structlog.get_logger("muster.events")

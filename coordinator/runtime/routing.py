@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from muster.coordinator.bounded_names import Kept
 from muster.coordinator.groups.image import TopicsImage
-from muster.coordinator.kept import Kept
 from muster.coordinator.runtime.shard import Shard
 from muster.protocol.hashing import group_partition
 

@@ -14,7 +14,7 @@ from muster.pipeline.facts.epoch_owners import takes_of
 from muster.pipeline.facts.epoch_rebalances import epoch_rebalances, without_conversions
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.generations import generations
-from muster.pipeline.facts.inferred import inferred
+from muster.pipeline.facts.inferred_rebalances import inferred
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.lag import lag
 from muster.pipeline.facts.memberships import memberships
@@ -25,7 +25,7 @@ from muster.pipeline.facts.regressions import regressions
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.static_candidates import static_candidates
-from muster.pipeline.keep import keep
+from muster.pipeline.persist import keep
 
 MADE: Final = (
     "commits",

@@ -12,11 +12,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.activity import activity
+from muster.pipeline.facts.commit_activity import activity
 from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.facts.epoch_values import Change, Gone, Member, Share
 from muster.pipeline.facts.infer_evidence import Activity
-from muster.pipeline.facts.inferred import INFERRED, triggered_by
+from muster.pipeline.facts.inferred_rebalances import INFERRED, triggered_by
 from muster.pipeline.tables import batches_of, groups_of
 
 

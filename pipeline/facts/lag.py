@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.commits import PLACE
-from muster.pipeline.facts.log_ends import behind, with_ends
 from muster.pipeline.facts.schema import conform
+from muster.pipeline.facts.topic_ends import behind, with_ends
 
 
 def lag(commits: DataFrame, ends: DataFrame | None) -> DataFrame:

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.defaults import INITIAL_DELAY_MS
+from muster.pipeline.facts.event_rebalances import told
 from muster.pipeline.facts.moves import GAINED, KEPT, LOST, MOVED
 from muster.pipeline.facts.schema import INFERRED, conform
-from muster.pipeline.facts.told import told
 
 _WHICH = ("group", "generation", "leader")
 

@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.commits import PLACE
-from muster.pipeline.facts.log_ends import behind, with_ends
 from muster.pipeline.facts.log_times import DAY_MS
 from muster.pipeline.facts.schema import conform
+from muster.pipeline.facts.topic_ends import behind, with_ends
 
 OK: Final = "OK"
 WARN: Final = "WARN"

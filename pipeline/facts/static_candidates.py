@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS
-from muster.pipeline.facts.returns import Return, Stay, pair_returns
+from muster.pipeline.facts.returning_members import Return, Stay, pair_returns
 from muster.pipeline.facts.schema import conform
 
 _RETURNS: Final = pa.schema(

@@ -18,7 +18,7 @@ from muster.pipeline.output import check_place
 from muster.pipeline.progress import quiet
 from muster.pipeline.session import open_session, told_in_full
 from muster.pipeline.sources.cluster import bounds, knock
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
 from muster.pipeline.wanted import Wanted
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 
 from muster.pipeline.sources.cluster import Offsets, bounds
 from muster.pipeline.sources.ends import Reach, reach_of_cluster
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading
 
 

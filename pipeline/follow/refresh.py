@@ -22,7 +22,7 @@ from muster.pipeline.follow.staging import bucket_of, reached, staged
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.sources.ends import ends_of_cluster
-from muster.pipeline.sources.topics import names_of_cluster
+from muster.pipeline.sources.topic_names import names_of_cluster
 from muster.pipeline.tables import table
 
 OF_LAG: Final = ("stalls", "lag")

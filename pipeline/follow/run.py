@@ -14,16 +14,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from muster.pipeline.about import About
 from muster.pipeline.delta import write as write_delta
 from muster.pipeline.follow.ends import Watch, look
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
+from muster.pipeline.provenance import About
+from muster.pipeline.report.formatting import plural
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
-from muster.pipeline.report.words import plural
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BOOTSTRAP
 from muster.pipeline.wanted import Wanted

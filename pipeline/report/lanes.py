@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from muster.pipeline.report.words import who
+from muster.pipeline.report.formatting import who
 
 
 class Share(NamedTuple):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.pipeline.report.chosen import Chosen, Row
+from muster.pipeline.report.content import Chosen, Row
+from muster.pipeline.report.formatting import duration, moment, number
 from muster.pipeline.report.markup import Column, Html, join, section, table, tag
-from muster.pipeline.report.words import duration, moment, number
 
 REGRESSIONS: Final = {
     "reset": "reset by a tool or a new start",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.pipeline.report import offsets, settings
-from muster.pipeline.report.chosen import Chosen, Row, Story
+from muster.pipeline.report.content import Chosen, Row, Story
+from muster.pipeline.report.formatting import cause_words, duration, moment, number, odd_times, percent, plural, why
 from muster.pipeline.report.markup import Column, Content, Html, join, section, table, tag
 from muster.pipeline.report.pictures import group_picture, legend, mark, over_time
 from muster.pipeline.report.style import sheet
-from muster.pipeline.report.words import cause_words, duration, moment, number, odd_times, percent, plural, why
 
 _SHOWN_AT_ONCE = 8
 """Rebalances of a group that are listed without being asked for."""

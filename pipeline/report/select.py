@@ -11,9 +11,9 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.about import About
-from muster.pipeline.report.chosen import Chosen, Row, Some, Story
-from muster.pipeline.report.words import DAY, HOUR, MINUTE
+from muster.pipeline.provenance import About
+from muster.pipeline.report.content import Chosen, Row, Some, Story
+from muster.pipeline.report.formatting import DAY, HOUR, MINUTE
 from muster.pipeline.schema import MALFORMED, UNKNOWN
 
 GROUPS: Final = 200

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from muster.pipeline.facts.schema import LOG
-from muster.pipeline.report.chosen import Chosen
+from muster.pipeline.report.content import Chosen
+from muster.pipeline.report.formatting import duration, number, percent, plural, setting_words
 from muster.pipeline.report.markup import Column, Html, join, section, table, tag
 from muster.pipeline.report.pictures import compared
-from muster.pipeline.report.words import duration, number, percent, plural, setting_words
 
 
 def sections(chosen: Chosen) -> Html | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from muster.coordinator.groups import events
 from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
-from muster.pipeline.report.words import CAUSES
+from muster.pipeline.report.formatting import CAUSES
 
 _COLOURS: Final = {
     events.NEW_MEMBER: "#2e7d4f",

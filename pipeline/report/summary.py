@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.pipeline.facts.schema import LOG
-from muster.pipeline.report.chosen import Chosen, Row
-from muster.pipeline.report.words import cause_words, duration, moment, number, plain, plural
+from muster.pipeline.report.content import Chosen, Row
+from muster.pipeline.report.formatting import cause_words, duration, moment, number, plain, plural
 
 _LINES = 8
 _NAME = 32

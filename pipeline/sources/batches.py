@@ -16,7 +16,7 @@ import pyarrow as pa
 from muster.pipeline.gather import PAD, Ints, Mask, Octets, integers, numbers, slices, varints
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.codecs import UNREADABLE, unpacked
-from muster.pipeline.sources.walk import HEADER_SIZE, LENGTH_OVERHEAD, Damage, Stretch
+from muster.pipeline.sources.segment_reader import HEADER_SIZE, LENGTH_OVERHEAD, Damage, Stretch
 
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.options import BadOption
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 
 Offsets = dict[int, int]

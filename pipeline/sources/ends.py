@@ -22,8 +22,8 @@ from pyarrow import fs
 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
-from muster.pipeline.sources.places import READERS, Folder, folders_among, listed
-from muster.pipeline.sources.walk import Stretch, Walk
+from muster.pipeline.sources.segment_files import READERS, Folder, folders_among, listed
+from muster.pipeline.sources.segment_reader import Stretch, Walk
 
 ENDS: Final = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("end_offset", pa.int64()), ("time_ms", pa.int64())]

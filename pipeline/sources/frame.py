@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, DataType, TimestampNTZType, TimestampT
 
 from muster.pipeline.decode import decode_all
 from muster.pipeline.schema import DECODED, OFFSETS_TOPIC, RAW
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 
 CONNECTOR_OPTIONS: Final = {
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",

@@ -14,9 +14,9 @@ from pyarrow import fs
 
 from muster.pipeline.schema import OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.batches import Batches, arrow_of, headers_of, rows_of
-from muster.pipeline.sources.places import SegmentFile, file_system, find_segments
+from muster.pipeline.sources.segment_files import SegmentFile, file_system, find_segments
+from muster.pipeline.sources.segment_reader import Damage, Stretch, Walk
 from muster.pipeline.sources.transactions import Outcomes
-from muster.pipeline.sources.walk import Damage, Stretch, Walk
 
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"

@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.pipeline.gather import Mask, integers
 from muster.pipeline.sources.batches import Batches, headers_of, rows_of
-from muster.pipeline.sources.walk import Stretch
+from muster.pipeline.sources.segment_reader import Stretch
 
 COMMIT: Final = 1
 

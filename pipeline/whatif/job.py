@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.coordinator.groups import events
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.facts.schema import INFERRED, TABLES, conform
-from muster.pipeline.keep import keep
+from muster.pipeline.persist import keep
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import table
 from muster.pipeline.whatif import from_events, from_log

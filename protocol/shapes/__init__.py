@@ -2,7 +2,7 @@
 
 The generated codec fills what an older version lacks with Kafka's defaults; only what defaults cannot say is converted
 here, one small module for each API. Handlers never ask for a version; where a version stands for a capability of the
-client, `capabilities` names it.
+client, `client_features` names it.
 """
 
 from __future__ import annotations

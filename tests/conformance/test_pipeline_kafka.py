@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from muster.pipeline.sources.cluster import ClusterError, bounds
 from muster.pipeline.sources.frame import CONNECTOR_OPTIONS, decoded_rows
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
 from tests.pipeline.conftest import spark
 from tests.pipeline.connector import places, through_connector

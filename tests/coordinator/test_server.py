@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api import registry
 from muster.coordinator.api.intercept import Intercept
-from muster.coordinator.file_shares import FileShares
+from muster.coordinator.file_limits import FileShares
 from muster.coordinator.log import DirectoryLocked
 from muster.coordinator.runtime.loading import Loading
 from muster.coordinator.server import Server

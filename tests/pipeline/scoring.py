@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
+from muster.pipeline.facts.event_rebalances import told
 from muster.pipeline.facts.events import EVENTS_TOPIC, events
-from muster.pipeline.facts.inferred import inferred
+from muster.pipeline.facts.inferred_rebalances import inferred
 from muster.pipeline.facts.inputs import Inputs
-from muster.pipeline.facts.told import told
 from muster.pipeline.session import open_session
 
 NAMED: Final = (

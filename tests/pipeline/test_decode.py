@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.pipeline.decode import decode, decode_all
+from muster.pipeline.decode_records import decode_record
 from muster.pipeline.gather import Binary
-from muster.pipeline.records import decode_record
 from muster.pipeline.schema import DECODED, LOGGED, RAW
 from muster.protocol.messages import records_table
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue

@@ -22,7 +22,5 @@ def test_what_spark_says_in_one_line() -> None:
 
 def test_what_the_pipeline_said_in_a_worker_is_all_of_it() -> None:
     assert reason(RuntimeError(TRACEBACK)) == 'format("muster") has no option x: it takes y'
-    hidden = (
-        "[PYTHON_DATA_SOURCE_ERROR] Failed: muster.pipeline.sources.places.NoSource: /x is not there\n SQLSTATE: 38000"
-    )
+    hidden = "[PYTHON_ERROR] Failed: muster.pipeline.sources.segment_files.NoSource: /x is not there\n SQLSTATE: 1"
     assert reason(RuntimeError(hidden)) == "/x is not there"

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from muster.coordinator.sample.writing import Wanted as WantedSample
 from muster.coordinator.sample.writing import write
 from muster.pipeline.formats import DELTA, PARQUET
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading, read_segments
 from muster.pipeline.stage import Source, stage, table_kind
 from muster.pipeline.wanted import Wanted

@@ -14,8 +14,8 @@ from muster.coordinator.sample.writing import write as write_sample
 from muster.pipeline import write
 from muster.pipeline.decode import decode_all
 from muster.pipeline.schema import CLASSIC_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
-from muster.pipeline.sources.format import open_reader
 from muster.pipeline.sources.segments import read_segments
+from muster.pipeline.sources.spark_source import open_reader
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.write import WRITTEN, Work, work_of_reader, write_decoded, write_kinds
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from muster.protocol import messages
 from muster.protocol.errors import ErrorCode
+from muster.protocol.malformed import LayoutField, layout_fields, within
 from muster.protocol.message import ZERO_UUID
-from muster.protocol.trace import LayoutField, layout_fields, within
 
 ERROR_CODES = sorted(code for name, code in vars(ErrorCode).items() if name.isupper() and code < 120)
 RANGES = {"int8": 7, "int16": 15, "uint16": 16, "int32": 31, "uint32": 32, "int64": 63}

@@ -1,4 +1,4 @@
-"""The layout of messages as text, put into each generated module: for readers, and for muster.protocol.trace."""
+"""The layout of messages as text, put into each generated module: for readers, and for muster.protocol.malformed."""
 
 from __future__ import annotations
 

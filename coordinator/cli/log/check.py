@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.coordinator.cli.log.places import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
+from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
 from muster.coordinator.cli.progress import Progress
 from muster.coordinator.log.checking.inspection import DAMAGE, Finding, Inspection
 from muster.coordinator.log.directory.checkpoints import Partition

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.cli.log.places import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
+from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
 from muster.coordinator.cli.output import as_json as line_of
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.progress import Progress

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from muster.coordinator.api.node import draw_kafka_uuid
 from muster.coordinator.cli.log.check import MOVE_IT
-from muster.coordinator.cli.log.places import OFFSETS_TOPIC, place_of
+from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, place_of
 from muster.coordinator.clock import read_wall
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log.checking import repair as repairing

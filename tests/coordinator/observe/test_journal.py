@@ -15,8 +15,8 @@ from muster.coordinator.log import batches
 from muster.coordinator.log.errors import RecordListTooLarge
 from muster.coordinator.observe.journal import REOPEN_MS, ROWS_BYTES, Journal
 from muster.coordinator.observe.schema import MOST_BYTES
-from tests.coordinator.observe.test_refused import refusal
-from tests.coordinator.observe.test_writing import joined, large
+from tests.coordinator.observe.test_pending_rows import joined, large
+from tests.coordinator.observe.test_refusal_counts import refusal
 
 Row = tuple[bytes | None, dict[str, Any]]
 

@@ -18,8 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.coordinator.sample.writing import TRUTH_FILE, Wanted, write
-from muster.pipeline.facts.inferred import inferred
-from muster.pipeline.facts.told import told
+from muster.pipeline.facts.event_rebalances import told
+from muster.pipeline.facts.inferred_rebalances import inferred
 from tests.pipeline.scoring import NAMED, One, Score, of_table, of_truth, read, score
 
 LOGS = {

@@ -7,12 +7,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from muster.pipeline.about import About
-from muster.pipeline.report.chosen import Chosen, Some
+from muster.pipeline.provenance import About
+from muster.pipeline.report.content import Chosen, Some
+from muster.pipeline.report.formatting import CAUSES, DAY, HOUR, MINUTE
 from muster.pipeline.report.markup import Column, Html, join, table, tag
 from muster.pipeline.report.page import cost, render
 from muster.pipeline.report.select import bucket_size
-from muster.pipeline.report.words import CAUSES, DAY, HOUR, MINUTE
 from tests.pipeline.report.made import EVIL, chosen, rebalance, setting
 
 _VOID = {"meta", "br"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.log.records import batches as server
 from muster.pipeline.sources import batches
-from muster.pipeline.sources.walk import Stretch
+from muster.pipeline.sources.segment_reader import Stretch
 from tests.pipeline.sources.logs import Pair, batch
 
 octets = st.one_of(st.none(), st.binary(max_size=200))

@@ -23,10 +23,10 @@ from muster.pipeline.sources.cluster import (
     read_ranges,
     share_ranges,
 )
-from muster.pipeline.sources.format import ClusterStream
 from muster.pipeline.sources.options import BadOption, options_of
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import READ_UNCOMMITTED, Reading, read_segments
+from muster.pipeline.sources.spark_source import ClusterStream
 from tests.pipeline.live import Live
 from tests.support.servers import QUICK, MusterServer
 

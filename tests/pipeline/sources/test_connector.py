@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from muster.pipeline.sources.cluster import bounds
 from muster.pipeline.sources.frame import CONNECTOR_OPTIONS, decoded_rows
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
 from tests.pipeline.connector import places, through_connector
 from tests.pipeline.jars import CONNECTOR

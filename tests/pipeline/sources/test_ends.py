@@ -8,7 +8,7 @@ import pytest
 from muster.coordinator.log import batches
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.ends import HISTORY_MS, HISTORY_ROWS, ends_of_cluster, ends_of_path, reach_of_cluster
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from tests.pipeline.live import Live
 
 MTIME_MS = 1_600_000_000_000

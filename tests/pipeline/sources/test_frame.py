@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from muster.pipeline.schema import OFFSETS_TOPIC
 from muster.pipeline.sources.frame import decoded_rows
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from tests.pipeline.raw import commit
 
 SCHEMA = "topic string, partition int, offset long, timestamp timestamp, key binary, value binary, headers string"

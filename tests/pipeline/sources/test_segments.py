@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from muster.pipeline.decode import decode_all
-from muster.pipeline.sources.places import NoSource, SegmentFile, find_segments
+from muster.pipeline.sources.segment_files import NoSource, SegmentFile, find_segments
 from muster.pipeline.sources.segments import (
     READ_UNCOMMITTED,
     DamagedSegment,

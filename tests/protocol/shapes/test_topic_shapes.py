@@ -18,7 +18,7 @@ from muster.protocol.messages import (
     produce,
     txn_offset_commit,
 )
-from muster.protocol.shapes import topics
+from muster.protocol.shapes import topic_ids
 from tests.protocol.shapes.test_group_shapes import lowered, raised
 
 ID, OTHER = bytes(range(16)), bytes(range(1, 17))
@@ -142,7 +142,7 @@ def test_rows_get_their_names() -> None:
         offset_commit.OffsetCommitRequestTopic(topic_id=OTHER),
         offset_commit.OffsetCommitRequestTopic(name="given"),
     ]
-    unknown = topics.fill_names(rows, {ID: "t"}.get)
+    unknown = topic_ids.fill_names(rows, {ID: "t"}.get)
     assert [row.name for row in rows] == ["t", "", "given"]
     assert [row.topic_id for row in unknown] == [OTHER]
 
@@ -153,7 +153,7 @@ def test_rows_get_their_ids() -> None:
         offset_commit.OffsetCommitResponseTopic("gone"),
         offset_commit.OffsetCommitResponseTopic(topic_id=OTHER),
     ]
-    unknown = topics.fill_ids(rows, {"t": ID}.get)
+    unknown = topic_ids.fill_ids(rows, {"t": ID}.get)
     assert [row.topic_id for row in rows] == [ID, ZERO_UUID, OTHER]
     assert [row.name for row in unknown] == ["gone"]
 
@@ -163,7 +163,7 @@ def test_fetch_rows_get_their_names() -> None:
         topics=[fetch.FetchTopic(topic_id=ID), fetch.FetchTopic(topic_id=OTHER), fetch.FetchTopic("given")],
         forgotten_topics_data=[fetch.ForgottenTopic(topic_id=ID)],
     )
-    topics.fill_fetch_names(request, {ID: "t"}.get)
+    topic_ids.fill_fetch_names(request, {ID: "t"}.get)
     assert [row.topic for row in request.topics] == ["t", "", "given"]
     assert [row.topic for row in request.forgotten_topics_data] == ["t"]
 
@@ -173,6 +173,6 @@ def test_fetch_rows_get_their_names() -> None:
     [(ApiKey.PRODUCE, 13), (ApiKey.FETCH, 13), (ApiKey.OFFSET_COMMIT, 10), (ApiKey.OFFSET_FETCH, 10)],
 )
 def test_which_versions_name_topics_by_id(key: int, first: int) -> None:
-    assert not topics.by_id(key, first - 1)
-    assert topics.by_id(key, first)
-    assert not topics.by_id(ApiKey.HEARTBEAT, 4)
+    assert not topic_ids.by_id(key, first - 1)
+    assert topic_ids.by_id(key, first)
+    assert not topic_ids.by_id(ApiKey.HEARTBEAT, 4)

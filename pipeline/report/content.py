@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.pipeline.about import About
+from muster.pipeline.provenance import About
 
 Row = Mapping[str, Any]
 """A row of a table, or of a selection that `select` names."""

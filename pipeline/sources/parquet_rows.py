@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import fs, parquet
 
 from muster.pipeline.sources.frame import lacking_columns
-from muster.pipeline.sources.places import NoSource, file_system
+from muster.pipeline.sources.segment_files import NoSource, file_system
 
 _LOOKED_AT: Final = 64
 """So many files of a table at most: a store that is far away answers late."""

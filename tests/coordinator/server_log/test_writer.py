@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from muster.coordinator import outlet
-from muster.coordinator.outlet import MOST_BYTES, MOST_LINES, Outlet, write_all, writer
+from muster.coordinator.server_log import writer as writer_module
+from muster.coordinator.server_log.writer import MOST_BYTES, MOST_LINES, Outlet, write_all, writer
 
 
 class Pipe:
@@ -115,7 +115,7 @@ def test_one_line_is_taken_however_long_it_is(pipe: Pipe) -> None:
 
 
 def test_after_a_loss_lines_are_taken_again(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlet, "MOST_LINES", 2)
+    monkeypatch.setattr(writer_module, "MOST_LINES", 2)
     gate, began, known = threading.Event(), threading.Event(), threading.Event()
     written: list[bytes] = []
 

@@ -26,7 +26,7 @@ from muster.pipeline.sources.cluster import (
     share_ranges,
 )
 from muster.pipeline.sources.options import DECODED_ROWS, LATEST, BadOption, Options, options_of
-from muster.pipeline.sources.places import NoSource
+from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Share, read_share, share_out
 
 

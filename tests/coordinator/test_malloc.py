@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator import memory
+from muster.coordinator import malloc
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.net.request_memory import RequestMemory
@@ -25,17 +25,17 @@ class Holder:
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     calls: list[bool] = []
-    monkeypatch.setattr(memory, "give_large_blocks_back", lambda: bool(calls.append(True)))
-    memory._tell_once.cache_clear()
+    monkeypatch.setattr(malloc, "give_large_blocks_back", lambda: bool(calls.append(True)))
+    malloc._tell_once.cache_clear()
     yield calls
-    memory._tell_once.cache_clear()
+    malloc._tell_once.cache_clear()
 
 
 def test_it_is_told_once_before_the_first_large_request(told: list[bool]) -> None:
     requests = RequestMemory(ManualClock(), 1 << 30)
-    requests.take(Holder(), memory.WORTH_IT_BYTES - 1)
+    requests.take(Holder(), malloc.WORTH_IT_BYTES - 1)
     assert told == []
-    requests.take(Holder(), memory.WORTH_IT_BYTES)
+    requests.take(Holder(), malloc.WORTH_IT_BYTES)
     requests.take(Holder(), 90_000_000)
     assert told == [True]
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.coordinator.kept import Kept
+from muster.coordinator.bounded_names import Kept
 
 
 def test_what_is_kept_is_bounded_by_number() -> None:

@@ -7,8 +7,8 @@ import pytest
 from pyarrow import parquet
 
 from muster.pipeline.schema import RAW
-from muster.pipeline.sources.places import NoSource
-from muster.pipeline.sources.tables import check_table
+from muster.pipeline.sources.parquet_rows import check_table
+from muster.pipeline.sources.segment_files import NoSource
 
 
 def test_a_table_of_raw_rows(tmp_path: Path) -> None:

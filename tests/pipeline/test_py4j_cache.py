@@ -6,7 +6,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.lookups import CLASSES, remember
+from muster.pipeline.py4j_cache import CLASSES, remember
 
 
 class Jvm:

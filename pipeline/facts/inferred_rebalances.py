@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from muster.pipeline.facts import epoch_values
-from muster.pipeline.facts.activity import activity, held_commits
+from muster.pipeline.facts.commit_activity import activity, held_commits
 from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances
-from muster.pipeline.facts.inferred_start import start_ms
+from muster.pipeline.facts.infer_start import start_ms
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS

@@ -1,8 +1,9 @@
 """Offset commits, all rows of a batch at once: key types 0 and 1, value versions 0 to 4, tombstones.
 
 What is read here is what nearly every row of a log looks like. A row that is anything else (another record, damaged, in
-a rare form such as metadata beyond 16 KB or an unknown tagged field) is left to `records`, which reads it by `protocol`
-and says what is wrong with it. So this module never has to explain; it may only take what `protocol` would read alike.
+a rare form such as metadata beyond 16 KB or an unknown tagged field) is left to `decode_records`, which reads it by
+`protocol` and says what is wrong with it. This module need not explain failures,
+but what it reads must be what `protocol` would read.
 
 Key: type int16, group string, topic string, partition int32 (strings: length int16 and UTF-8). Value: version int16,
 offset int64, from version 3 on leader epoch int32, metadata string, commit timestamp int64, in version 1 expire

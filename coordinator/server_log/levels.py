@@ -1,6 +1,6 @@
 """How much each logger says: Kafka's level names, loggers that inherit from those above them, changed while running.
 
-The one table for the process, as the loggers are: `log_output` asks it for each line, and config requests for broker
+The one table for the process, as the loggers are: `output` asks it for each line, and config requests for broker
 loggers (KIP-412) change it. It is forgotten with the process, as on Kafka.
 """
 

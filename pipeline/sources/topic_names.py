@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from pyarrow import fs
 
 from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
-from muster.pipeline.sources.places import READERS, NoSource, folders_among, listed
+from muster.pipeline.sources.segment_files import READERS, NoSource, folders_among, listed
 
 _ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
 

@@ -11,8 +11,8 @@ from muster.coordinator.groups import events
 from muster.coordinator.groups.events import MemberFacts
 from muster.coordinator.groups.interface import Event
 from muster.coordinator.observe import schema
+from muster.coordinator.observe.pending_rows import MOST_ROWS_WAITING, PIECES_AT_ONCE, Writing
 from muster.coordinator.observe.schema import BYTES_A_PIECE, MOST_BYTES
-from muster.coordinator.observe.writing import MOST_ROWS_WAITING, PIECES_AT_ONCE, Writing
 from tests.coordinator.observe.test_schema import assignment, completed, member
 
 CREATED = Event(events.GROUP_CREATED, "g", {})

@@ -7,8 +7,8 @@ import struct
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from muster.pipeline.sources import walk
-from muster.pipeline.sources.walk import Damage, Walk
+from muster.pipeline.sources import segment_reader
+from muster.pipeline.sources.segment_reader import Damage, Walk
 from tests.pipeline.sources.logs import batch
 from tests.support.old_formats import GOLDEN, GZIP, SEGMENT, Row, messages, rows_of, wrapped
 
@@ -27,7 +27,7 @@ def read(data: bytes) -> tuple[list[bytes], list[Damage]]:
 
 @pytest.mark.parametrize("chunk", [1, 64, 300, 1 << 20])
 def test_batches_whole_whatever_the_size_of_the_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     assert read(b"".join(PARTS)) == (PARTS, [])
     assert read(b"") == ([], [])
 
@@ -35,7 +35,7 @@ def test_batches_whole_whatever_the_size_of_the_chunks(chunk: int, monkeypatch: 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 @pytest.mark.parametrize("left", [8, 40, 61, 100])
 def test_a_torn_tail_is_told(chunk: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     found, damages = read(b"".join(PARTS)[: -len(PARTS[-1]) + left])
     assert found == PARTS[:-1]
     position = sum(map(len, PARTS[:-1]))
@@ -45,14 +45,14 @@ def test_a_torn_tail_is_told(chunk: int, left: int, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 def test_room_reserved_in_advance_is_no_damage(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     assert read(b"".join(PARTS) + bytes(40)) == (PARTS, [])
     assert read(b"".join(PARTS) + bytes(4_000)) == (PARTS, [])
 
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 def test_a_wrong_crc_costs_its_batch_only(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     bent = bytearray(b"".join(PARTS))
     bent[len(PARTS[0]) + 70] ^= 1
     found, damages = read(bytes(bent))
@@ -66,7 +66,7 @@ def test_a_wrong_crc_costs_its_batch_only(chunk: int, monkeypatch: pytest.Monkey
 def test_nothing_is_found_again_after_bytes_that_are_no_batch(
     chunk: int, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     bent = bytearray(b"".join(PARTS))
     struct.pack_into(">i", bent, len(PARTS[0]) + 8, length)
     found, damages = read(bytes(bent))
@@ -78,7 +78,7 @@ def test_nothing_is_found_again_after_bytes_that_are_no_batch(
 
 @pytest.mark.parametrize("chunk", [20, 64, 1 << 20])
 def test_zeros_before_something_else_are_told(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     found, damages = read(PARTS[0] + bytes(200) + PARTS[1])
     assert found == PARTS[:1]
     assert len(damages) == 1
@@ -90,7 +90,7 @@ def rows_in(parts: list[bytes]) -> list[Row]:
 
 @pytest.mark.parametrize("chunk", [20, 64, 500, 1 << 20])
 def test_messages_of_old_formats_become_batches(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     first, packed, last = rows_of(0, 3, 5), rows_of(1, 20, 5), rows_of(1, 60, 2)
     old = messages(0, first) + messages(1, packed, GZIP) + PARTS[4] + messages(1, last)
     found, damages = read(PARTS[0] + old)
@@ -101,7 +101,7 @@ def test_messages_of_old_formats_become_batches(chunk: int, monkeypatch: pytest.
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 def test_what_kafka_wrote_in_three_formats(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     found, damages = read(SEGMENT.read_bytes())
     assert damages == []
     assert len(rows_in(found)) == 240
@@ -112,7 +112,7 @@ def test_what_kafka_wrote_in_three_formats(chunk: int, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 def test_a_damaged_message_costs_itself_only(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     rows = rows_of(1, 0, 4)
     bent = bytearray(messages(1, rows))
     second = 12 + struct.unpack_from(">i", bent, 8)[0]
@@ -130,7 +130,7 @@ def test_a_damaged_message_costs_itself_only(chunk: int, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("chunk", [64, 1 << 20])
 @pytest.mark.parametrize("left", [8, 20, 26, 33])
 def test_a_torn_message_is_told(chunk: int, left: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", chunk)
     before, torn = messages(1, rows_of(1, 0, 2)), messages(1, [Row(2, 0, b"key", b"v" * 50)])
     found, damages = read(before + torn[:left])
     assert rows_in(found) == rows_of(1, 0, 2)
@@ -138,7 +138,7 @@ def test_a_torn_message_is_told(chunk: int, left: int, monkeypatch: pytest.Monke
 
 
 def test_much_that_is_packed_well_comes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CHUNK_BYTES", 5_000)
+    monkeypatch.setattr(segment_reader, "CHUNK_BYTES", 5_000)
     data = b"".join(messages(1, [Row(offset, 0, b"k", b"v" * 4_000)], GZIP) for offset in range(20))
     assert len(data) < 5_000
     stretches = list(Walk("f", io.BytesIO(data), len(data), 0))

@@ -9,8 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline import keep as module
-from muster.pipeline.keep import keep
+from muster.pipeline import persist as module
+from muster.pipeline.persist import keep
 
 
 def counted(spark: SparkSession, runs: Path) -> DataFrame:

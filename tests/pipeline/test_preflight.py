@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.pipeline.beforehand import NotUsable, check_master, check_names, check_out
+from muster.pipeline.preflight import NotUsable, check_master, check_names, check_out
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Where log lines go and how they look: stderr, readable on a terminal, one JSON object a line otherwise.
 
 Rooms only call `structlog.get_logger(name)`; the command line calls `configure` once, and closes what it returns at the
-end. Nobody waits for whoever reads the lines (`outlet`), and nothing is said without end (`log_limit`).
+end. Nobody waits for whoever reads the lines (`writer`), and nothing is said without end (`rate_limit`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import Any, Final, TextIO
 
-from muster.coordinator.log_levels import LEVELS, ROOT
+from muster.coordinator.server_log.levels import LEVELS, ROOT
 
 # structlog loads rich when it finds it (40 ms), to format tracebacks that are formatted plainly here
 _hidden = "rich" not in sys.modules
@@ -23,8 +23,8 @@ if _hidden:
     del sys.modules["rich"]
 
 from muster.coordinator.clock import mono_ms  # noqa: E402
-from muster.coordinator.log_limit import SUMMARY, Limiter  # noqa: E402
-from muster.coordinator.outlet import CLOSE_S, Outlet, writer  # noqa: E402
+from muster.coordinator.server_log.rate_limit import SUMMARY, Limiter  # noqa: E402
+from muster.coordinator.server_log.writer import CLOSE_S, Outlet, writer  # noqa: E402
 
 OPTIONS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 """The levels of --log-level, from the most lines to the fewest, by Kafka's names for them."""

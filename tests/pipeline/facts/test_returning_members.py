@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from muster.pipeline.defaults import MAX_SESSION_TIMEOUT_MS
-from muster.pipeline.facts.returns import Return, Stay, pair_returns
+from muster.pipeline.facts.returning_members import Return, Stay, pair_returns
 
 
 def stay(member: str, start_s: float, end_s: float | None = None, cause: str | None = None, place: str = "c") -> Stay:

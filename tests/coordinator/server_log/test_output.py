@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from muster.coordinator import log_output, outlet
-from muster.coordinator.log_levels import LEVELS, LOGGERS, ROOT
-from muster.coordinator.log_limit import MOST_OF_A_CAUSE
+from muster.coordinator.server_log import output, writer
+from muster.coordinator.server_log.levels import LEVELS, LOGGERS, ROOT
+from muster.coordinator.server_log.rate_limit import MOST_OF_A_CAUSE
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def as_before() -> Iterator[None]:
 
 def test_json() -> None:
     out = io.StringIO()
-    log = log_output.configure("info", stream=out)
+    log = output.configure("info", stream=out)
     structlog.get_logger("muster.test").info("it happened", group="g\n\x1b[2J", count=3)
     assert log.close()
     line = json.loads(out.getvalue())
@@ -45,7 +45,7 @@ def test_json() -> None:
 
 def test_terminal() -> None:
     out = io.StringIO()
-    log = log_output.configure("info", stream=out, terminal=True)
+    log = output.configure("info", stream=out, terminal=True)
     structlog.get_logger("muster.test").warning("it happened", client="x\x1b[2J\nforged")
     assert log.close()
     text = out.getvalue()
@@ -56,7 +56,7 @@ def test_terminal() -> None:
 
 def test_levels() -> None:
     out = io.StringIO()
-    log = log_output.configure("warning", stream=out)
+    log = output.configure("warning", stream=out)
     structlog.get_logger("a").info("no")
     structlog.get_logger("a").warning("yes")
     assert log.close()
@@ -65,7 +65,7 @@ def test_levels() -> None:
 
 def test_levels_may_be_changed_for_each_logger() -> None:
     out = io.StringIO()
-    log = log_output.configure("info", stream=out)
+    log = output.configure("info", stream=out)
     mine, other = structlog.get_logger("muster.groups"), structlog.get_logger("muster.log")
     mine.debug("no")
     LEVELS.set("muster", "DEBUG")
@@ -86,7 +86,7 @@ def test_levels_may_be_changed_for_each_logger() -> None:
 
 
 def test_every_logger_of_the_server_can_be_configured() -> None:
-    folder = Path(log_output.__file__).parent
+    folder = Path(output.__file__).parent.parent
     texts = [path.read_text(encoding="utf-8") for path in folder.rglob("*.py")]
     names = {name for text in texts for name in re.findall(r'get_logger\("([a-z.]+)"\)', text)}
     assert names
@@ -96,7 +96,7 @@ def test_every_logger_of_the_server_can_be_configured() -> None:
 @pytest.mark.parametrize("terminal", [False, True])
 def test_exceptions(terminal: bool) -> None:
     out = io.StringIO()
-    log = log_output.configure("info", stream=out, terminal=terminal)
+    log = output.configure("info", stream=out, terminal=terminal)
     try:
         raise ValueError("boom")
     except ValueError as error:
@@ -108,7 +108,7 @@ def test_exceptions(terminal: bool) -> None:
 
 def test_what_libraries_log_comes_too() -> None:
     out = io.StringIO()
-    log = log_output.configure("info", stream=out)
+    log = output.configure("info", stream=out)
     logging.getLogger("asyncio").warning("slow %s", "callback")
     logging.getLogger("asyncio").info("not this")
     assert log.close()
@@ -122,31 +122,31 @@ class Gone(io.StringIO):
 
 
 def test_nobody_reads_the_log() -> None:
-    log = log_output.configure("info", stream=Gone())
+    log = output.configure("info", stream=Gone())
     structlog.get_logger("a").info("into the void")
     assert log.close()
 
 
 def test_the_process_was_started_without_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    log = log_output.configure("info")
+    log = output.configure("info")
     structlog.get_logger("a").info("into the void")
     assert log.close()
 
 
 def test_what_a_client_chose_is_cut() -> None:
     out = io.StringIO()
-    log = log_output.configure("info", stream=out)
+    log = output.configure("info", stream=out)
     structlog.get_logger("a").info("refused", client_id="x" * 30_000, properties="y" * 30_000)
     assert log.close()
     line = json.loads(out.getvalue())
-    assert line["client_id"] == "x" * log_output.LONGEST + "…"
+    assert line["client_id"] == "x" * output.LONGEST + "…"
     assert line["properties"] == "y" * 30_000
 
 
 def test_the_same_again_and_again_is_counted() -> None:
     out = io.StringIO()
-    log = log_output.configure("info", stream=out)
+    log = output.configure("info", stream=out)
     for number in range(5_000):
         structlog.get_logger("a").warning("closed a connection", peer=f"10.0.0.1:{number}", why=f"{number} is no size")
     structlog.get_logger("a").warning("closed a connection", peer="10.0.0.1:1", why="another reason")
@@ -163,7 +163,7 @@ def test_the_same_again_and_again_is_counted() -> None:
 
 
 def test_lines_that_nobody_read_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outlet, "MOST_LINES", 3)
+    monkeypatch.setattr(writer, "MOST_LINES", 3)
     gate = threading.Event()
 
     class Slow(io.StringIO):
@@ -173,7 +173,7 @@ def test_lines_that_nobody_read_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
             return super().write(text)
 
     began, out = threading.Event(), Slow()
-    log = log_output.configure("info", stream=out)
+    log = output.configure("info", stream=out)
     structlog.get_logger("a").info("first")
     assert began.wait(60)
     for number in range(10):

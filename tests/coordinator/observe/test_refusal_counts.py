@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Event
-from muster.coordinator.observe.refused import LONGEST, MOST_BYTES, MOST_KINDS, Refused, is_cut
+from muster.coordinator.observe.refusal_counts import LONGEST, MOST_BYTES, MOST_KINDS, Refused, is_cut
 
 
 def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:

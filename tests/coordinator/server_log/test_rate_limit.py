@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import structlog
 
-from muster.coordinator import log_limit
-from muster.coordinator.log_limit import (
+from muster.coordinator.server_log import rate_limit
+from muster.coordinator.server_log.rate_limit import (
     ALIKE,
     MOST_CAUSES,
     MOST_KINDS,
@@ -153,7 +153,7 @@ def test_lines_of_any_text_do_not_fill_the_memory(desk: Desk) -> None:
 
 
 def test_too_many_kinds_that_are_all_floods_are_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_limit, "MOST_KINDS", 3)
+    monkeypatch.setattr(rate_limit, "MOST_KINDS", 3)
     for text in "abcde":
         desk.say_often(MOST_OF_A_CAUSE + 1, text=text)
     assert len(desk.limiter._kinds) == 4
