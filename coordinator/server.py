@@ -48,8 +48,8 @@ from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
-from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 
@@ -128,7 +128,7 @@ class Server:
         try:
             self._open_groups()
             await self._listen()
-        except Refused as refusal:
+        except ApiError as refusal:
             # a topic that belongs to every node cannot be made: the disk
             await self.stop()
             raise OSError(errno.EIO, refusal.message) from refusal

@@ -10,7 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.api.refused import Refused
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.groups.interface import Client
 
 log = structlog.get_logger("muster.api")
@@ -90,13 +90,13 @@ class Channel:
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []
-        self._end: Callable[[Refused], object] = _nothing_to_end
+        self._end: Callable[[CloseConnection], object] = _nothing_to_end
 
-    def ended_by(self, end: Callable[[Refused], object]) -> None:
+    def ended_by(self, end: Callable[[CloseConnection], object]) -> None:
         """What ends the connection: said once, by the connection itself."""
         self._end = end
 
-    def end(self, refused: Refused) -> None:
+    def end(self, refused: CloseConnection) -> None:
         """End the connection, for a handler whose request leaves no other way to say no (Produce with acks=0).
 
         Earlier answers are still sent; harmless when it has ended already. The handler calls `respond` all the same.
@@ -106,7 +106,7 @@ class Channel:
     def fault(self, error: Exception) -> None:
         """A request met a bug in its handler, which costs the connection, not the server."""
         log.error("a handler failed", peer=self.peer, exc_info=error)
-        self._end(Refused("its request met a fault in the server"))
+        self._end(CloseConnection("its request met a fault in the server"))
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call back when the connection has ended (at once if it has); what is returned takes the wish back."""
@@ -134,7 +134,7 @@ def _nothing() -> None:
     pass
 
 
-def _nothing_to_end(refused: Refused) -> None:
+def _nothing_to_end(refused: CloseConnection) -> None:
     pass
 
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.api.api_versions import API_VERSIONS, unsupported_version
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.exchange import LARGE_BYTES, Exchange
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.prepared.commit import NOT_PREPARED, Answer, PreparedRequest, prepare
-from muster.coordinator.api.refused import Refused
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import ConnectionRoute, Route
 from muster.coordinator.api.sink import NOBODY, Sink
@@ -93,8 +93,8 @@ class ConnectionRequests(_Often):
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Take on the request in data[start:end].
 
-        Returns the answer of a handler that knew it at once; None: it goes to the sink, now or later. Raises `Refused`
-        when the request is none that can be answered.
+        Returns the answer of a handler that knew it at once; None: it goes to the sink, now or later.
+        Raises `CloseConnection` when the request is none that can be answered.
         """
         prepared = self.prepared
         if prepared is not None and end - start == prepared.size:
@@ -122,7 +122,7 @@ class ConnectionRequests(_Often):
         if route.flexible:
             body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
         if body > end:
-            raise Refused("malformed request: RequestHeader: truncated", **route.facts())
+            raise CloseConnection("malformed request: RequestHeader: truncated", **route.facts())
         if end - body > LARGE_BYTES and end - body > route.large_bytes:
             self._read_apart(route, data, start, body, end)
             return None
@@ -196,7 +196,7 @@ class ConnectionRequests(_Often):
                 exchange.large_request = request
             if error is not None:
                 self._fault(route, error)
-            elif isinstance(request, Refused):
+            elif isinstance(request, CloseConnection):
                 self.current = None
                 self.sink.fail(request)
             elif self._before_handler is not None:
@@ -205,7 +205,9 @@ class ConnectionRequests(_Often):
                 self._run(route, request, exchange)
 
         if end - body > route.most_bytes:
-            raise Refused(f"a request of {end - body} bytes, this API takes {route.most_bytes}", **route.facts())
+            raise CloseConnection(
+                f"a request of {end - body} bytes, this API takes {route.most_bytes}", **route.facts()
+            )
         self.is_reading = True
         self.slices.worker.run(read, handle)
 
@@ -221,7 +223,7 @@ class ConnectionRequests(_Often):
         """A bug in one handler costs the connection that met it, not the server."""
         log.error("a handler failed", peer=self._channel.peer, exc_info=error, **route.facts())
         self.current = None
-        self.sink.fail(Refused("its request met a fault in the server", **route.facts()))
+        self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
 
     def _turn_to(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
         """The way of a request of another kind than the last one; sets `context`.
@@ -250,14 +252,14 @@ class ConnectionRequests(_Often):
         except frames.UnknownRequest as error:
             header = error.header
         except MalformedMessage as error:
-            raise Refused(f"malformed request: {error}") from error
+            raise CloseConnection(f"malformed request: {error}") from error
         key, version = header.api_key, header.api_version
         served = SERVED.get(key)
         if served is None or not served.serves(version):
             if key == API_VERSIONS:
                 self._answer_unknown_version(data[start + 4 : start + 8])
                 return None
-            raise Refused(
+            raise CloseConnection(
                 "this version of the API is not served" if served else "this API is not served",
                 api=_name(key),
                 version=version,
@@ -277,12 +279,12 @@ class ConnectionRequests(_Often):
         self.sink.answer((len(body) + 4).to_bytes(4, "big") + correlation + body)
 
 
-def _malformed(route: Route, data: bytes, body: int, end: int) -> Refused:
+def _malformed(route: Route, data: bytes, body: int, end: int) -> CloseConnection:
     """Read a malformed request again, to say what is wrong where."""
     try:
         route.api.decode_request(route.version, data, body, end)
     except MalformedMessage as error:
-        return Refused(f"malformed request: {error}", **route.facts())
+        return CloseConnection(f"malformed request: {error}", **route.facts())
     raise AssertionError("bytes that were malformed no longer are")
 
 
@@ -298,7 +300,7 @@ def _skip_tags(route: Route, data: bytes, body: int, end: int) -> int:
     try:
         return frames.skip_header_tags(data, body, end)
     except MalformedMessage as error:
-        raise Refused(f"malformed request: {error}", **route.facts()) from error
+        raise CloseConnection(f"malformed request: {error}", **route.facts()) from error
 
 
 class Dispatcher:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muster.coordinator.api.refused import Refused
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.routes import Route
 from muster.protocol import frames, shapes
 from muster.protocol.message import Message, take_apart
@@ -112,7 +112,7 @@ class Exchange:
         # a response that cannot be said is a bug, and must not hurt the others that are answered in the same turn
         facts = self.route.facts()
         log.error("an answer could not be encoded", exc_info=error, **facts)
-        self._requests.sink.fail(Refused("its answer could not be encoded", **facts))
+        self._requests.sink.fail(CloseConnection("its answer could not be encoded", **facts))
 
     def _in_parts(self, body: bytes | list[bytes | memoryview]) -> list[bytes | memoryview]:
         """A large answer, or one with records, which are not copied."""

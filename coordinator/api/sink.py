@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.prepared.commit import Answer
-from muster.coordinator.api.refused import Refused
 
 
 class Sink(Protocol):
@@ -14,7 +14,7 @@ class Sink(Protocol):
     def answer(self, answer: Answer | None) -> None:
         """The frame that answers the request at hand; None: no answer is owed."""
 
-    def fail(self, refused: Refused) -> None:
+    def fail(self, refused: CloseConnection) -> None:
         """The request at hand cannot be answered: end the connection."""
 
     def was_read(self) -> None:
@@ -27,7 +27,7 @@ class Nobody:
     def answer(self, answer: Answer | None) -> None:
         """Nobody waits for it."""
 
-    def fail(self, refused: Refused) -> None:
+    def fail(self, refused: CloseConnection) -> None:
         """It has ended already."""
 
     def was_read(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import structlog
 
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.refused import Refused
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.request_memory import SMALL_BYTES
 from muster.coordinator.net.requests import Answer, Requests
@@ -143,7 +143,7 @@ class Connection(_Often, asyncio.Protocol):
             requests = self._requests
             try:
                 answer = requests.handle(data, LENGTH_BYTES, size)
-            except Refused as refused:
+            except CloseConnection as refused:
                 self._refuse(refused)
                 return
             if type(answer) is bytes and self._calm:
@@ -163,7 +163,7 @@ class Connection(_Often, asyncio.Protocol):
             # requests that came before it are still answered as far as they can be at once
             self._take(error.frames)
             self._pump()
-            self._refuse(Refused(str(error)))
+            self._refuse(CloseConnection(str(error)))
             return
         self._take(frames)
         if self._granted or self._splitter.awaited > SMALL_BYTES:
@@ -244,7 +244,8 @@ class Connection(_Often, asyncio.Protocol):
 
     def close_stalled(self) -> None:
         """The peer sends no more of a large request, or reads nothing of an answer, and others need the memory."""
-        self._refuse(Refused("it holds memory that others need: its request does not come, or its answer is not read"))
+        why = "it holds memory that others need: its request does not come, or its answer is not read"
+        self._refuse(CloseConnection(why))
         self._abort()
 
     def memory_granted(self) -> None:
@@ -283,7 +284,7 @@ class Connection(_Often, asyncio.Protocol):
         if self._granted and not self._closing:
             self._account()
 
-    def fail(self, refused: Refused) -> None:
+    def fail(self, refused: CloseConnection) -> None:
         """The request at hand cannot be answered, and so the connection cannot go on."""
         self._refuse(refused)
 
@@ -322,7 +323,7 @@ class Connection(_Often, asyncio.Protocol):
                     self._account()
                 if answer is not None:
                     self._collect(answer)
-            except Refused as refused:
+            except CloseConnection as refused:
                 self._refuse(refused)
             if self._out_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
@@ -385,7 +386,7 @@ class Connection(_Often, asyncio.Protocol):
                 self._starved = True
                 self._pause_or_resume()
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: CloseConnection) -> None:
         if not self._closing:
             log.warning("closed a connection", peer=self.channel.peer, why=refused.reason, **refused.facts)
             self.close()

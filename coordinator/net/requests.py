@@ -24,7 +24,7 @@ class Requests(Protocol):
         """Take on the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
         later.
 
-        Raises `Refused` when the frame is no request that can be answered.
+        Raises `CloseConnection` when the frame is no request that can be answered.
         """
 
     def closed(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from muster.coordinator.log import LogConfig
 from muster.coordinator.properties import InvalidProperty, topic
 from muster.coordinator.properties.live import Live
-from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 
 _FIELDS = tuple((field.name, field.name.replace("_", ".")) for field in dataclasses.fields(LogConfig))
@@ -41,11 +41,11 @@ class TopicConfigs:
         return True
 
     def check(self, configs: Mapping[str, str | None]) -> None:
-        """May a topic have these? Raises `Refused`: INVALID_CONFIG with Kafka's sentence."""
+        """May a topic have these? Raises `ApiError`: INVALID_CONFIG with Kafka's sentence."""
         try:
             topic.validate(configs, self.broker.value)
         except InvalidProperty as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
 
     def log_config(self, configs: Mapping[str, str]) -> LogConfig:
         """The config of the logs of a topic with these configs, which were checked when they were set."""

@@ -1,6 +1,6 @@
 """Deciding on new topics and new partitions: what is refused, and which metadata records a yes makes.
 
-Pure: state in, records out or `Refused`. Rules, error codes and sentences are those of Kafka's
+Pure: state in, records out or `ApiError`. Rules, error codes and sentences are those of Kafka's
 ReplicationControlManager, for a cluster of the one node that this server is.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE, MetadataState
 from muster.coordinator.topics.names import name_fault
-from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import TOPIC_RESOURCE, ClusterState
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
@@ -57,46 +57,46 @@ class NewTopic:
         self.configs = configs or {}
 
 
-def check_name(state: ClusterState, name: str) -> None:
-    """Raises `Refused`: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
+def check_name(state: MetadataState, name: str) -> None:
+    """Raises `ApiError`: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS."""
     fault = name_fault(name)
     if fault is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
     other = state.colliding_topic(name)
     if other is not None:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
     if name in state.topics:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
 def count_partitions(topic: NewTopic, default_partitions: int, default_replication_factor: int) -> int:
     """How many partitions `topic` gets on this one node.
 
-    Raises `Refused`: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
+    Raises `ApiError`: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
     """
     if topic.assignments:
         if topic.replication_factor != USE_DEFAULT:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 "A manual partition assignment was specified, but replication factor was not set to -1.",
             )
         if topic.partitions != USE_DEFAULT:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 "A manual partition assignment was specified, but numPartitions was not set to -1.",
             )
         return len(topic.assignments)
     if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if topic.partitions < USE_DEFAULT or topic.partitions == 0:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     partitions = default_partitions if topic.partitions == USE_DEFAULT else topic.partitions
     factor = default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
     if factor != 1:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
             "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
@@ -105,7 +105,7 @@ def count_partitions(topic: NewTopic, default_partitions: int, default_replicati
 
 
 def check_brokers(brokers: Sequence[int], replication_factor: int | None, home: Home) -> None:
-    """Can the replicas of one partition be on these brokers? Raises `Refused`: INVALID_REPLICA_ASSIGNMENT."""
+    """Can the replicas of one partition be on these brokers? Raises `ApiError`: INVALID_REPLICA_ASSIGNMENT."""
     if not brokers:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     previous: int | None = None
@@ -124,8 +124,8 @@ def check_brokers(brokers: Sequence[int], replication_factor: int | None, home: 
         )
 
 
-def _bad_assignment(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+def _bad_assignment(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
 
 
 def _check_assignments(topic: NewTopic, home: Home) -> None:
@@ -144,7 +144,7 @@ def _check_assignments(topic: NewTopic, home: Home) -> None:
 def decide_creation(
     topic: NewTopic, home: Home, default_partitions: int, default_replication_factor: int
 ) -> list[Message]:
-    """The records of a new topic whose name and configs have been checked already. Raises `Refused`."""
+    """The records of a new topic whose name and configs have been checked already. Raises `ApiError`."""
     partitions = count_partitions(topic, default_partitions, default_replication_factor)
     _check_assignments(topic, home)
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic.topic_id)]
@@ -171,26 +171,26 @@ def partition_record(topic_id: bytes, index: int, home: Home) -> PartitionRecord
 
 
 def decide_growth(
-    state: ClusterState, name: str, count: int, assignments: Sequence[Sequence[int]] | None, home: Home
+    state: MetadataState, name: str, count: int, assignments: Sequence[Sequence[int]] | None, home: Home
 ) -> list[Message]:
-    """The records that give the topic `name` `count` partitions (CreatePartitions). Raises `Refused`.
+    """The records that give the topic `name` `count` partitions (CreatePartitions). Raises `ApiError`.
 
     `assignments`: the brokers of each new partition, or None to leave it to the server.
     """
     topic = state.topics.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(topic.partitions)
     if count == present:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
     if count < present:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {name} currently has {present} partition(s); {count} would not be an increase.",
         )
     more = count - present
     if more > MAX_PARTITIONS_PER_REQUEST:
-        raise Refused(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     if assignments is not None and len(assignments) != more:
         raise _bad_assignment(
             f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) were "

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import BatchHeader, Log
 from muster.coordinator.log.records.compression import Allowed
-from muster.coordinator.topics.history import ProducerHistory
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.producer_history import ProducerHistory
 from muster.coordinator.topics.producers import AbortedTransaction, Producers
-from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode
 
@@ -69,11 +69,11 @@ class Partition:
 
     def check(self, batch: Batch, header: BatchHeader, now: Now) -> Callable[[Allowed], Checked]:
         """What checks the one batch of a client's row (Produce v3+), in any thread, and says what `append` takes;
-        `header` comes from `only_batch`. Raises `Refused`; what is returned raises that too, or a `BatchError`.
+        `header` comes from `only_batch`. Raises `ApiError`; what is returned raises that too, or a `BatchError`.
         """
         name = f"{self.topic}-{self.index}"
         if header.is_transactional and header.producer_id >= 0:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_TXN_STATE,
                 f"The partition {name} is in no transaction of producer {header.producer_id}",
             )
@@ -82,10 +82,10 @@ class Partition:
     def append(self, batch: Batch, header: BatchHeader, now: Now) -> Appended:
         """Append a batch of a client that was checked.
 
-        Raises `Refused`, or a `BatchError` or `LogOffline` of the log; each has an `error_code`.
+        Raises `ApiError`, or a `BatchError` or `LogOffline` of the log; each has an `error_code`.
         """
         if self.closed:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         log = self.log
         if header.producer_id >= 0:
             seen = self.history.current().check(
@@ -132,12 +132,12 @@ class Partition:
         return Read(records, self.history.current().aborted_between(offset, stable) if records else [])
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Does the client know this leader? Raises `Refused`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320)."""
+        """Does the client know this leader? Raises `ApiError`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320)."""
         if epoch == NO_EPOCH or epoch == self.leader_epoch:
             return
         if epoch < self.leader_epoch:
-            raise Refused(ErrorCode.FENCED_LEADER_EPOCH)
-        raise Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            raise ApiError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """The greatest known leader epoch not above `epoch`, and where it ends; (-1, -1) when unknown (KIP-101).
@@ -159,12 +159,12 @@ class Partition:
     def delete_records(self, before: int) -> int:
         """Delete what lies before an offset (-1: everything); returns the new start of the log.
 
-        Raises `Refused`: POLICY_VIOLATION for a compacted topic; OffsetOutOfRange of the log.
+        Raises `ApiError`: POLICY_VIOLATION for a compacted topic; OffsetOutOfRange of the log.
         """
         if "delete" not in self.log.config.cleanup_policy and "compact" in self.log.config.cleanup_policy:
-            raise Refused(ErrorCode.POLICY_VIOLATION)
+            raise ApiError(ErrorCode.POLICY_VIOLATION)
         if before < -1:
-            raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         start = self.log.delete_records_before(self.log.durable_offset if before == -1 else before)
         self.history.forget_before(start)
         return start

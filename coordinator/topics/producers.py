@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from muster.coordinator.topics.refusal import Refused
+from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 
 KEPT_BATCHES = 5
@@ -93,8 +93,8 @@ class Producers:
     def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> SeenBatch | None:
         """May this batch of a client be appended? Returns the earlier append when it is a duplicate of that.
 
-        Raises `Refused`: INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER (a gap, or older than all kept).
-        A producer that is not known here (never was, or expired) may start with any sequence.
+        Raises `ApiError`: INVALID_PRODUCER_EPOCH (fenced), OUT_OF_ORDER_SEQUENCE_NUMBER (a gap, or older than all
+        kept). A producer that is not known here (never was, or expired) may start with any sequence.
         """
         producer = self._by_id.get(producer_id)
         if producer is None:
@@ -105,19 +105,19 @@ class Producers:
                     return seen
             expected = (producer.last_sequence + 1) & MAX_SEQUENCE
             if first_sequence != expected and producer.epoch != NO_PRODUCER_EPOCH:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Out of order sequence number for producer {producer_id}: {first_sequence} (incoming seq. "
                     f"number), {producer.last_sequence} (current end sequence number)",
                 )
         elif epoch < producer.epoch:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"Epoch of producer {producer_id} is {epoch}, which is smaller than the last seen epoch "
                 f"{producer.epoch}",
             )
         elif first_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Invalid sequence number for new epoch of producer {producer_id}: {epoch} (request epoch), "
                 f"{first_sequence} (seq. number), {producer.epoch} (current producer epoch)",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_state import TopicState
 from muster.coordinator.topics.names import INTERNAL_TOPICS
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import TopicState
 from muster.protocol.errors import ErrorCode
 
 
@@ -32,10 +32,10 @@ class Topic:
         return self.state.leader_epoch(index) if partition is None else partition.leader_epoch
 
     def existing(self, index: int) -> Partition:
-        """The partition of this index; raises `Refused`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        """The partition of this index; raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
         if not 0 <= index < len(self.partitions):
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         partition = self.partitions[index]
         if partition is None:
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return partition

@@ -19,25 +19,25 @@ from muster.coordinator.log import (
 )
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job, OneByOne, at_once
-from muster.coordinator.topics import adoption
-from muster.coordinator.topics.catalogue import MIN_INSYNC_REPLICAS, Catalogue, encode
+from muster.coordinator.topics import adopt_offsets as adoption
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
-from muster.coordinator.topics.in_force import InForce
-from muster.coordinator.topics.internal import internal_topic
-from muster.coordinator.topics.mending import Mending
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.fetch_sessions import FetchSessions
+from muster.coordinator.topics.internal_topics import internal_topic
+from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
+from muster.coordinator.topics.metadata_state import BROKER_RESOURCE
 from muster.coordinator.topics.names import (
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
 )
-from muster.coordinator.topics.opening import NOTHING_MADE, OpenTopics
+from muster.coordinator.topics.offline_retry import OfflineRetry
+from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.sessions import FetchSessions
+from muster.coordinator.topics.pending_changes import PendingChanges
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.topics.starting import adopted, lost_topics, open_metadata_log, tells_nothing
-from muster.coordinator.topics.state import BROKER_RESOURCE
-from muster.coordinator.topics.strays import Strays
+from muster.coordinator.topics.startup import adopted, lost_topics, open_metadata_log, tells_nothing
+from muster.coordinator.topics.stray_folders import Strays
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -91,11 +91,11 @@ class Topics(OpenTopics):
     def load(self) -> None:
         """Replay the metadata log and open the log of every partition; what does not fit is seen to by `strays`."""
         log, lost = open_metadata_log(self.logs, self.configs.metadata_log())
-        self.catalogue = Catalogue(log)
+        self.catalogue = MetadataLog(log)
         self.catalogue.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
         self.catalogue.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
         self.reconfiguring.take_in()
-        self._in_force = InForce(
+        self._in_force = PendingChanges(
             lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
         )
         lost = lost or tells_nothing(self.logs, self.state)
@@ -111,7 +111,7 @@ class Topics(OpenTopics):
             self._open(state)
         self.publish()
         self._expire_producers_later()
-        Mending(self.clock, self._offline).start()
+        OfflineRetry(self.clock, self._offline).start()
 
     def _expire_producers_later(self) -> None:
         def expire() -> None:
@@ -145,7 +145,7 @@ class Topics(OpenTopics):
         return at_once(self.creating(topic, validate_only=validate_only))
 
     def creating(self, topic: NewTopic, *, validate_only: bool = False) -> Job[int]:
-        """Create a topic; the result is how many partitions it gets. Raises `Refused`."""
+        """Create a topic; the result is how many partitions it gets. Raises `ApiError`."""
         return self._changes.run(self._creating(topic, validate_only))
 
     def _creating(self, topic: NewTopic, validate_only: bool) -> Job[int]:
@@ -161,7 +161,7 @@ class Topics(OpenTopics):
         """The topic, created here and now when it is not there; an internal one gets its own configs and number of
         partitions.
 
-        Raises `Refused` when it cannot be created.
+        Raises `ApiError` when it cannot be created.
         """
         return at_once(self.ensuring(name, partitions))
 
@@ -194,7 +194,7 @@ class Topics(OpenTopics):
     def growing(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
     ) -> Job[None]:
-        """Give a topic more partitions. Raises `Refused`."""
+        """Give a topic more partitions. Raises `ApiError`."""
         return self._changes.run(self._growing(name, count, assignments, validate_only))
 
     def _growing(
@@ -209,14 +209,14 @@ class Topics(OpenTopics):
         at_once(self.deleting(topic))
 
     def deleting(self, topic: Topic) -> Job[None]:
-        """Delete a topic, and its records once that is durable. Raises `Refused` when the metadata log cannot be
+        """Delete a topic, and its records once that is durable. Raises `ApiError` when the metadata log cannot be
         written, or somebody else has deleted it.
         """
         return self._changes.run(self._deleting(topic))
 
     def _deleting(self, topic: Topic) -> Job[None]:
         if self.by_id.get(topic.topic_id) is not topic:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._append([RemoveTopicRecord(topic_id=topic.topic_id)])
         del self.by_name[topic.name], self.by_id[topic.topic_id]
         doomed: list[str] = []
@@ -233,7 +233,7 @@ class Topics(OpenTopics):
             self._in_force.changed(topics=True, doomed=doomed)
 
     def set_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set (text) or unset (None) checked configs of a resource. Raises `Refused`."""
+        """Set (text) or unset (None) checked configs of a resource. Raises `ApiError`."""
         self._write(
             [
                 ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
@@ -254,7 +254,7 @@ class Topics(OpenTopics):
 
     def _make(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
         """Make the logs of new partitions, and only then write the records that say there are such: of what cannot be
-        made nothing is there. Raises `Refused`.
+        made nothing is there. Raises `ApiError`.
         """
         given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
         config = self.configs.log_config({**self.state.topic_configs(name), **given})
@@ -270,20 +270,20 @@ class Topics(OpenTopics):
                     made[index] = self._open_partition(name, topic_id, index, record.leader_epoch, config)
                 yield None
             self._write(records, encoded, made)
-        except (DamagedLog, LogOffline, OSError, Refused) as error:
+        except (DamagedLog, LogOffline, OSError, ApiError) as error:
             for index in made:
                 self.logs.remove(self.logs.delete(name, index))  # nothing was in its place before
                 yield None
-            if isinstance(error, Refused):
+            if isinstance(error, ApiError):
                 raise
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
-        """Raises `Refused` when the metadata log cannot be written."""
+        """Raises `ApiError` when the metadata log cannot be written."""
         try:
             self.catalogue.write(records, self.clock.now(), encoded)
         except LogOffline as error:
-            raise Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def _write(
         self,
@@ -292,7 +292,7 @@ class Topics(OpenTopics):
         made: Mapping[int, Partition | None] = NOTHING_MADE,
     ) -> None:
         """`encoded`: the same records, if they were encoded beforehand; `made`: the partitions of which they tell, if
-        these are open already. Raises `Refused`.
+        these are open already. Raises `ApiError`.
         """
         self._append(records, encoded)
         if any(isinstance(r, ConfigRecord) and r.resource_type == BROKER_RESOURCE for r in records):

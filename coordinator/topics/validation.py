@@ -10,7 +10,7 @@ from muster.coordinator.log import LogConfig, batches, check_form, check_size
 from muster.coordinator.log.records.batches import Record
 from muster.coordinator.log.records.compression import LITTLE, Allowed
 from muster.coordinator.log.records.headers import BatchHeader, read_header, set_timestamps
-from muster.coordinator.topics.refusal import RecordsRefused
+from muster.coordinator.topics.errors import InvalidRecords
 from muster.protocol.errors import ErrorCode
 
 Batch = bytes | bytearray | memoryview
@@ -45,7 +45,7 @@ def checked(
     the greatest timestamp of its records, whatever its header says. Offsets are given later. `header` comes from
     `only_batch`.
 
-    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `RecordsRefused` (INVALID_RECORD: a compacted topic
+    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `InvalidRecords` (INVALID_RECORD: a compacted topic
     misses keys; INVALID_TIMESTAMP).
     """
     if header.size < len(batch):
@@ -74,7 +74,7 @@ def checked(
 
 
 def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition: str) -> int:
-    """The greatest timestamp when nothing is wrong with any record. Raises `RecordsRefused`."""
+    """The greatest timestamp when nothing is wrong with any record. Raises `InvalidRecords`."""
     header = batch.header
     oldest = wall_ms - config.message_timestamp_before_max_ms
     newest = wall_ms + config.message_timestamp_after_max_ms
@@ -106,10 +106,10 @@ def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition
             faults.append((index, fault))
     if wrong_time:
         sentence = "One or more records have been rejected due to invalid timestamp"
-        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, sentence, faults)
+        raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, sentence, faults)
     if faults:
         shown = ", ".join(f"RecordError(batchIndex={at}, message='{fault}')" for at, fault in faults[:_SHOWN])
-        raise RecordsRefused(
+        raise InvalidRecords(
             ErrorCode.INVALID_RECORD,
             f"One or more records have been rejected due to {found} record errors in total, and only showing the "
             f"first three errors at most: [{shown}]",

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from muster.coordinator.api.context import Permissions, RequestContext
-from muster.coordinator.api.membership import handle_heartbeat
+from muster.coordinator.api.groups.membership import handle_heartbeat
+from muster.coordinator.api.groups.offset_commit import handle_offset_commit, sort_out
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.offset_commit import handle_offset_commit, sort_out
 from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_between
 from muster.coordinator.api.registry import Handler
 from muster.coordinator.groups import again as groups_again

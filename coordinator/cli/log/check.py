@@ -13,7 +13,7 @@ from muster.coordinator.log.checking.inspection import DAMAGE, Finding, Inspecti
 from muster.coordinator.log.directory.checkpoints import Partition
 from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop, read_last_stops
 from muster.coordinator.log.storage.files import FileStorage
-from muster.coordinator.topics.survey import Misfit, misfits
+from muster.coordinator.topics.folder_check import Misfit, misfits
 
 MOVE_IT = (
     "Stop the server and move the folder to one that can read it: the one that wrote it, or a newer version of this one"

@@ -14,8 +14,8 @@ from muster.coordinator.log.checking import repair as repairing
 from muster.coordinator.log.checking.repair import Loss
 from muster.coordinator.log.directory.folder_names import read_other_name
 from muster.coordinator.log.errors import DirectoryLocked, LogError
-from muster.coordinator.topics.catalogue import topic_id_of
-from muster.coordinator.topics.putting_back import CannotPutBack, belongs_to_a_topic, put_back
+from muster.coordinator.topics.metadata_log import topic_id_of
+from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_topic, put_back
 
 
 def repair(directory: Path, partition: str) -> int:
@@ -34,7 +34,7 @@ def repair(directory: Path, partition: str) -> int:
         holder = f"process {error.pid}" if error.pid is not None else "another process"
         print(f"muster log repair: {directory} is in use by {holder}: stop it first", file=sys.stderr)
         return 1
-    except (OSError, LogError, CannotPutBack) as error:
+    except (OSError, LogError, CannotRestore) as error:
         print(f"muster log repair: {error}", file=sys.stderr)
         return 1
     if done.is_unknown:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.api_versions import handle_api_versions
+from muster.coordinator.api.cluster.api_versions import handle_api_versions
 from muster.coordinator.api.registry import SERVED
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode

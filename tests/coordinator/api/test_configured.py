@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api import alter_configs
-from muster.coordinator.api.alter_configs import MOST_CHANGES, MOST_OF_BROKER
+from muster.coordinator.api.configs import alter_configs
+from muster.coordinator.api.configs.alter_configs import MOST_CHANGES, MOST_OF_BROKER
 from muster.coordinator.api.node import Node
 from muster.coordinator.server_log.levels import LEVELS, ROOT
 from muster.protocol.errors import ErrorCode

@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.api import dispatch, registry
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.refused import Refused
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.slices import MANY_STEPS, Job, Later, Slices, outcome
 from muster.protocol import frames
@@ -35,7 +35,7 @@ class Connection:
     def __init__(self, intercept: Intercept = NO_INTERCEPT, dispatcher: Dispatcher | None = None) -> None:
         self.channel = make_channel()
         self.answers: list[Any] = []
-        self.failed: list[Refused] = []
+        self.failed: list[CloseConnection] = []
         self.dispatcher = dispatcher or Dispatcher(make_node(topics=FakeTopics()), intercept)
         self.requests: ConnectionRequests = self.dispatcher.open(self.channel, self)
 
@@ -45,7 +45,7 @@ class Connection:
     def was_read(self) -> None:
         """It counts no memory."""
 
-    def fail(self, refused: Refused) -> None:
+    def fail(self, refused: CloseConnection) -> None:
         self.failed.append(refused)
 
     def receive(self, frame: bytes) -> None:
@@ -162,8 +162,8 @@ class TestTheWayIn:
 
 
 class TestRefusals:
-    def refused(self, frame: bytes, connection: Connection | None = None) -> Refused:
-        with pytest.raises(Refused) as caught:
+    def refused(self, frame: bytes, connection: Connection | None = None) -> CloseConnection:
+        with pytest.raises(CloseConnection) as caught:
             (connection or Connection()).receive(frame)
         return caught.value
 
@@ -386,7 +386,7 @@ def test_a_request_of_many_bytes_is_read_in_the_thread_and_the_largest_not_at_al
     elsewhere.do()
     assert seen[0][1] == large
     seen[0][2](None)
-    with pytest.raises(Refused, match="this API takes 33554432"):
+    with pytest.raises(CloseConnection, match="this API takes 33554432"):
         connection.ask(LEAVE, 5, LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * 1_200))
 
 

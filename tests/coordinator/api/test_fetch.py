@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.fetch import _fetch
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.records.fetch import _fetch
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.topics.creation import NewTopic

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api import find_coordinator
+from muster.coordinator.api.cluster import find_coordinator
 from muster.coordinator.api.context import GROUP, TRANSACTIONAL_ID, Operation
 from muster.coordinator.runtime.routing import Routing
 from muster.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api import delete_groups, describe_groups, list_groups, offset_delete
+from muster.coordinator.api.groups import delete_groups, describe_groups, list_groups, offset_delete
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import DamagedLog, LogError, LogOffline
 from muster.coordinator.log.position import Place

@@ -10,9 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.api import bounds, gather
+from muster.coordinator.api import answer_size as bounds
+from muster.coordinator.api import gather
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_pieces
-from muster.coordinator.api.membership import MOST_PROTOCOLS
+from muster.coordinator.api.groups.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.interface import Command
@@ -193,7 +194,7 @@ class TestFetch:
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         ask(node, commit(("t", range(1)), metadata="m" * 4_000)).one()
-        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (3_000_000,))
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (3_000_000,))
         assert len(committed(node, [0] * 700)["t"]) == 1
         topics = [OffsetFetchRequestTopics("t", partition_indexes=[0] * 1_200)]
         group = OffsetFetchRequestGroup("g", topics=topics)
@@ -207,7 +208,7 @@ class TestFetch:
         ask(node, commit(("t", range(MANY)))).one()
         for most, whole in ((1 << 30, 300), (MANY * 350, 3)):
             submitted.clear()
-            monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (most,))
+            monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (most,))
             groups = [OffsetFetchRequestGroup("g", topics=None) for _ in range(300)]
             rows = ask(node, OffsetFetchRequest(groups=groups), make_context(9, 9)).one().groups
             assert sum(map(rows_of, submitted)) == MANY
@@ -219,7 +220,7 @@ class TestFetch:
     ) -> None:
         ask(node, commit(("t", range(MANY)))).one()
         submitted.clear()
-        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (10_000,))
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (10_000,))
         groups = [OffsetFetchRequestGroup(name, topics=None) for name in ["g", *map(str, range(1_000))]]
         rows = ask(node, OffsetFetchRequest(groups=groups), make_context(9, 9)).one().groups
         assert [(row.error_code, list(row.topics)) for row in rows if row.error_code] == [(bounds.TOO_LARGE, [])] * (
@@ -264,11 +265,11 @@ class TestDescribe:
     def test_what_does_not_fit_into_the_answer_is_refused_by_row(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (1_000,))
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (1_000,))
         response = ask(node, DescribeGroupsRequest(["a"] * 100)).one()
         codes = [group.error_code for group in response.groups]
         assert codes == [ErrorCode.GROUP_ID_NOT_FOUND] * 16 + [bounds.TOO_LARGE] * 84
-        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (10,))
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (10,))
         response = ask(node, DescribeGroupsRequest(["a"] * 3)).one()  # the first one always fits
         codes = [group.error_code for group in response.groups]
         assert codes == [ErrorCode.GROUP_ID_NOT_FOUND, bounds.TOO_LARGE, bounds.TOO_LARGE]
@@ -279,7 +280,7 @@ class TestDescribe:
         results = ask(node, request).one().results
         assert all(result == one for result in results)
         assert len({id(result) for result in results}) == 1
-        monkeypatch.setattr(bounds.Room.__init__, "__defaults__", (100_000,))
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (100_000,))
         results = ask(node, request).one().results
         codes = Counter(result.error_code for result in results)
         assert set(codes) == {0, bounds.TOO_LARGE}

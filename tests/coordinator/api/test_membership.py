@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api import membership
+from muster.coordinator.api.groups import membership
 from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
 from muster.coordinator.clock import ManualClock
 from muster.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api import offset_commit
+from muster.coordinator.api.groups import offset_commit
 from muster.coordinator.api.node import Node
 from muster.coordinator.groups.interface import Command
 from muster.protocol.errors import ErrorCode

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api import offset_fetch
 from muster.coordinator.api.gather import ROWS_AT_ONCE
+from muster.coordinator.api.groups import offset_fetch
 from muster.coordinator.api.node import Node
 from muster.coordinator.groups.image import TopicsImage
 from muster.protocol.errors import ErrorCode

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.refused import Refused
 from muster.coordinator.log import batches
 from muster.coordinator.log.records import compression as unpack
 from muster.coordinator.log.records.headers import read_header
@@ -160,7 +160,7 @@ def test_nothing_is_owed_without_acks(node: Node) -> None:
 @pytest.mark.parametrize("acks", [0, 1])
 def test_a_refusal_without_acks_ends_the_connection(node: Node, acks: int) -> None:
     context = make_context(0, 13)
-    ended: list[Refused] = []
+    ended: list[CloseConnection] = []
     context.channel.ended_by(ended.append)
     wanted = request(node, (0, batch()), (7, batch()), (1, b""), acks=acks)
     answer = send(node, wanted, context=context).one()
@@ -178,7 +178,7 @@ def test_a_refusal_without_acks_ends_the_connection(node: Node, acks: int) -> No
 
 def test_a_topic_id_that_nobody_has_is_told_as_it_came(node: Node) -> None:
     context = make_context(0, 13)
-    ended: list[Refused] = []
+    ended: list[CloseConnection] = []
     context.channel.ended_by(ended.append)
     wanted = request(node, (0, batch()), acks=0)
     wanted.topic_data[0].topic_id = b"?" * 16

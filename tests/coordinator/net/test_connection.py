@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel, Endpoint
-from muster.coordinator.api.refused import Refused
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.net.connection import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, Connection
 from muster.coordinator.net.limits import Limits
@@ -81,7 +81,7 @@ class Echo:
         self.seen.append(request)
         self.current = request
         if request.startswith(b"bad"):
-            raise Refused("no request", api="Echo")
+            raise CloseConnection("no request", api="Echo")
         if request.startswith(b"now"):
             self.current = None
             return [frame(request)[:4], memoryview(request)] if b"parts" in request else frame(request)

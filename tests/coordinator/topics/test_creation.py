@@ -13,15 +13,15 @@ from muster.coordinator.topics.creation import (
     decide_creation,
     decide_growth,
 )
-from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import ClusterState
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_state import MetadataState
 from muster.protocol.errors import ErrorCode
 
 HOME = Home(1, b"d" * 16)
 
 
-def with_topic(name: str, partitions: int = 2) -> ClusterState:
-    state = ClusterState()
+def with_topic(name: str, partitions: int = 2) -> MetadataState:
+    state = MetadataState()
     for record in decide_creation(NewTopic(name, b"i" * 16, partitions, 1), HOME, 1, 1):
         state.evolve(record)
     return state
@@ -32,7 +32,7 @@ def topic(partitions: int = -1, factor: int = -1, assignments: Sequence[tuple[in
 
 
 def test_a_topic_becomes_a_topic_configs_and_partitions() -> None:
-    state = ClusterState()
+    state = MetadataState()
     wanted = NewTopic("t", b"i" * 16, 2, 1, configs={"retention.ms": "5"})
     for record in decide_creation(wanted, HOME, 1, 1):
         state.evolve(record)
@@ -65,16 +65,16 @@ def test_defaults_fill_what_is_not_said() -> None:
     ],
 )
 def test_what_cannot_be_created_is_refused(wanted: NewTopic, code: int) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         decide_creation(wanted, HOME, 1, 1)
     assert caught.value.error_code == code
     assert caught.value.message
 
 
 def test_a_broker_cannot_hold_two_replicas_of_one_partition() -> None:
-    with pytest.raises(Refused, match="more than once"):
+    with pytest.raises(ApiError, match="more than once"):
         check_brokers([1, 1], None, HOME)
-    with pytest.raises(Refused, match="not consistent with previous partitions"):
+    with pytest.raises(ApiError, match="not consistent with previous partitions"):
         check_brokers([1], 2, HOME)
 
 
@@ -85,7 +85,7 @@ def test_names_that_are_taken_collide_or_are_illegal_are_refused() -> None:
         ("a_b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(ApiError) as caught:
             check_name(state, name)
         assert caught.value.error_code == code
     check_name(state, "a-b")
@@ -114,6 +114,6 @@ def test_partitions_are_added_behind_those_there_are() -> None:
     ],
 )
 def test_what_cannot_grow_is_refused(name: str, count: int, assignments: list[list[int]] | None, code: int) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         decide_growth(with_topic("t", 2), name, count, assignments, HOME)
     assert caught.value.error_code == code

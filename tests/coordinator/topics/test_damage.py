@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import LogError, MemoryStorage, batches
+from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
-from muster.coordinator.topics.refusal import Refused
 from muster.coordinator.topics.topics import Topics
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
@@ -92,7 +92,7 @@ def started(storage: MemoryStorage) -> tuple[Topics | None, bool]:
     with capture_logs() as told:
         try:
             topics = make_topics(storage, ManualClock(0, NOW.wall_ms), offsets_topic_num_partitions=1)
-        except (LogError, Refused, OSError):
+        except (LogError, ApiError, OSError):
             return None, True  # the command line says its sentence
         topics.logs.enforce_retention(NOW.wall_ms)
     return topics, any(line["log_level"] != "info" for line in told)

@@ -8,12 +8,12 @@ from structlog.testing import capture_logs
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import DamagedLog, LogOffline, MemoryStorage, checkpoints
-from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.mending import LOOK_EVERY_MS
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_log import MetadataLog
+from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import TOPIC_RESOURCE
+from muster.coordinator.topics.offline_retry import LOOK_EVERY_MS
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
@@ -23,7 +23,7 @@ NOW = Now(0, 1_700_000_000_000)
 
 
 def refused(topics: Topics, name: str, partitions: int = 1) -> int:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ApiError) as refusal:
         topics.create(NewTopic(name, topics.draw_uuid(), partitions, 1))
     assert "No space left on device" in str(refusal.value.message)
     return refusal.value.error_code
@@ -62,9 +62,9 @@ def test_what_a_full_disk_did_not_let_go_is_not_taken_for_a_later_topic() -> Non
     disk = FullDisk()
     topics = make_topics(disk)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Catalogue, "write", _offline)
+        patch.setattr(MetadataLog, "write", _offline)
         patch.setattr(disk, "rename", _full)
-        with pytest.raises(Refused):
+        with pytest.raises(ApiError):
             topics.create(NewTopic("t", topics.draw_uuid(), 1, 1))
     assert topics.logs.on_disk()[-1] == ("t", 0)
     partition = add_topic(topics)
@@ -89,7 +89,7 @@ def test_partitions_that_cannot_be_added_are_not_there() -> None:
     topics = make_topics(disk)
     add_topic(topics)
     disk.room = len(disk.directories) + 1
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ApiError) as refusal:
         topics.grow("t", 3, None)
     assert refusal.value.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(topics.by_name["t"].partitions) == len(topics.state.topics["t"].partitions) == 1
@@ -103,7 +103,7 @@ def test_the_metadata_log_comes_back_by_itself_when_there_is_space_again() -> No
     topics = make_topics(disk, clock)
     add_topic(topics, "before")
     disk.full = True
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         topics.set_configs(TOPIC_RESOURCE, "before", {"retention.ms": "1"})
     assert topics.catalogue.log.failure is not None
     with capture_logs() as told:
@@ -130,7 +130,7 @@ def test_a_metadata_log_that_has_lost_records_stays_offline() -> None:
     with capture_logs() as told:
         clock.advance(LOOK_EVERY_MS)
     assert "records" in told[-1]["reason"]
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         add_topic(topics, "other")
 
 
@@ -186,7 +186,7 @@ def test_a_partition_that_could_not_be_opened_is_opened_later() -> None:
     storage.unreadable = "t-0"
     topics = make_topics(storage, clock)
     assert [topics.by_name["t"].is_online(index) for index in range(2)] == [False, True]
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ApiError) as refusal:
         topics.by_name["t"].existing(0)
     assert refusal.value.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     storage.unreadable = ""

@@ -12,8 +12,8 @@ from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.log.records.scanning import assemble
 from muster.coordinator.slices import at_once
 from muster.coordinator.topics import validation
+from muster.coordinator.topics.errors import ApiError, InvalidRecords
 from muster.coordinator.topics.partition import Appended, Partition
-from muster.coordinator.topics.refusal import RecordsRefused, Refused
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
@@ -29,10 +29,10 @@ def append(target: Partition, data: bytes) -> Appended:
 
 
 def code_of(target: Partition, data: bytes) -> int:
-    with pytest.raises((Refused, LogError)) as caught:
+    with pytest.raises((ApiError, LogError)) as caught:
         append(target, data)
     error = caught.value
-    assert isinstance(error, Refused | LogError)
+    assert isinstance(error, ApiError | LogError)
     assert target.log.end_offset == 0
     return error.error_code
 
@@ -70,7 +70,7 @@ def test_part_of_a_batch_behind_the_batch_is_not_stored(compression: str) -> Non
 
 def test_a_compacted_topic_needs_keys() -> None:
     target = partition(cleanup_policy="compact")
-    with pytest.raises(RecordsRefused) as caught:
+    with pytest.raises(InvalidRecords) as caught:
         append(target, batch(b"a", b"b", key=None))
     assert caught.value.error_code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in caught.value.record_errors] == [0, 1]
@@ -83,7 +83,7 @@ def test_an_answer_names_so_many_records_and_no_more(monkeypatch: pytest.MonkeyP
         ({"cleanup_policy": "compact"}, batch(b"a", b"b", b"c", key=None)),
         ({"message_timestamp_before_max_ms": "1000"}, batch(b"a", b"b", b"c", at_ms=1)),
     ):
-        with pytest.raises(RecordsRefused) as caught:
+        with pytest.raises(InvalidRecords) as caught:
             append(partition(**configs), wanted)
         assert [index for index, _ in caught.value.record_errors] == [0, 1]
 
@@ -103,7 +103,7 @@ def test_a_batch_that_unpacks_to_too_much_is_too_large(codec: str, monkeypatch: 
 
 def test_timestamps_out_of_bounds_are_refused_record_by_record() -> None:
     late = partition(message_timestamp_after_max_ms="1000")
-    with pytest.raises(RecordsRefused) as caught:
+    with pytest.raises(InvalidRecords) as caught:
         append(late, batch(b"a", b"b", at_ms=NOW.wall_ms + 1001))
     assert caught.value.error_code == ErrorCode.INVALID_TIMESTAMP
     assert [index for index, _ in caught.value.record_errors] == [0, 1]
@@ -158,7 +158,7 @@ def test_a_producers_log_append_time_is_taken_back(compression: str) -> None:
     # but where nothing says when a record was made, or the topic has its own time, it is refused
     stamping = partition(message_timestamp_type="LogAppendTime")
     for refusing, wanted in ((partition(), with_header(data, max_timestamp=-1)), (stamping, data)):
-        with pytest.raises(RecordsRefused, match="rejected due to invalid timestamp") as caught:
+        with pytest.raises(InvalidRecords, match="rejected due to invalid timestamp") as caught:
             append(refusing, wanted)
         assert caught.value.error_code == ErrorCode.INVALID_TIMESTAMP
         ((index, sentence),) = caught.value.record_errors
@@ -173,7 +173,7 @@ def test_all_faults_of_a_batch_are_told_in_kafkas_words() -> None:
     now = NOW.wall_ms
     target = partition(cleanup_policy="compact", message_timestamp_before_max_ms="1000")
     old = batches.build([(b"k", b"a"), (None, b"b"), (b"l", b"c")], timestamp_ms=now - 2000)
-    with pytest.raises(RecordsRefused) as caught:
+    with pytest.raises(InvalidRecords) as caught:
         append(target, bytes(old))
     no_key = "Compacted topic cannot accept message without key in topic partition t-0"
     late = f"out of range. The timestamp should be within [{now - 1000}, {now + 3_600_000}]"
@@ -186,7 +186,7 @@ def test_all_faults_of_a_batch_are_told_in_kafkas_words() -> None:
         (1, no_key),
         (2, f"Timestamp {now - 2000} of message with offset 2 is {late}"),
     )
-    with pytest.raises(RecordsRefused) as caught:
+    with pytest.raises(InvalidRecords) as caught:
         append(target, batch(b"a", b"b", b"c", b"d", key=None))
     assert caught.value.error_code == ErrorCode.INVALID_RECORD
     assert caught.value.message == (
@@ -230,7 +230,7 @@ def test_duplicates_get_their_first_offset_and_gaps_are_refused() -> None:
     append(target, batch(b"x"))
     assert append(target, first)[:2] == (0, 2)
     gap = batch(b"c", producer_id=7, producer_epoch=0, base_sequence=3)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         append(target, gap)
     assert caught.value.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert target.log.end_offset == 3
@@ -287,11 +287,11 @@ def test_a_leader_epoch_that_is_not_ours_is_refused() -> None:
     target = partition()
     target.check_leader_epoch(-1)
     target.check_leader_epoch(0)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         target.check_leader_epoch(1)
     assert caught.value.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     newer = Partition("t", target.topic_id, 0, 2, target.log)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         newer.check_leader_epoch(1)
     assert caught.value.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
@@ -303,10 +303,10 @@ def test_records_are_deleted_up_to_an_offset() -> None:
     assert target.delete_records(2) == 2
     assert target.delete_records(-1) == 3
     for offset in (-2, 4):
-        with pytest.raises((Refused, LogError)) as caught:
+        with pytest.raises((ApiError, LogError)) as caught:
             target.delete_records(offset)
         assert getattr(caught.value, "error_code", None) == ErrorCode.OFFSET_OUT_OF_RANGE
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         partition(cleanup_policy="compact").delete_records(0)
     assert refused.value.error_code == ErrorCode.POLICY_VIOLATION
 

@@ -13,8 +13,8 @@ import pytest
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import LogError, LogOffline, MemoryStorage, batches
 from muster.coordinator.topics.creation import NewTopic
-from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import TOPIC_RESOURCE
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
 from muster.coordinator.topics.topics import Topics
 from tests.coordinator.log.faulty import Died, FaultyStorage
 from tests.coordinator.log.support import Later
@@ -129,7 +129,7 @@ def test_a_disk_that_fails_refuses_and_loses_nothing_that_was_acknowledged(seed:
     for fails_at in range(MOST_STEPS):
         storage = FaultyStorage(seed, 10 * MOST_STEPS, fails_at=[fails_at])
         life = Life(storage)
-        with contextlib.suppress(Refused, LogError, OSError, AssertionError, KeyError):
+        with contextlib.suppress(ApiError, LogError, OSError, AssertionError, KeyError):
             life.run()
         with contextlib.suppress(AttributeError):
             life.topics.logs.close(clean=False)

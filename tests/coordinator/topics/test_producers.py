@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.producers import KEPT_BATCHES, MAX_SEQUENCE, Producers, SeenBatch, last_sequence_of
-from muster.coordinator.topics.refusal import Refused
 from muster.protocol.errors import ErrorCode
 
 
@@ -28,7 +28,7 @@ def append(
 
 
 def refusal(producers: Producers, first: int, count: int = 1, *, epoch: int = 0) -> int:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         append(producers, first, count, epoch=epoch)
     return caught.value.error_code
 
@@ -142,7 +142,7 @@ def test_against_a_model_that_remembers_everything(batches: list[tuple[int, int,
         seen = None
         try:
             seen = append(producers, first, count, epoch=batch_epoch, at=offset)
-        except Refused as error:
+        except ApiError as error:
             told = {
                 ErrorCode.INVALID_PRODUCER_EPOCH: "fenced",
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "refused",

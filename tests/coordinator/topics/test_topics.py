@@ -11,20 +11,20 @@ from muster.coordinator.groups.image import TopicsImage
 from muster.coordinator.groups.interface import Now
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.dynamic_configs import CONFIGURED_AT_ONCE
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_state import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    MetadataState,
+)
 from muster.coordinator.topics.names import (
     GROUP_EVENTS_TOPIC,
     GROUP_OFFSETS_TOPIC,
     METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
-)
-from muster.coordinator.topics.reconfiguring import CONFIGURED_AT_ONCE
-from muster.coordinator.topics.refusal import Refused
-from muster.coordinator.topics.state import (
-    BROKER_RESOURCE,
-    CLIENT_METRICS_RESOURCE,
-    GROUP_RESOURCE,
-    TOPIC_RESOURCE,
-    ClusterState,
 )
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ from tests.coordinator.topics.support import add_topic, batch, make_topics, prod
 NOW = Now(0, 1_700_000_000_000)
 
 
-def facts(state: ClusterState) -> dict[str, Any]:
+def facts(state: MetadataState) -> dict[str, Any]:
     return {
         "topics": {name: (topic.topic_id, topic.partitions) for name, topic in state.topics.items()},
         "by id": {topic_id: topic.name for topic_id, topic in state.topics_by_id.items()},
@@ -79,7 +79,7 @@ def test_replay_gives_the_live_state(steps: list[tuple[str, str, int]]) -> None:
                 topics.delete(topic)
             elif topic is not None:
                 topics.set_configs(TOPIC_RESOURCE, name, {"retention.ms": None if what == "unset" else str(number)})
-        except Refused:
+        except ApiError:
             continue
     after = restarted(topics)
     # a start is noted, and changes nothing but the leaders' epochs
@@ -242,7 +242,7 @@ def test_groups_and_client_metrics_keep_their_configs() -> None:
 
 
 def test_a_wrong_config_is_refused_with_kafkas_sentence() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         add_topic(make_topics(), "t", retention_ms="x")
     assert caught.value.error_code == ErrorCode.INVALID_CONFIG
     assert caught.value.message == "Invalid value x for configuration retention.ms: Not a number of type LONG"
@@ -310,7 +310,7 @@ def test_changes_of_topics_wait_for_each_other() -> None:
     with pytest.raises(StopIteration):
         drive(first, 1_000)
     assert turn.is_there
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         second.send(None)
     assert refused.value.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
     old = topics.by_name["t"]
@@ -324,7 +324,7 @@ def test_changes_of_topics_wait_for_each_other() -> None:
     assert not next(again).is_there
     with pytest.raises(StopIteration):
         drive(deleting, 1_000)
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         again.send(None)  # somebody else has deleted it
     assert topics.by_name == {}
 

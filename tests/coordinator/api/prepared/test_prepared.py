@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from muster.coordinator.api import dispatch
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Permissions
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared import commit as commit_room
-from muster.coordinator.api.refused import Refused
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.core import GroupCore
@@ -66,7 +66,7 @@ class Peer:
         self.node: Node = make_node(clock=self.clock, topics=self.topics, routing=Routing([self.shard]))
         self.dispatcher = Dispatcher(self.node, intercept or Intercept())
         self.answers: list[bytes] = []
-        self.failed: list[Refused] = []
+        self.failed: list[CloseConnection] = []
         self.connect()
 
     def connect(self) -> None:
@@ -78,7 +78,7 @@ class Peer:
     def was_read(self) -> None:
         """It counts no memory."""
 
-    def fail(self, refused: Refused) -> None:
+    def fail(self, refused: CloseConnection) -> None:
         self.failed.append(refused)
 
     def ask(self, key: int, version: int, request: Any, correlation_id: int = 1) -> Any:

@@ -1,0 +1,43 @@
+"""DescribeCluster: the nodes of the cluster (KIP-700, KIP-919's endpoint types)."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.authorized_operations import NOT_ASKED, authorized_operations
+from muster.coordinator.api.context import THE_CLUSTER, RequestContext
+from muster.coordinator.api.node import Node, Respond
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle_describe_cluster(
+    node: Node, context: RequestContext, request: DescribeClusterRequest, respond: Respond
+) -> None:
+    """This node is the cluster; listeners for brokers do not tell of controllers."""
+    if request.endpoint_type != BROKERS:
+        code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
+        if request.endpoint_type == CONTROLLERS:
+            code, message = (
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                ("The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"),
+            )
+        respond(DescribeClusterResponse(error_code=code, error_message=message))
+        return
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = authorized_operations(context, THE_CLUSTER)
+    host, port = node.endpoint(context)
+    respond(
+        DescribeClusterResponse(
+            cluster_id=node.cluster_id,
+            controller_id=node.node_id,
+            brokers=[DescribeClusterBroker(node.node_id, host, port, node.rack)],
+            cluster_authorized_operations=operations,
+        )
+    )

@@ -1,0 +1,193 @@
+"""Metadata: the nodes, the topics and who leads their partitions; topics asked for may be created on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from muster.coordinator.api.authorized_operations import NOT_ASKED, authorized_operations
+from muster.coordinator.api.context import (
+    THE_CLUSTER,
+    TOPIC,
+    Operation,
+    RequestContext,
+    Resource,
+    authorize,
+)
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.version_rules import metadata_by_topic_id
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
+from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_LEADER = -1
+
+
+def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
+    """All topics when none are named (null), else those named, in their order."""
+    may_create = request.allow_auto_topic_creation and request.topics
+    run = node.run_to_end if may_create else node.run
+    run(context, respond, _describe(node, context, request))
+
+
+def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> Job[MetadataResponse]:
+    if not metadata_by_topic_id(context.api_version):
+        for topic in request.topics or ():
+            if topic.name is None or topic.topic_id != ZERO_UUID:
+                return (yield from _without_ids(request.topics or ()))
+            yield None
+    tell_operations = request.include_topic_authorized_operations
+    rows: list[MetadataResponseTopic] = []
+    made: list[MetadataResponseTopic] = []
+    if request.topics is None:
+        for present in [*node.topics.by_name.values()]:
+            if authorize(context, Operation.DESCRIBE, Resource(TOPIC, present.name)):
+                rows.append((yield from _present(node, context, present, tell_operations)))
+            yield None
+    else:
+        asked = _Asked(node, context, request)
+        yield from asked.look()
+        rows, made = asked.rows, asked.made
+    host, port = node.endpoint(context)
+    operations = NOT_ASKED
+    if request.include_cluster_authorized_operations:
+        operations = authorized_operations(context, THE_CLUSTER)
+    response = MetadataResponse(
+        brokers=[MetadataResponseBroker(node.node_id, host, port, node.rack)],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=rows,
+        cluster_authorized_operations=operations,
+    )
+    yield from until_durable(node, made)
+    return response
+
+
+class _Asked:
+    """Topics that are asked for, one row for each that is meant."""
+
+    __slots__ = ("_context", "_may_create", "_node", "_tells_operations", "_wanted", "made", "rows")
+
+    def __init__(self, node: Node, context: RequestContext, request: MetadataRequest) -> None:
+        self._node = node
+        self._context = context
+        self._wanted = request.topics or ()
+        self._may_create = request.allow_auto_topic_creation and node.topics.settings.auto_create_topics_enable
+        self._tells_operations = request.include_topic_authorized_operations
+        self.rows: list[MetadataResponseTopic] = []
+        self.made: list[MetadataResponseTopic] = []
+        """Those of topics that were created on the way."""
+
+    def look(self) -> Job[None]:
+        """Where one is asked for by its id, names count for nothing, as on Kafka."""
+        ids: dict[tuple[str | None, bytes], None] = {}
+        both: dict[tuple[str | None, bytes], None] = {}
+        for topic in self._wanted:
+            if topic.topic_id != ZERO_UUID:
+                ids[None, topic.topic_id] = None
+            both[topic.name, topic.topic_id] = None
+            yield None
+        meant = ids or both
+        if self._may_create:
+            yield from self._count(meant)
+        for name, topic_id in meant:
+            try:
+                found = self._find(name, topic_id)
+                present = (yield from self._create(name or "")) if found is None else found
+            except ApiError as refusal:
+                self.rows.append(_refused(self._context, refusal.error_code, name, topic_id, self._tells_operations))
+            else:
+                row = yield from _present(self._node, self._context, present, self._tells_operations)
+                self.rows.append(row)
+                if found is None:
+                    self.made.append(row)
+            yield None
+
+    def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
+        """As Kafka's controller: of a request that would create too many partitions none is created."""
+        topics, new = self._node.topics, 0
+        for name, _ in meant:
+            new += name is not None and name not in topics.by_name and name_fault(name) is None
+            yield None
+        self._may_create = new * topics.settings.num_partitions <= MAX_PARTITIONS_PER_REQUEST
+
+    def _find(self, name: str | None, topic_id: bytes) -> Topic | None:
+        """The topic that is meant; None: it may be created. Raises `ApiError`."""
+        node, context = self._node, self._context
+        if topic_id != ZERO_UUID or name is None:
+            topic = node.topics.by_id.get(topic_id)
+            if topic is None or not authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+            return topic
+        if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        topic = node.topics.by_name.get(name)
+        if topic is not None:
+            return topic
+        if name_fault(name) is not None:
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+        if not self._may_create:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not authorize(context, Operation.CREATE, Resource(TOPIC, name)):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return None
+
+    def _create(self, name: str) -> Job[Topic]:
+        """Raises `ApiError`."""
+        try:
+            return (yield from self._node.topics.ensuring(name))
+        except ApiError as refusal:
+            # what cannot be made is simply not there; that the disk is to blame may be told
+            storage = refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            raise refusal if storage else ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
+
+
+def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse]:
+    """The answer to versions 10 and 11, which have a place for ids that may not be used: nothing but refusals."""
+    rows = []
+    for topic in wanted:
+        rows.append(
+            MetadataResponseTopic(
+                ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id, topic_authorized_operations=NOT_ASKED
+            )
+        )
+        yield None
+    return MetadataResponse(topics=rows, error_code=ErrorCode.INVALID_REQUEST)
+
+
+def _refused(
+    context: RequestContext, error_code: int, name: str | None, topic_id: bytes, tell_operations: bool
+) -> MetadataResponseTopic:
+    """A topic that is not there may be asked about all the same, if it has a name: what one might do to it."""
+    operations = NOT_ASKED
+    if tell_operations and name is not None:
+        operations = authorized_operations(context, Resource(TOPIC, name))
+    return MetadataResponseTopic(error_code, name, topic_id, name in INTERNAL_TOPICS, [], operations)
+
+
+def _present(node: Node, context: RequestContext, topic: Topic, tell_operations: bool) -> Job[MetadataResponseTopic]:
+    operations = NOT_ASKED
+    if tell_operations:
+        operations = authorized_operations(context, Resource(TOPIC, topic.name))
+    rows: list[MetadataResponsePartition] = []
+    for index, state in enumerate(topic.state.partitions):
+        epoch, replicas = topic.leader_epoch(index), list(state.replicas)
+        if not topic.is_online(index):
+            error_code = ErrorCode.LEADER_NOT_AVAILABLE
+            rows.append(MetadataResponsePartition(error_code, index, NO_LEADER, epoch, replicas, [], replicas))
+        else:
+            rows.append(MetadataResponsePartition(0, index, node.node_id, epoch, replicas, list(state.isr)))
+        yield None
+    return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, rows, operations)

@@ -1,0 +1,1 @@
+"""Handlers of the configs of topics, brokers, groups, client metrics and loggers."""

@@ -1,0 +1,214 @@
+"""IncrementalAlterConfigs and AlterConfigs: change what topics, brokers, groups, client metrics and loggers are
+configured with (KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848).
+
+Checks come in Kafka's order: first those of the broker that is asked, then those of the controller, which looks at the
+values before it looks whether there is such a topic.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from muster.coordinator.api.configs import logger_levels
+from muster.coordinator.api.configs.operations import DELETE, Changes, applied, broker_after
+from muster.coordinator.api.configs.resources import Kind, check_altered_broker, check_altered_loggers
+from muster.coordinator.api.context import GROUP, THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.properties import InvalidProperty, client_metrics, dynamic, group
+from muster.coordinator.properties.definition import InvalidRequest
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, name_fault
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages import alter_configs as full
+from muster.protocol.messages import incremental_alter_configs as incremental
+
+CLEANUP_POLICY: Final = "cleanup.policy"
+MOST_CHANGES: Final = 10_000
+"""Of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+MOST_OF_BROKER: Final = 1_000
+"""Properties that may be set on a broker: Kafka takes any name, and answers that describe the broker have them all."""
+MOST_CHARACTERS_OF_BROKER: Final = 1_000_000
+"""Of the names and values of these."""
+MOST_RESOURCES: Final = 100_000
+"""Groups and client metrics that may have configs; nothing but their own configs says that there are such."""
+_TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
+Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
+
+
+def handle_incremental_alter_configs(
+    node: Node, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest, respond: Respond
+) -> None:
+    """Set, unset, append to or take from single configs."""
+
+    def alter(row: incremental.AlterConfigsResource) -> None:
+        kind, name = row.resource_type, row.resource_name
+        _check_form(row.configs, [c.name for c in row.configs if c.value is None and c.config_operation != DELETE])
+        if kind == Kind.BROKER_LOGGER:
+            _authorize(context, kind, name)
+            check_altered_loggers(name, node.node_id)
+            logger_levels.alter(row.configs, validate_only=request.validate_only)
+            return
+        present = _present(node, context, kind, name)
+        if kind == Kind.BROKER:
+            _check_broker(node, name, broker_after(row.configs, present))
+        _change(node, kind, name, applied(kind, row.configs, present), request.validate_only)
+
+    def job() -> Job[incremental.IncrementalAlterConfigsResponse]:
+        rows = yield from _alter_all(request.resources, alter)
+        responses = [incremental.AlterConfigsResourceResponse(*row) for row in rows]
+        if not request.validate_only:
+            yield from until_durable(node, [row for row in responses if not row.error_code])
+        return incremental.IncrementalAlterConfigsResponse(responses=responses)
+
+    node.run_to_end(context, respond, job())
+
+
+def handle_alter_configs(
+    node: Node, context: RequestContext, request: full.AlterConfigsRequest, respond: Respond
+) -> None:
+    """Replace all configs of a resource by those given."""
+
+    def alter(row: full.AlterConfigsResource) -> None:
+        kind, name = row.resource_type, row.resource_name
+        _check_form(row.configs, [config.name for config in row.configs if config.value is None])
+        given = {config.name: config.value or "" for config in row.configs}
+        present = _present(node, context, kind, name)
+        if kind == Kind.BROKER:
+            _check_broker(node, name, given)
+        changes: Changes = {key: None for key in present if key not in given}
+        _change(node, kind, name, {**changes, **given}, request.validate_only)
+
+    def job() -> Job[full.AlterConfigsResponse]:
+        rows = yield from _alter_all(request.resources, alter)
+        responses = [full.AlterConfigsResourceResponse(*row) for row in rows]
+        if not request.validate_only:
+            yield from until_durable(node, [row for row in responses if not row.error_code])
+        return full.AlterConfigsResponse(responses=responses)
+
+    node.run_to_end(context, respond, job())
+
+
+def _alter_all(rows: Sequence[Row], alter: Callable[[Row], object]) -> Job[list[tuple[int, str | None, int, str]]]:
+    """(error code, message, resource type, resource name) of each resource, each altered on its own and as a whole."""
+    answers: list[tuple[int, str | None, int, str]] = []
+    times = Counter((row.resource_type, row.resource_name) for row in rows)
+    too_many = sum(len(row.configs) for row in rows) > MOST_CHANGES
+    for row in rows:
+        yield None
+        kind, name = row.resource_type, row.resource_name
+        try:
+            if too_many:
+                raise ApiError(ErrorCode.POLICY_VIOLATION, _TOO_MANY_CHANGES)
+            if times[kind, name] > 1:
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            alter(row)
+        except ApiError as refusal:
+            answers.append((refusal.error_code, refusal.message, kind, name))
+        else:
+            answers.append((0, None, kind, name))
+    return answers
+
+
+def _check_form(
+    configs: Sequence[incremental.AlterableConfig] | Sequence[full.AlterableConfig], nulls: Sequence[str]
+) -> None:
+    if len({config.name for config in configs}) < len(configs):
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if nulls:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _authorize(context: RequestContext, kind: int, name: str) -> None:
+    """Raises `ApiError`."""
+    resource, error_code = THE_CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if kind == Kind.TOPIC:
+        resource, error_code = Resource(TOPIC, name), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif kind == Kind.GROUP:
+        resource, error_code = Resource(GROUP, name), ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not authorize(context, Operation.ALTER_CONFIGS, resource):
+        raise ApiError(error_code)
+
+
+def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mapping[str, str]:
+    """What is set on a resource that may be altered. Raises `ApiError`."""
+    if kind not in (Kind.TOPIC, Kind.BROKER, Kind.CLIENT_METRICS, Kind.GROUP):
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
+    _authorize(context, kind, name)
+    if kind == Kind.BROKER:
+        check_altered_broker(name, node.node_id)
+    return node.topics.state.resource_configs(kind, name)
+
+
+def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
+    """May a broker, or all of them, have nothing but this set? Raises `ApiError`."""
+    if len(after) > MOST_OF_BROKER:
+        what = f"A broker may have {MOST_OF_BROKER} properties set at most, but {len(after)} would be."
+        raise ApiError(ErrorCode.POLICY_VIOLATION, what)
+    if sum(len(key) + len(text) for key, text in after.items()) > MOST_CHARACTERS_OF_BROKER:
+        what = f"The properties set on a broker may have {MOST_CHARACTERS_OF_BROKER} characters at most."
+        raise ApiError(ErrorCode.POLICY_VIOLATION, what)
+    try:
+        dynamic.check(after, node.config, for_all=not name)
+    except InvalidProperty as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> None:
+    """What the controller does. Raises `ApiError`."""
+    present = node.topics.state.resource_configs(kind, name)
+    after = {key: text for key, text in {**present, **changes}.items() if text is not None}
+    try:
+        if kind == Kind.TOPIC:
+            _check_topic(node, name, after)
+        elif kind == Kind.BROKER:
+            _check_min_isr(name, changes, present)
+        elif kind == Kind.CLIENT_METRICS:
+            client_metrics.validate(name, after)
+        else:
+            _check_group(node, name, after)
+    except InvalidRequest as error:
+        raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    except InvalidProperty as error:
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and not present and len(node.topics.state.configs) >= MOST_RESOURCES:
+        what = f"There are {MOST_RESOURCES} resources with configs already: reset one before."
+        raise ApiError(ErrorCode.POLICY_VIOLATION, what)
+    new = {key: text for key, text in changes.items() if text != present.get(key)}
+    if new and not validate_only:
+        node.topics.set_configs(kind, name, new)
+
+
+def _check_topic(node: Node, name: str, after: Mapping[str, str]) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    fault = name_fault(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    node.topics.configs.check(after)
+    if name not in node.topics.by_name:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    if name == GROUP_EVENTS_TOPIC and "compact" in after.get(CLEANUP_POLICY, ""):
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} is a history: it cannot be compacted")
+
+
+def _check_group(node: Node, name: str, after: Mapping[str, str]) -> None:
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    group.validate(after, node.config.value)
+
+
+def _check_min_isr(name: str, changes: Changes, present: Mapping[str, str]) -> None:
+    """In a cluster with eligible leader replicas, as every new one is, it is the same for all brokers (KIP-966)."""
+    if MIN_INSYNC_REPLICAS not in changes:
+        return
+    what = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."
+    if name:
+        raise ApiError(ErrorCode.INVALID_CONFIG, what)
+    if changes[MIN_INSYNC_REPLICAS] is None and MIN_INSYNC_REPLICAS in present:
+        what = f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled."
+        raise ApiError(ErrorCode.INVALID_CONFIG, what)

@@ -1,0 +1,144 @@
+"""DescribeConfigs: how topics, this broker and groups are configured, and where each value comes from (KIP-226)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.configs import logger_levels
+from muster.coordinator.api.configs.resources import Kind, check_described_broker, check_described_loggers
+from muster.coordinator.api.configs.rows import described, documentation_of
+from muster.coordinator.api.context import (
+    GROUP,
+    THE_CLUSTER,
+    TOPIC,
+    Operation,
+    RequestContext,
+    Resource,
+    authorize,
+)
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.properties import describe
+from muster.coordinator.properties.describe import Entry
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import name_fault
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+
+_MOST_KNOWN: Final = 1_000
+"""Resources that are looked at once, however often a request names them."""
+_ROW_BYTES: Final = 16
+"""Of a row of an answer, besides its texts."""
+
+
+def handle_describe_configs(
+    node: Node, context: RequestContext, request: DescribeConfigsRequest, respond: Respond
+) -> None:
+    """Answer each resource on its own."""
+    node.run(context, respond, _describe(node, context, request))
+
+
+def _describe(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> Job[DescribeConfigsResponse]:
+    room = AnswerSize()
+    results: list[DescribeConfigsResult] = []
+    known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}
+    for row in request.resources:
+        # one that is named again and again is looked at once: it has a row each time, as on Kafka
+        asked = row.resource_type, row.resource_name, frozenset(row.configuration_keys or ())
+        found = known.get(asked)
+        if found is None:
+            result = _result(node, context, request, row, asked[2])
+            found = result, _size(result)
+            if len(known) < _MOST_KNOWN:
+                known[asked] = found
+        if room.take(found[1]):
+            results.append(found[0])
+            for _ in found[0].configs:
+                yield None  # as many are to be encoded
+        else:
+            results.append(DescribeConfigsResult(TOO_LARGE, TOO_LARGE_TEXT, row.resource_type, row.resource_name))
+        yield None
+    return DescribeConfigsResponse(results=results)
+
+
+def _result(
+    node: Node,
+    context: RequestContext,
+    request: DescribeConfigsRequest,
+    row: DescribeConfigsResource,
+    keys: Collection[str],
+) -> DescribeConfigsResult:
+    try:
+        entries = _entries(node, context, row)
+    except ApiError as refusal:
+        return DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
+    documentation = documentation_of(row.resource_type) if request.include_documentation else {}
+    configs = described(entries, keys or None, request.include_synonyms, documentation)
+    return DescribeConfigsResult(0, "", row.resource_type, row.resource_name, configs)
+
+
+def _size(result: DescribeConfigsResult) -> int:
+    """About how many bytes it takes in an answer."""
+    return (
+        _ROW_BYTES
+        + len(result.resource_name)
+        + len(result.error_message or "")
+        + sum(
+            _ROW_BYTES
+            + len(one.name)
+            + len(one.value or "")
+            + len(one.documentation or "")
+            + sum(_ROW_BYTES + len(synonym.name) + len(synonym.value or "") for synonym in one.synonyms)
+            for one in result.configs
+        )
+    )
+
+
+def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) -> list[Entry]:
+    """Raises `ApiError`."""
+    kind, name = row.resource_type, row.resource_name
+    if kind == Kind.TOPIC:
+        return _topic_entries(node, context, name)
+    if kind == Kind.GROUP:
+        if not authorize(context, Operation.DESCRIBE_CONFIGS, Resource(GROUP, name)):
+            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return describe.group(node.topics.state.resource_configs(kind, name), node.config)
+    if not authorize(context, Operation.DESCRIBE_CONFIGS, THE_CLUSTER):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    if kind == Kind.BROKER:
+        return _broker_entries(node, name)
+    if kind == Kind.BROKER_LOGGER:
+        check_described_loggers(name, node.node_id)
+        return describe.loggers(logger_levels.levels())
+    if kind == Kind.CLIENT_METRICS:
+        if not name:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return describe.client_metrics(node.topics.state.resource_configs(kind, name))
+    raise ApiError(ErrorCode.INVALID_REQUEST, error_message(ErrorCode.INVALID_REQUEST))
+
+
+def _topic_entries(node: Node, context: RequestContext, name: str) -> list[Entry]:
+    if not authorize(context, Operation.DESCRIBE_CONFIGS, Resource(TOPIC, name)):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    fault = name_fault(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    if name not in node.topics.by_name:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return describe.topic(node.topics.state.topic_configs(name), node.config)
+
+
+def _broker_entries(node: Node, name: str) -> list[Entry]:
+    if name == "":
+        return describe.cluster_wide(node.config)
+    check_described_broker(name, node.node_id)
+    return describe.broker(node.config)

@@ -1,0 +1,52 @@
+"""ListConfigResources: what there is that has a configuration (KIP-1142)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from muster.coordinator.api.configs.resources import Kind
+from muster.coordinator.api.context import THE_CLUSTER, Operation, RequestContext, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.version_rules import lists_all_config_resources
+from muster.coordinator.slices import Job
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+_ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
+
+
+def handle_list_config_resources(
+    node: Node, context: RequestContext, request: ListConfigResourcesRequest, respond: Respond
+) -> None:
+    """The resources of the kinds asked for, all when none is; of groups those that were configured."""
+    if not authorize(context, Operation.DESCRIBE_CONFIGS, THE_CLUSTER):
+        respond(ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+        return
+    kinds: Collection[int] = frozenset(request.resource_types) or _ALL
+    if not lists_all_config_resources(context.api_version):
+        kinds = (Kind.CLIENT_METRICS,)
+    if any(kind not in _ALL for kind in kinds):
+        respond(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+        return
+    node.run(context, respond, _list(node, kinds))
+
+
+def _list(node: Node, kinds: Collection[int]) -> Job[ListConfigResourcesResponse]:
+    found = []
+    for kind in _ALL:
+        if kind not in kinds:
+            continue
+        if kind == Kind.TOPIC:
+            names = [*node.topics.by_name]
+        elif kind in (Kind.BROKER, Kind.BROKER_LOGGER):
+            names = [str(node.node_id)]
+        else:
+            names = node.topics.state.resources(kind)
+        for name in names:
+            found.append(ConfigResource(name, kind))
+            yield None
+    return ListConfigResourcesResponse(config_resources=found)

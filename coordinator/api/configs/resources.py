@@ -1,0 +1,70 @@
+"""What can be configured: kinds of resources, and the names that brokers and loggers may be meant by."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+
+
+class Kind:
+    """ConfigResource.Type."""
+
+    TOPIC: Final = 2
+    BROKER: Final = 4
+    BROKER_LOGGER: Final = 8
+    CLIENT_METRICS: Final = 16
+    GROUP: Final = 32
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
+
+
+def node_number(name: str) -> int | None:
+    """The number that Java's Integer.parseInt reads in a name, if it reads one."""
+    if not _INTEGER.fullmatch(name):
+        return None
+    number = int(name)
+    return number if -(2**31) <= number < 2**31 else None
+
+
+def check_described_broker(name: str, node_id: int) -> None:
+    """May a broker be described under this name, which is not empty? Raises `ApiError`."""
+    number = node_number(name)
+    if number is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if number != node_id:
+        what = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+        raise ApiError(ErrorCode.INVALID_REQUEST, what)
+
+
+def check_described_loggers(name: str, node_id: int) -> None:
+    """May the loggers of a broker be described under this name? Raises `ApiError`."""
+    if not name:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+    number = node_number(name)
+    if number is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if number != node_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
+
+
+def check_altered_broker(name: str, node_id: int) -> None:
+    """May a broker, or all of them, be configured under this name? Raises `ApiError`."""
+    if name:
+        _check_altered(name, node_id, f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def check_altered_loggers(name: str, node_id: int) -> None:
+    """May the loggers of a broker be configured under this name? Raises `ApiError`."""
+    _check_altered(name, node_id, f"Unexpected node id. Expected {node_id}, but received {name}")
+
+
+def _check_altered(name: str, node_id: int, other: str) -> None:
+    number = node_number(name)
+    if number is None:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if number != node_id:
+        raise ApiError(ErrorCode.INVALID_REQUEST, other)

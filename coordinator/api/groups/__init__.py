@@ -1,0 +1,1 @@
+"""Handlers of groups: membership, committed offsets, and the administration of groups."""

@@ -1,0 +1,1 @@
+"""Handlers of records: producing, fetching, offsets, producers, deletion of records."""

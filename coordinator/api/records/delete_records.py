@@ -1,0 +1,56 @@
+"""DeleteRecords: drop what lies before an offset (KIP-107)."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+NO_LOW_WATERMARK = -1
+
+
+def handle_delete_records(node: Node, context: RequestContext, request: DeleteRecordsRequest, respond: Respond) -> None:
+    """Answer each partition once: of one that is named twice the last offset counts, as on Kafka."""
+    node.run(context, respond, _delete_all(node, context, request))
+
+
+def _delete_all(node: Node, context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in request.topics:
+        for row in topic.partitions:
+            wanted.setdefault(topic.name, {})[row.partition_index] = row.offset
+            yield None
+        yield None
+    topics = []
+    for name, offsets in wanted.items():
+        rows = []
+        for index, offset in offsets.items():
+            try:
+                rows.append(DeleteRecordsPartitionResult(index, _delete(node, context, name, index, offset)))
+            except (ApiError, LogError) as error:
+                rows.append(DeleteRecordsPartitionResult(index, NO_LOW_WATERMARK, error.error_code))
+            yield None
+        topics.append(DeleteRecordsTopicResult(name, rows))
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(node: Node, context: RequestContext, name: str, index: int, offset: int) -> int:
+    """The new start of the log. Raises `ApiError` or an error of the log."""
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not authorize(context, Operation.DELETE, Resource(TOPIC, name)):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    partition = topic.existing(index)
+    if topic.internal:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    return partition.delete_records(offset)

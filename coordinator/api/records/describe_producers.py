@@ -1,0 +1,75 @@
+"""DescribeProducers: what partitions remember of those who write to them (KIP-664)."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import name_fault
+from muster.coordinator.topics.producers import Producer
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+NO_TRANSACTION = -1
+_ROW_BYTES = 40
+"""Of a row of an answer."""
+
+
+def handle_describe_producers(
+    node: Node, context: RequestContext, request: DescribeProducersRequest, respond: Respond
+) -> None:
+    """Answer each partition on its own."""
+    node.run(context, respond, _describe(node, context, request))
+
+
+def _describe(node: Node, context: RequestContext, request: DescribeProducersRequest) -> Job[DescribeProducersResponse]:
+    room = AnswerSize()
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for index in topic.partition_indexes:
+            try:
+                producers = _producers(node, context, topic.name, index)
+                if not room.take(_ROW_BYTES * (1 + len(producers))):
+                    raise ApiError(TOO_LARGE, TOO_LARGE_TEXT)
+                rows.append(PartitionResponse(index, active_producers=[_row(producer) for producer in producers]))
+            except ApiError as refusal:
+                rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
+            yield None
+        yield None
+        topics.append(TopicResponse(topic.name, rows))
+    return DescribeProducersResponse(topics=topics)
+
+
+def _producers(node: Node, context: RequestContext, name: str, index: int) -> list[Producer]:
+    """Raises `ApiError`."""
+    fault = name_fault(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise ApiError(code, error_message(code))
+    if not authorize(context, Operation.READ, Resource(TOPIC, name)):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return topic.existing(index).producers.all()
+
+
+def _row(producer: Producer) -> ProducerState:
+    start = producer.transaction_start
+    return ProducerState(
+        producer.producer_id,
+        producer.epoch,
+        producer.last_sequence,
+        producer.last_timestamp_ms,
+        producer.coordinator_epoch,
+        NO_TRANSACTION if start is None else start,
+    )

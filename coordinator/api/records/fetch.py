@@ -1,0 +1,164 @@
+"""Fetch: records straight from the logs, at once or when there are enough of them (KIP-74, KIP-227, KIP-516).
+
+How a row is read stands in `fetch_rows`, sessions in `topics.sessions`. No record is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.records.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
+from muster.coordinator.api.unsent import Taken
+from muster.coordinator.api.version_rules import fetch_by_topic_id
+from muster.coordinator.slices import Job, Later
+from muster.coordinator.topics.fetch_sessions import FetchContext, FetchRow, Key
+from muster.coordinator.topics.fetch_wait import FetchWait
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+
+READ_COMMITTED = 1
+
+
+def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
+    """Answer at once when there is enough, an error or nothing to wait for; else park until there is."""
+    taken = Taken(node.unsent)
+
+    def answer(response: Message | None) -> None:
+        try:
+            respond(response)
+        finally:
+            taken.set(0)
+
+    node.run(context, answer, _fetch(node, context, request, taken))
+
+
+def _fetch(node: Node, context: RequestContext, request: FetchRequest, taken: Taken) -> Job[FetchResponse]:
+    try:
+        return (yield from _read_and_answer(node, context, request, taken))
+    except BaseException:
+        # given up: nobody waits for the answer any more
+        taken.set(0)
+        raise
+
+
+def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest, taken: Taken) -> Job[FetchResponse]:
+    by_id = fetch_by_topic_id(context.api_version)
+    asked = yield from _rows(request)
+    now_ms = node.clock.now().mono_ms
+    fetch = node.topics.sessions.open(
+        request.session_id, request.session_epoch, asked, _forgotten(request), by_id, now_ms
+    )
+    if fetch.error_code:
+        return FetchResponse(error_code=fetch.error_code)
+    most_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
+    committed = request.isolation_level == READ_COMMITTED
+    room = node.unsent.room()
+    min_bytes = min(request.min_bytes, most_bytes, room or most_bytes)
+    terms = FetchTerms(context.api_version, most_bytes, committed, _is_from_follower(request))
+    read = yield from read_rows(node, context, fetch.rows, terms, taken)
+    if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
+        return (yield from _answer(node, context, fetch, read, by_id))
+    partitions, available = read.partitions, read.bytes
+    # what was read is read again: it is not to lie here meanwhile
+    del read
+    taken.set(0)
+    later = Later()
+    max_wait_ms = request.max_wait_ms
+    wait = FetchWait(node.clock, partitions, min_bytes, available, max_wait_ms, committed, lambda: later(None))
+
+    def give_up() -> None:
+        wait.cancel()
+        later(None)  # the job goes on to its end: nothing of it stays
+
+    forget = context.channel.on_close(give_up)
+    yield later
+    forget()
+    if fetch.overtaken():
+        return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    read = yield from read_rows(node, context, fetch.rows, terms, taken)
+    return (yield from _answer(node, context, fetch, read, by_id))
+
+
+def _is_from_follower(request: FetchRequest) -> bool:
+    """Is this a broker that wants a replica? Readers say -1 (or -2), before version 15 in another field."""
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+
+
+def _rows(request: FetchRequest) -> Job[list[FetchRow]]:
+    """What is asked for; of a partition that is named twice the last row counts, in the place of the first."""
+    rows: dict[Key, FetchRow] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.topic, topic.topic_id, wanted.partition)
+            rows[key] = FetchRow(
+                key,
+                wanted.fetch_offset,
+                wanted.partition_max_bytes,
+                wanted.current_leader_epoch,
+                wanted.last_fetched_epoch,
+            )
+            yield None
+        yield None
+    return list(rows.values())
+
+
+def _forgotten(request: FetchRequest) -> list[Key]:
+    return [(t.topic, t.topic_id, index) for t in request.forgotten_topics_data for index in t.partitions]
+
+
+def _answer(
+    node: Node, context: RequestContext, fetch: FetchContext, read: RowsRead, by_id: bool
+) -> Job[FetchResponse]:
+    session_id = fetch.session_id
+    results = read.results
+    if fetch.wants_session:
+        told = [row for row, _ in results]
+        session_id = node.topics.sessions.create(told, by_id, node.clock.now().mono_ms)
+    if session_id:
+        results = yield from _worth_telling(fetch, results)
+    response = FetchResponse(session_id=session_id, responses=(yield from _by_topic(results)))
+    if any(data.error_code in MOVED for _, data in results):
+        host, port = node.endpoint(context)
+        response.node_endpoints = [NodeEndpoint(node_id=node.node_id, host=host, port=port, rack=node.rack)]
+    return response
+
+
+def _worth_telling(
+    fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
+) -> Job[list[tuple[FetchRow, PartitionData]]]:
+    """What the reader is told in a session: all of a new one, in a later answer what is news."""
+    told = []
+    for row, data in results:
+        worth = bool(data.records) or data.diverging_epoch is not None
+        news = row.tell(data.error_code, data.high_watermark, data.log_start_offset, worth)
+        if news or not fetch.incremental:
+            told.append((row, data))
+            if data.records:
+                fetch.told(row)
+        yield None
+    return told
+
+
+def _by_topic(results: Sequence[tuple[FetchRow, PartitionData]]) -> Job[list[FetchableTopicResponse]]:
+    topics: list[FetchableTopicResponse] = []
+    partitions: list[PartitionData] = []
+    last: tuple[str, bytes] | None = None
+    for row, data in results:
+        name, topic_id, _ = row.key
+        if (name, topic_id) != last:
+            partitions = []
+            topics.append(FetchableTopicResponse(name, topic_id, partitions))
+            last = (name, topic_id)
+        partitions.append(data)
+        yield None
+    return topics

@@ -1,0 +1,184 @@
+"""Reading the rows of a Fetch request: which partition each means, what stands there, and what is refused.
+
+Serves within the request's limits: the first records found are returned whatever their size, after that nothing goes
+over them (KIP-74).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.unsent import Taken
+from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
+from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.fetch_sessions import FetchRow
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""Errors beside which clients are told where the leader is (KIP-951)."""
+
+
+class FetchTerms(NamedTuple):
+    """What a Fetch request says of all its rows."""
+
+    version: int
+    max_bytes: int
+    committed: bool
+    """Only records of transactions that are committed, and of none."""
+    from_follower: bool
+    """From a broker that wants a replica. No partition has one, so none is read."""
+
+
+class RowsRead:
+    """What came of reading: rows and data, how many bytes of records, and the partitions that may have more later.
+
+    `failed`: a partition that is there could not be read, which is told without waiting. Rows of what is not there
+    come last, as on Kafka: first those of unknown topic ids.
+    """
+
+    __slots__ = ("bytes", "failed", "partitions", "results")
+
+    def __init__(self) -> None:
+        self.results: list[tuple[FetchRow, PartitionData]] = []
+        self.bytes = 0
+        self.failed = False
+        self.partitions: list[Partition] = []
+
+
+def read_rows(
+    node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms, taken: Taken
+) -> Job[RowsRead]:
+    """Read every row, in order, together at most `max_bytes` of records (but for the first batch found).
+
+    Fewer when there is little memory for answers, and none when there is none, as if there were no records; `taken`
+    is told what was read.
+    """
+    read = RowsRead()
+    left = terms.max_bytes
+    by_id = fetch_by_topic_id(terms.version)
+    nameless: list[tuple[FetchRow, PartitionData]] = []
+    missing: list[tuple[FetchRow, PartitionData]] = []
+    for row in rows:
+        yield None
+        try:
+            topic = _find(node, context, row, by_id)
+        except ApiError as refusal:
+            data = refused_row(row, refusal.error_code)
+            data.aborted_transactions = ()
+            (nameless if refusal.error_code == ErrorCode.UNKNOWN_TOPIC_ID else missing).append((row, data))
+            continue
+        try:
+            if by_id and topic.topic_id != row.key[1]:
+                raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+            partition = topic.existing(row.key[2])
+            read.partitions.append(partition)
+            room = node.unsent.room()
+            data = _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
+        except (ApiError, LogError) as refusal:
+            data = _failed_row(node, row, topic, refusal.error_code, terms.version)
+            read.failed = True
+        else:
+            size = len(data.records) if data.records else 0
+            read.bytes += size
+            taken.set(read.bytes)
+            left = max(left - size, 0)
+            read.failed = read.failed or data.diverging_epoch is not None
+        read.results.append((row, data))
+    read.results += nameless + missing
+    return read
+
+
+def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool) -> Topic:
+    """The topic that a row means, which has such a partition. When a reader of a session asked for an id that a topic
+    had, it is the topic that has its name now.
+
+    Raises `ApiError`: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
+    """
+    name, topic_id, index = row.key
+    topics = node.topics
+    if by_id:
+        topic = topics.by_id.get(topic_id)
+        if topic is not None:
+            row.topic = topic.name
+        elif row.topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+        else:
+            topic = topics.by_name.get(row.topic)
+    else:
+        topic = topics.by_name.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not authorize(context, Operation.READ, Resource(TOPIC, topic.name)):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if not 0 <= index < len(topic.partitions):
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
+
+
+def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: FetchTerms) -> PartitionData:
+    """The data of one row; raises `ApiError` or an error of the log."""
+    known_epoch = row.current_leader_epoch
+    if known_epoch >= 0:
+        partition.check_leader_epoch(known_epoch)
+    if terms.from_follower:
+        no_replica = ErrorCode.UNKNOWN_LEADER_EPOCH if known_epoch >= 0 else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        raise ApiError(no_replica)
+    log = partition.log
+    data = PartitionData(
+        partition_index=row.key[2],
+        high_watermark=log.durable_offset,
+        log_start_offset=log.start_offset,
+        aborted_transactions=None,
+    )
+    data.last_stable_offset = partition.last_stable_offset() if terms.committed else log.durable_offset
+    if row.last_fetched_epoch >= 0:
+        epoch, end_offset = partition.epoch_end_offset(row.last_fetched_epoch)
+        if epoch < 0 or end_offset < 0:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < row.last_fetched_epoch or end_offset < row.fetch_offset:
+            data.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            data.records = b""
+            return data
+    room = min(row.max_bytes, left)
+    records, aborted = partition.read(row.fetch_offset, room, min_one, terms.committed)
+    data.records = records
+    # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
+    has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
+    if aborted is not None and not has_dropped:
+        data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
+    return data
+
+
+def _failed_row(node: Node, row: FetchRow, topic: Topic, error_code: int, version: int) -> PartitionData:
+    if error_code == ErrorCode.KAFKA_STORAGE_ERROR and not fetch_knows_storage_error(version):
+        error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    data = refused_row(row, error_code)
+    if error_code in MOVED and fetch_tells_leader(version):
+        data.current_leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=topic.leader_epoch(row.key[2]))
+    return data
+
+
+def refused_row(row: FetchRow, error_code: int) -> PartitionData:
+    """What is told of a partition that cannot be read."""
+    return PartitionData(
+        partition_index=row.key[2],
+        error_code=error_code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=b"",
+    )

@@ -1,0 +1,58 @@
+"""InitProducerId: a producer's identity, by which its duplicates are told (KIP-98, KIP-360).
+
+Transactions are not served yet. A producer with a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+after this code librdkafka, Java's client, aiokafka, kafka-python and franz-go all give up at once and name it. After
+UNSUPPORTED_VERSION and most others librdkafka asks again for ever.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import (
+    THE_CLUSTER,
+    TRANSACTIONAL_ID,
+    Operation,
+    RequestContext,
+    Resource,
+    authorize,
+)
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+UNKNOWN = -1
+"""No producer id, no epoch."""
+
+
+def handle_init_producer_id(
+    node: Node, context: RequestContext, request: InitProducerIdRequest, respond: Respond
+) -> None:
+    """A new producer id in epoch 0, whatever id the producer had before."""
+    node.run(context, respond, _init(node, context, request))
+
+
+def _init(node: Node, context: RequestContext, request: InitProducerIdRequest) -> Job[InitProducerIdResponse]:
+    try:
+        _check(context, request)
+        response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
+    except ApiError as refusal:
+        return InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
+    # the block that the id is of must never be given out again
+    yield from until_durable(node, [response])
+    return response
+
+
+def _check(context: RequestContext, request: InitProducerIdRequest) -> None:
+    """Raises `ApiError`."""
+    if request.transactional_id is not None:
+        if not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, request.transactional_id)):
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    elif not authorize(context, Operation.IDEMPOTENT_WRITE, THE_CLUSTER):
+        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    one_without_the_other = (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN)
+    if request.transactional_id == "" or one_without_the_other:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -1,0 +1,97 @@
+"""ListOffsets: where a partition begins and ends, and which offset has a timestamp (KIP-79, KIP-734)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.version_rules import knows_timestamp
+from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.partition import Partition
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+READ_COMMITTED = 1
+
+
+def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest, respond: Respond) -> None:
+    """Answer each partition on its own; one that is asked twice is refused, and answered once."""
+    node.run(context, respond, _answer_all(node, context, request))
+
+
+def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
+    committed = request.isolation_level == READ_COMMITTED
+    asked: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for row in topic.partitions:
+            asked[topic.name, row.partition_index] += 1
+            yield None
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    for topic in request.topics:
+        for row in topic.partitions:
+            twice = asked[topic.name, row.partition_index] > 1
+            try:
+                answer = yield from _answer(node, context, topic.name, row, committed, twice)
+            except (ApiError, LogError) as error:
+                answer = ListOffsetsPartitionResponse(row.partition_index, error.error_code)
+            topics.setdefault(topic.name, {})[row.partition_index] = answer
+            yield None
+        yield None
+    return ListOffsetsResponse(
+        topics=[ListOffsetsTopicResponse(name, list(rows.values())) for name, rows in topics.items()]
+    )
+
+
+def _answer(
+    node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool, twice: bool
+) -> Job[ListOffsetsPartitionResponse]:
+    """Raises `ApiError` or an error of the log."""
+    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if twice:
+        raise ApiError(ErrorCode.INVALID_REQUEST)
+    if not knows_timestamp(context.api_version, row.timestamp):
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition = topic.existing(row.partition_index)
+    partition.check_leader_epoch(row.current_leader_epoch)
+    timestamp, offset, epoch = yield from _look_up(partition, row.timestamp, committed)
+    return ListOffsetsPartitionResponse(row.partition_index, 0, timestamp, offset, epoch)
+
+
+def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple[int, int, int]]:
+    """(timestamp, offset, leader epoch); -1 in each place where there is nothing to say."""
+    log = partition.log
+    end = partition.last_stable_offset() if committed else partition.high_watermark
+    if timestamp == LATEST:
+        return -1, end, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, partition.epoch_for_offset(log.start_offset)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1  # nothing is ever tiered here
+    look = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    try:
+        found = yield from look
+    except OSError as error:
+        # a segment that went meanwhile, by retention or compaction: asked again, its client finds what is there then
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+    if found is None or found.offset >= end:
+        return -1, -1, -1
+    return found.timestamp_ms, found.offset, found.leader_epoch

@@ -1,0 +1,298 @@
+"""Produce: batches of clients appended to partitions, answered when they are as safe as `acks` asks (KIP-98, KIP-467).
+
+As on Kafka, the first batches of all rows are looked at before anything else, then each row, and only then is appended.
+A batch is refused or appended by the partition; here rows are found, refusals told, and the answer held until the logs
+are durable. Without an answer (acks=0) a refusal can only end the connection, which makes the client ask for metadata
+anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.context import TOPIC, TRANSACTIONAL_ID, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.version_rules import produce_allows_zstd, produce_by_topic_id
+from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
+from muster.coordinator.log.errors import MoreThanAllowed
+from muster.coordinator.log.records.compression import LITTLE, Allowed, Unpacking
+from muster.coordinator.slices import Apart, Job, Later
+from muster.coordinator.topics.errors import ApiError, InvalidRecords
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.topic import Topic
+from muster.coordinator.topics.validation import Batch, Checked, is_little
+from muster.protocol.errors import ErrorCode, error_name
+from muster.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+NO_OFFSET = -1
+_WITHOUT_START = frozenset(
+    (
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+"""Refusals of an append beside which Kafka does not say where the log starts (ReplicaManager.appendRecordsToLeader)."""
+ROWS_AT_ONCE = 50
+"""Topics and partitions that are looked at without a pause: what is seen of each before the append takes some us."""
+ACKS_NONE = 0
+ACKS_LEADER = 1
+ACKS_ALL = -1
+
+
+def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
+    """Append each partition's batch; the answer leaves when every append is as durable as the topic asks for."""
+    node.run(context, respond, _produce(node, context, request))
+
+
+def _produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
+    produce = _Produce(node, context, request.acks)
+    rows = len(request.topic_data)
+    for topic in request.topic_data:
+        rows += len(topic.partition_data)
+    many = rows > ROWS_AT_ONCE
+    try:
+        firsts = yield from _first_batches(context, request, many)
+    except (ApiError, CorruptBatch) as refusal:
+        yield from produce.refuse_all(request, refusal)
+    else:
+        accepted = yield from produce.look_at(request, firsts, many)
+        yield from produce.append(accepted)
+    produce.one_done()
+    if not produce.all_done.is_there:
+        yield produce.all_done
+    return produce.answer()
+
+
+def _first_batches(context: RequestContext, request: ProduceRequest, many: bool) -> Job[list[BatchHeader | None]]:
+    """The header of the first batch of each row, in order. `many`: there are so many that others must have their turn.
+
+    Raises what refuses the whole request: CorruptBatch, and `ApiError` (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
+    batch of a transaction from a client that named no transactional id.
+    """
+    firsts: list[BatchHeader | None] = []
+    transactional_id, is_transactional = request.transactional_id, False
+    for topic in request.topic_data:
+        for row in topic.partition_data:
+            header = first_batch(row.records or b"")
+            firsts.append(header)
+            is_transactional = is_transactional or (header is not None and header.is_transactional)
+            if many:
+                yield None
+        if many:
+            yield None
+    if is_transactional and (
+        transactional_id is None
+        or not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, transactional_id))
+    ):
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return firsts
+
+
+class _Accepted(NamedTuple):
+    """A row whose batch is to be appended, and its answer."""
+
+    topic: Topic
+    records: Batch
+    header: BatchHeader
+    answer: PartitionProduceResponse
+
+
+_Key = tuple[str, bytes]
+"""How a request names a topic: name and id, of which one is empty."""
+
+
+class _Produce:
+    """One request on its way: its rows, and what must happen before it is answered."""
+
+    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_rows", "_unpacking", "all_done")
+
+    def __init__(self, node: Node, context: RequestContext, acks: int) -> None:
+        self._node = node
+        self._context = context
+        self._acks = acks
+        self._now = node.clock.now()
+        self._unpacking = Unpacking()
+        self._rows: dict[_Key, dict[int, PartitionProduceResponse]] = {}
+        """One answer for each partition, however often the request names it."""
+        self._pending = 1
+        """Appends that are not durable yet, and one for the request itself while it is being read."""
+        self.all_done = Later()
+
+    def refuse_all(self, request: ProduceRequest, refusal: ApiError | LogError) -> Job[None]:
+        """Nothing is appended; every partition hears the same."""
+        for topic in request.topic_data:
+            for row in topic.partition_data:
+                self._answers(topic)[row.index] = _refused(row.index, refusal)
+                yield None
+
+    def look_at(
+        self, request: ProduceRequest, firsts: Sequence[BatchHeader | None], many: bool
+    ) -> Job[Iterable[_Accepted]]:
+        """What is to be appended, once every row was looked at. Of a partition that is named twice the last row counts,
+        but a refusal of any of them is what its client hears, as on Kafka.
+        """
+        allow_zstd = produce_allows_zstd(self._context.api_version)
+        by_id = produce_by_topic_id(self._context.api_version)
+        topics = self._node.topics
+        accepted: dict[tuple[_Key, int], _Accepted] = {}
+        headers = iter(firsts)
+        for data in request.topic_data:
+            key = (data.name, data.topic_id)
+            topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
+            if many:
+                yield None
+            for row, first in zip(data.partition_data, headers, strict=False):
+                answers = self._answers(data)
+                if many:
+                    yield None
+                try:
+                    found = self._writable(topic, row.index, by_id)
+                    header = only_batch(row.records or b"", first, allow_zstd=allow_zstd)
+                except (ApiError, LogError) as error:
+                    answers[row.index] = _refused(row.index, error)
+                    continue
+                answer = PartitionProduceResponse(row.index)
+                if row.index not in answers or not answers[row.index].error_code:
+                    answers[row.index] = answer
+                accepted[key, row.index] = _Accepted(found, row.records or b"", header, answer)
+        return accepted.values()
+
+    def _answers(self, data: TopicProduceData) -> dict[int, PartitionProduceResponse]:
+        return self._rows.setdefault((data.name, data.topic_id), {})
+
+    def _writable(self, topic: Topic | None, index: int, by_id: bool) -> Topic:
+        """The topic, if it and the partition are there. Raises `ApiError`."""
+        if topic is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not authorize(self._context, Operation.WRITE, Resource(TOPIC, topic.name)):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if not 0 <= index < len(topic.partitions):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return topic
+
+    def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
+        """Append the batches, or say of each why not."""
+        is_first = True
+        for topic, records, header, answer in accepted:
+            if not is_first:
+                yield None
+            is_first = False
+            log_start_offset = NO_OFFSET
+            try:
+                if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+                    raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
+                if topic.internal:
+                    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
+                partition = topic.existing(answer.index)
+                log_start_offset = partition.log.start_offset
+                yield from self._append(partition, records, header, answer)
+            except (ApiError, LogError) as error:
+                _fail(answer, error)
+                if error.error_code not in _WITHOUT_START:
+                    answer.log_start_offset = log_start_offset
+
+    def _append(
+        self, partition: Partition, records: Batch, header: BatchHeader, answer: PartitionProduceResponse
+    ) -> Job[None]:
+        """Raises `ApiError` or an error of the log."""
+        check = partition.check(records, header, self._now)
+        most = self._unpacking.allowed(partition.log.config.max_message_bytes)
+        stored = _little(check, records, header, most)
+        if stored is None:
+            try:
+                stored = yield Apart(lambda: check(most))
+            except MoreThanAllowed:
+                self._unpacking.note(most.unpacked_bytes)
+                raise
+        self._unpacking.note(stored.unpacked_bytes)
+        appended = partition.append(stored.batch, stored.header, self._now)
+        answer.base_offset = appended.base_offset
+        answer.log_append_time_ms = appended.log_append_time_ms
+        answer.log_start_offset = partition.log.start_offset
+        if self._acks != ACKS_NONE:
+            self._pending += 1
+
+            def durable(failure: LogOffline | None) -> None:
+                if failure is not None:
+                    _fail(answer, failure)
+                self.one_done()
+
+            partition.log.when_flushed(appended.end_offset, durable)
+
+    def one_done(self) -> None:
+        """One thing less to wait for; the answer leaves after the last."""
+        self._pending -= 1
+        if not self._pending:
+            self.all_done(None)
+
+    def answer(self) -> ProduceResponse | None:
+        """What the client hears; None: nothing (acks=0)."""
+        if self._acks == ACKS_NONE:
+            self._end_connection_on_error()
+            return None
+        return ProduceResponse(self._topics())
+
+    def _topics(self) -> list[TopicProduceResponse]:
+        return [
+            TopicProduceResponse(name, topic_id, list(rows.values())) for (name, topic_id), rows in self._rows.items()
+        ]
+
+    def _end_connection_on_error(self) -> None:
+        """As KafkaApis.sendResponseCallback of Produce: nobody listens to an answer, so one refused row costs all."""
+        failed = [(key, row) for key, rows in self._rows.items() for row in rows.values() if row.error_code]
+        if failed:
+            (name, topic_id), row = failed[0]
+            refused = CloseConnection(
+                "a Produce request with acks=0 was refused",
+                topic=name or self._name(topic_id),
+                partition=row.index,
+                error=error_name(row.error_code),
+                refused_partitions=len(failed),
+                client_id=self._context.client.client_id,
+            )
+            self._context.channel.end(refused)
+
+    def _name(self, topic_id: bytes) -> str:
+        topic = self._node.topics.by_id.get(topic_id)
+        return topic_id.hex() if topic is None else topic.name
+
+
+def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHeader, most: Allowed) -> Checked | None:
+    """A small batch, checked at once. None: it is not small, though it may look so. Raises what `check` does."""
+    if not is_little(batch, header):
+        return None
+    here = min(LITTLE, most)
+    try:
+        return check(here)
+    except MoreThanAllowed:
+        if here is most:
+            raise
+        return None
+
+
+def _refused(index: int, error: ApiError | LogError) -> PartitionProduceResponse:
+    answer = PartitionProduceResponse(index)
+    _fail(answer, error)
+    return answer
+
+
+def _fail(answer: PartitionProduceResponse, error: ApiError | LogError) -> None:
+    answer.error_code = error.error_code
+    answer.error_message = error.message if isinstance(error, ApiError) else str(error)
+    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = NO_OFFSET
+    if isinstance(error, InvalidRecords):
+        answer.record_errors = [BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors]

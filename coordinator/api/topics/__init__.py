@@ -1,0 +1,1 @@
+"""Handlers of topics: creation, growth, deletion, description."""

@@ -1,0 +1,66 @@
+"""CreatePartitions: more partitions for topics that there are (KIP-195)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.timeouts import timed_out
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle_create_partitions(
+    node: Node, context: RequestContext, request: CreatePartitionsRequest, respond: Respond
+) -> None:
+    """Grow what can be grown; a topic that is named twice is grown by neither row."""
+    node.run_to_end(context, respond, _grow_all(node, context, request))
+
+
+def _grow_all(node: Node, context: RequestContext, request: CreatePartitionsRequest) -> Job[CreatePartitionsResponse]:
+    rows: list[CreatePartitionsTopicResult] = []
+    if timed_out(request.timeout_ms):
+        for topic in request.topics:
+            rows.append(CreatePartitionsTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT))
+            yield None
+        return CreatePartitionsResponse(results=rows)
+    counts = Counter(topic.name for topic in request.topics)
+    for topic in request.topics:
+        if counts[topic.name] == 1:
+            rows.append((yield from _grow(node, context, topic, request.validate_only)))
+        yield None
+    for name, count in counts.items():
+        if count > 1:
+            rows.append(CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+        yield None
+    if not request.validate_only:
+        yield from until_durable(node, [row for row in rows if not row.error_code])
+    return CreatePartitionsResponse(results=rows)
+
+
+def _grow(
+    node: Node, context: RequestContext, topic: CreatePartitionsTopic, validate_only: bool
+) -> Job[CreatePartitionsTopicResult]:
+    assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
+    try:
+        if not authorize(context, Operation.ALTER, Resource(TOPIC, topic.name)):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if topic.name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
+            raise ApiError(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The number of partitions of {topic.name} says where groups are kept and stays.",
+            )
+        yield from node.topics.growing(topic.name, topic.count, assignments, validate_only=validate_only)
+    except ApiError as refusal:
+        return CreatePartitionsTopicResult(topic.name, refusal.error_code, refusal.message)
+    return CreatePartitionsTopicResult(topic.name)

@@ -1,0 +1,120 @@
+"""CreateTopics: new topics, each answered on its own row (KIP-4, KIP-464, KIP-525)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from muster.coordinator.api.configs.rows import created_configs
+from muster.coordinator.api.context import THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.timeouts import timed_out
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import METADATA_TOPIC
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+def handle_create_topics(node: Node, context: RequestContext, request: CreateTopicsRequest, respond: Respond) -> None:
+    """Create what can be created; a topic that is named twice is created by neither row."""
+    node.run_to_end(context, respond, _create_all(node, context, request))
+
+
+def _create_all(node: Node, context: RequestContext, request: CreateTopicsRequest) -> Job[CreateTopicsResponse]:
+    rows: list[CreatableTopicResult] = []
+    if timed_out(request.timeout_ms):
+        for topic in request.topics:
+            rows.append(_refused(topic, _TIMED_OUT))
+            yield None
+        return CreateTopicsResponse(topics=rows)
+    counts: Counter[str] = Counter()
+    partitions = 0
+    for topic in request.topics:
+        counts[topic.name] += 1
+        partitions += _wanted_partitions(node, topic)
+        yield None
+    configs: dict[tuple[tuple[str, str | None], ...], Sequence[CreatableTopicConfigs]] = {}
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            pass
+        elif partitions > MAX_PARTITIONS_PER_REQUEST:
+            rows.append(_refused(topic, _TOO_MANY))
+        else:
+            row = yield from _create(node, context, topic, request.validate_only)
+            if not row.error_code:
+                # most topics of one request are configured the same
+                given = tuple([(config.name, config.value) for config in topic.configs])
+                if given not in configs:
+                    configs[given] = created_configs(node, dict(given))
+                row.configs = configs[given]
+            rows.append(row)
+            for _ in row.configs or ():
+                yield None  # as many are to be encoded
+        yield None
+    for name, count in counts.items():
+        if count > 1:
+            rows.append(
+                CreatableTopicResult(
+                    name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.", configs=()
+                )
+            )
+        yield None
+    if not request.validate_only:
+        yield from until_durable(node, [row for row in rows if not row.error_code])
+    return CreateTopicsResponse(topics=rows)
+
+
+_TIMED_OUT = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+_TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+
+def _wanted_partitions(node: Node, topic: CreatableTopic) -> int:
+    default = node.topics.settings.num_partitions
+    return len(topic.assignments) or (default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
+
+
+def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_only: bool) -> Job[CreatableTopicResult]:
+    """The answer, but for the configs."""
+    topics = node.topics
+    configs: dict[str, str | None] = {}
+    for config in row.configs:
+        configs[config.name] = config.value
+        yield None
+    try:
+        if row.name == METADATA_TOPIC:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+        if not authorize(context, Operation.CREATE, THE_CLUSTER) and not authorize(
+            context, Operation.CREATE, Resource(TOPIC, row.name)
+        ):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        wanted = NewTopic(
+            row.name,
+            node.draw_uuid(),
+            row.num_partitions,
+            row.replication_factor,
+            [(assignment.partition_index, assignment.broker_ids) for assignment in row.assignments],
+            configs,
+        )
+        partitions = yield from topics.creating(wanted, validate_only=validate_only)
+    except ApiError as refusal:
+        return _refused(row, refusal)
+    return CreatableTopicResult(
+        name=row.name,
+        topic_id=wanted.topic_id,
+        error_message=None,
+        num_partitions=partitions,
+        replication_factor=1,
+    )
+
+
+def _refused(row: CreatableTopic, refusal: ApiError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=row.name, error_code=refusal.error_code, error_message=refusal.message, configs=())

@@ -1,0 +1,126 @@
+"""DescribeTopicPartitions: topics and their partitions in pages (KIP-966)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from typing import Final
+
+from muster.coordinator.api.authorized_operations import authorized_operations
+from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
+from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsRequestCursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+NO_LEADER = -1
+_SORTED_AT_ONCE: Final = 2_000
+
+
+def handle_describe_topic_partitions(
+    node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest, respond: Respond
+) -> None:
+    """The topics named (all when none is), in the order of names, from the cursor on, up to the limit of partitions."""
+    node.run(context, respond, _describe(node, context, request))
+
+
+def _describe(
+    node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Job[DescribeTopicPartitionsResponse]:
+    cursor = request.cursor
+    asked: dict[str, None] = {}
+    for wanted in request.topics:
+        asked[wanted.name] = None
+        yield None
+    asked = asked or dict.fromkeys(node.topics.by_name)
+    is_refused = cursor is not None and (
+        (bool(request.topics) and cursor.topic_name not in asked) or cursor.partition_index < 0
+    )
+    if is_refused:
+        refused = []
+        for topic in request.topics:  # as they came, each as often, as Kafka refuses whole requests
+            refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name))
+            yield None
+        return DescribeTopicPartitionsResponse(topics=refused)
+    first = "" if cursor is None else cursor.topic_name
+    # sorted some at a time, then merged one by one
+    left, runs = iter(asked), list[list[str]]()
+    while run := [*islice(left, _SORTED_AT_ONCE)]:
+        runs.append(sorted(name for name in run if name >= first))
+        yield None
+    names = merge(*runs)
+    limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
+    response = DescribeTopicPartitionsResponse()
+    rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()
+    for row in _page(node, context, names, cursor, limit, response):
+        rows.append(row)
+        yield None
+    return response
+
+
+def _page(
+    node: Node,
+    context: RequestContext,
+    names: Iterable[str],
+    cursor: DescribeTopicPartitionsRequestCursor | None,
+    left: int,
+    response: DescribeTopicPartitionsResponse,
+) -> Iterator[DescribeTopicPartitionsResponseTopic]:
+    """The rows of one page; where the next begins is noted in `response`."""
+    for name in names:
+        topic = node.topics.by_name.get(name)
+        if not left:
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, 0)
+            return
+        if topic is None or not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+            yield _missing(context, name)
+            continue
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        rows = _partitions(node, topic, start, start + left)
+        yield DescribeTopicPartitionsResponseTopic(
+            0, name, topic.topic_id, topic.internal, rows, authorized_operations(context, Resource(TOPIC, name))
+        )
+        left -= len(rows)
+        if start + len(rows) < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponseCursor(name, start + len(rows))
+            return
+
+
+def _missing(context: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
+    error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
+    operations = authorized_operations(context, Resource(TOPIC, name))
+    internal = name in INTERNAL_TOPICS
+    return DescribeTopicPartitionsResponseTopic(
+        error_code, name, is_internal=internal, topic_authorized_operations=operations
+    )
+
+
+def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[DescribeTopicPartitionsResponsePartition]:
+    rows = []
+    for index, state in enumerate(topic.state.partitions[start:end], start):
+        epoch, replicas = topic.leader_epoch(index), list(state.replicas)
+        online = topic.is_online(index)
+        rows.append(
+            DescribeTopicPartitionsResponsePartition(
+                0 if online else ErrorCode.LEADER_NOT_AVAILABLE,
+                index,
+                node.node_id if online else NO_LEADER,
+                epoch,
+                replicas,
+                list(state.isr) if online else [],
+                [],
+                [],
+                [] if online else replicas,
+            )
+        )
+    return rows

@@ -1,0 +1,96 @@
+"""What of a data directory does not fit the topic catalogue, for `muster log check`. Reads only, whoever works."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from muster.coordinator.log import MalformedCheckpoint, Storage, checkpoints
+from muster.coordinator.log.directory import topic_ids
+from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name
+from muster.coordinator.log.directory.last_stop import read_last_stops
+from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.topics.metadata_log import read_state
+from muster.coordinator.topics.metadata_state import MetadataState
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+
+_FOLDER = f"{METADATA_TOPIC}-0"
+
+
+class Misfit(NamedTuple):
+    """One folder that does not fit."""
+
+    folder: str
+    problem: str
+    what_to_do: str
+
+
+def misfits(storage: Storage) -> list[Misfit]:
+    """All of them, by name. Raises OSError."""
+    folders = sorted(entry.name for entry in storage.entries("") if entry.is_directory)
+    state = read_state(storage)
+    found = _metadata_log(storage, folders, state)
+    for folder in folders:
+        other, partition = read_other_name(folder), checkpoints.partition_of(folder)
+        if other is not None and other.suffix == STRAY_SUFFIX:
+            what_to_do = f"{_repair(storage, folder)} makes its topic again; or remove it when you need it no more"
+            found.append(Misfit(folder, "it belongs to no topic and was set aside: nobody can read it", what_to_do))
+        elif partition is not None and partition[0] not in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC) and state.topics:
+            found += _partition(storage, folder, partition, state)
+    return found + _missing(storage, set(folders), state)
+
+
+def _missing(storage: Storage, folders: set[str], state: MetadataState) -> list[Misfit]:
+    """Partitions that the catalogue knows, and that have no folder: one is made before its topic is acknowledged."""
+    others = {entry.name for entry in storage.entries("") if not entry.is_directory}
+    found = []
+    for topic in state.topics.values():
+        for index in range(len(topic.partitions)):
+            folder = f"{topic.name}-{index}"
+            if folder not in folders:
+                what = "a file is in the place of its folder" if folder in others else "its folder is not there"
+                what_to_do = (
+                    "stop the server, put the folder back from a backup and start again; without one, the next start "
+                    f"makes the partition anew, empty{', once the file is moved away' if folder in others else ''}"
+                )
+                found.append(Misfit(folder, f"the metadata log knows the partition, and {what}", what_to_do))
+    return found
+
+
+def _repair(storage: Storage, folder: str) -> str:
+    return f"stop the server, then `muster log repair {storage.root} --partition {folder}`"
+
+
+def _metadata_log(storage: Storage, folders: list[str], state: MetadataState) -> list[Misfit]:
+    was_here = read_last_stops(storage).get((METADATA_TOPIC, 0)) is not None
+    entries = storage.entries(_FOLDER) if _FOLDER in folders else []
+    is_there = any(entry.name.endswith(LOG_SUFFIX) and entry.size for entry in entries)
+    if is_there and not (state.topics or state.deleted or state.features):
+        problem = "the metadata log holds no records that tell of topics: it may be another partition's"
+        what_to_do = f"put {_FOLDER} back from a backup before the server starts"
+        return [Misfit(_FOLDER, problem, what_to_do)]
+    if is_there or not was_here or state.topics:
+        return []
+    what_to_do = (
+        f"put {_FOLDER} back from a backup before the server starts; without one, the server makes the topics again "
+        "from their folders: they keep all records, and their configs are lost"
+    )
+    return [Misfit(_FOLDER, "the metadata log, which says what topics there are, is gone", what_to_do)]
+
+
+def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, state: MetadataState) -> list[Misfit]:
+    name, index = partition
+    topic = state.topics.get(name)
+    topic_id: bytes | None = None
+    with contextlib.suppress(MalformedCheckpoint):  # looking at the partition itself says so
+        topic_id = topic_ids.read(storage, folder)
+    if topic_id is not None and state.deleted.get(topic_id) == name:
+        return []  # the next start takes it away
+    if topic is None or index >= len(topic.partitions):
+        problem = "the metadata log knows no such partition: the next start sets the folder aside"
+        return [Misfit(folder, problem, f"{_repair(storage, folder)} makes it one; or move the folder away")]
+    if topic_id is None or topic_id == topic.topic_id:
+        return []
+    found, wanted = checkpoints.encode_uuid(topic_id), checkpoints.encode_uuid(topic.topic_id)
+    problem = f"{checkpoints.PARTITION_METADATA} names the topic {found}, and the topic of this name is {wanted}"
+    return [Misfit(folder, problem, f"{_repair(storage, folder)} writes it anew; so does the next start, and says so")]

@@ -1,0 +1,155 @@
+"""The topic catalogue: the one writer of the metadata log `__cluster_metadata-0`, and the state that the log tells.
+
+Every change is decided (pure functions of `creation`), appended as one batch of Kafka's own records, and then taken in
+by the function that replays them. Holds no partition: who needs to act on a change is told its records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from muster.coordinator.groups.interface import Now
+from muster.coordinator.log import Log, LogError, Storage, batches
+from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
+from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
+from muster.protocol.message import MalformedMessage, Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
+from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
+from muster.protocol.records import UnknownRecord, decode_metadata, encode_metadata
+
+METADATA_VERSION = 30
+"""The metadata.version of Kafka 4.3 (4.3-IV0): the record versions written here are those of this level."""
+LEADER_EPOCH = 1
+"""This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
+_VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2, "RegisterBrokerRecord": 4}
+"""Versions in which Kafka writes the records at that level; the others are version 0."""
+
+
+def encode(record: Message) -> bytes:
+    """A record as it stands in the log."""
+    return encode_metadata(record, _VERSIONS.get(type(record).__name__, 0))
+
+
+class MetadataLog:
+    """`state` over `log`."""
+
+    __slots__ = ("_unsynced", "log", "state", "unknown")
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.state = MetadataState()
+        self.unknown = 0
+        """Records of types that the codec does not know, passed over at replay."""
+        self._unsynced: deque[tuple[int, bytearray]] = deque()
+        """Base offset and bytes of batches that are in force and may not be on the disk yet."""
+
+    def load(self, now: Now, min_insync_replicas: str | None = None) -> None:
+        """Replay the log; a new one gets its first records: the metadata.version, and for all brokers what was given as
+        `min.insync.replicas`, which Kafka fixes so in a cluster with eligible leader replicas (KIP-966).
+        """
+        for chunk in self.log.replay():
+            self.unknown += _replay(self.state, chunk)
+        if not self.state.features:
+            first: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
+            if min_insync_replicas is not None:
+                first.append(
+                    ConfigRecord(
+                        resource_type=BROKER_RESOURCE,
+                        resource_name="",
+                        name=MIN_INSYNC_REPLICAS,
+                        value=min_insync_replicas,
+                    )
+                )
+            self.write(first, now)
+
+    def begin(self, node_id: int, incarnation_id: bytes, now: Now) -> None:
+        """Note that the node was started, which gives every partition a new leader epoch: where records were lost with
+        the power, those that come in their place are told from them (KIP-101, KIP-320).
+        """
+        record = RegisterBrokerRecord(
+            broker_id=node_id, incarnation_id=incarnation_id, broker_epoch=self.log.end_offset, rack=None, fenced=False
+        )
+        self.write([record], now)
+
+    def use_log(self, log: Log) -> None:
+        """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not
+        tell all that the state holds, and cannot be made to.
+        """
+        known = self.state.version
+        log.truncate(known)  # what is behind was refused
+        for base_offset, batch in self._unsynced:
+            if base_offset == log.end_offset:  # a sync failed: opening the log anew has dropped it
+                log.append(LEADER_EPOCH, batch, wall_ms=0)
+        if log.end_offset < known:
+            log.go_offline(f"{log.directory}", OSError(f"it ends before {known - log.end_offset} records in force"))
+        if log.failure is not None:
+            raise log.failure
+        self.log = log
+
+    def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
+        """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
+
+        `encoded`: the same, by `encode`, where they are so many that this is done beforehand.
+        """
+        if not records:
+            return
+        values = [(None, value) for value in encoded or map(encode, records)]
+        batch = batches.build(values, timestamp_ms=now.wall_ms)
+        base_offset = self.log.append(LEADER_EPOCH, batch, wall_ms=now.wall_ms).base_offset
+        unsynced = self._unsynced
+        unsynced.append((base_offset, batch))
+        while unsynced and unsynced[0][0] < self.log.durable_offset:
+            unsynced.popleft()
+        self.evolve(records)
+        self.state.version = self.log.end_offset
+
+    def evolve(self, records: Iterable[Message]) -> None:
+        """Take in records that stand in the log."""
+        for record in records:
+            self.state.evolve(record)
+
+
+def _replay(state: MetadataState, chunk: bytes) -> int:
+    """Take in whole batches of the metadata log; how many of their records are of unknown types."""
+    unknown = 0
+    for header, records in batches.read(chunk):
+        if not header.is_control:
+            for record in records:
+                try:
+                    state.evolve(decode_metadata(record.value or b"")[2])
+                except UnknownRecord:
+                    unknown += 1
+                except MalformedMessage as error:
+                    raise CorruptBatch(
+                        f"the batch at offset {header.base_offset} of {METADATA_TOPIC}-0 holds no records of a "
+                        f"metadata log ({error}): the folder may be that of another partition; restore it from a backup"
+                    ) from None
+        state.version = header.next_offset
+    return unknown
+
+
+def read_state(storage: Storage) -> MetadataState:
+    """What the metadata log says in a data directory that nobody works on, or that somebody does. Raises OSError."""
+    state = MetadataState()
+    folder = f"{METADATA_TOPIC}-0"
+    if storage.is_directory(folder):
+        with contextlib.suppress(LogError):  # of a damaged log, what is before
+            for entry in storage.entries(folder):
+                if entry.name.endswith(".log"):
+                    _replay(state, storage.load(f"{folder}/{entry.name}") or b"")
+    return state
+
+
+def topic_id_of(storage: Storage, name: str) -> bytes | None:
+    """The id of a topic, as the metadata log in a data directory says that nobody works on; None: there is no such
+    topic. Raises OSError.
+    """
+    if name == METADATA_TOPIC:
+        return METADATA_TOPIC_ID
+    topic = read_state(storage).topics.get(name)
+    return None if topic is None else topic.topic_id

@@ -1,0 +1,248 @@
+"""The topics of the cluster as the metadata log tells them: the state that records evolve, and its immutable image.
+
+Pure. `evolve` is the only way in which the state changes, live and at replay; it never refuses a record. Records are
+those of Kafka's KRaft metadata log (KIP-500, KIP-631); types that mean nothing here are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from muster.coordinator.groups.image import TopicImage, TopicsImage
+from muster.coordinator.topics.names import collision_key, may_collide
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
+from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
+from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
+from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
+from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
+from muster.protocol.messages.metadata_records.topic_record import TopicRecord
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
+GROUP_RESOURCE = 32
+"""ConfigResource.Type, of what is kept in the metadata log."""
+ALL_BROKERS = ""
+"""The broker resource that stands for all of them."""
+
+NO_LEADER_CHANGE = -2
+"""PartitionChangeRecord.leader when the leader stays."""
+
+EPOCHS_PER_START = 2
+"""Leader epochs that go by when a node is started again: on Kafka 4.3 its partitions lose their leader and get it."""
+
+NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class PartitionState(NamedTuple):
+    """One partition's place in the cluster (PartitionRegistration)."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    first_epoch: int
+    """The leader epoch that it would have had before the first start: see `TopicState.leader_epoch`."""
+    partition_epoch: int
+    directories: tuple[bytes, ...]
+
+
+class TopicState:
+    """One topic: its name, its id (16 bytes) and its partitions in order."""
+
+    __slots__ = ("_cluster", "image", "name", "partitions", "topic_id")
+
+    def __init__(self, cluster: MetadataState, name: str, topic_id: bytes) -> None:
+        self._cluster = cluster
+        self.name = name
+        self.topic_id = topic_id
+        self.partitions: list[PartitionState] = []
+        self.image: TopicImage | None = None
+
+    def leader_epoch(self, index: int) -> int:
+        """The epoch of the present leader: a new one with each change of leader, and with each start of the node."""
+        return self.partitions[index].first_epoch + EPOCHS_PER_START * self._cluster.starts
+
+    def as_image(self) -> TopicImage:
+        """The topic as groups see it; the same object until the topic changes."""
+        if self.image is None:
+            epochs = tuple(self.leader_epoch(index) for index in range(len(self.partitions)))
+            self.image = TopicImage(self.name, self.topic_id, len(self.partitions), epochs)
+        return self.image
+
+
+class MetadataState:
+    """All that the metadata log says, as far as this server needs it."""
+
+    __slots__ = (
+        "_changed",
+        "_collisions",
+        "_images",
+        "_images_by_id",
+        "configs",
+        "deleted",
+        "features",
+        "next_producer_id",
+        "starts",
+        "topics",
+        "topics_by_id",
+        "version",
+    )
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicState] = {}
+        self.topics_by_id: dict[bytes, TopicState] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        """By resource type and name: what was set there."""
+        self.deleted: dict[bytes, str] = {}
+        """Topics that there were: name by id."""
+        self.features: dict[str, int] = {}
+        self.next_producer_id = 0
+        self.starts = 0
+        """How often the node was started."""
+        self.version = 0
+        """The metadata log's end offset up to which this state has seen it."""
+        self._collisions: dict[str, dict[str, None]] = {}
+        self._images: dict[str, TopicImage] = {}
+        self._images_by_id: dict[bytes, TopicImage] = {}
+        self._changed: dict[str, None] = {}
+        """Names of topics that are not in `_images` as they are now."""
+
+    def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """The configs set on a resource, as texts."""
+        return self.configs.get((resource_type, name), NO_CONFIGS)
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The configs set on a topic, as texts."""
+        return self.configs.get((TOPIC_RESOURCE, name), NO_CONFIGS)
+
+    def resources(self, resource_type: int) -> list[str]:
+        """The names of the resources of a type that have configs of their own."""
+        return [name for kind, name in self.configs if kind == resource_type]
+
+    def colliding_topic(self, name: str) -> str | None:
+        """A topic whose name differs from `name` only in '.' and '_'."""
+        names = self._collisions.get(collision_key(name))
+        return None if not names or name in names else next(iter(names))
+
+    def image(self) -> TopicsImage:
+        """The immutable image of the topics. Only what has changed since the last one is looked at."""
+        for name in self._changed:
+            old, topic = self._images.get(name), self.topics.get(name)
+            if old is not None and (topic is None or topic.topic_id != old.topic_id):
+                del self._images[name], self._images_by_id[old.topic_id]
+            if topic is not None:
+                self._images[name] = self._images_by_id[topic.topic_id] = topic.as_image()
+        self._changed.clear()
+        deleted = MappingProxyType(dict(self.deleted))
+        return TopicsImage(self._images, self.version, deleted, self._images_by_id)
+
+    def evolve(self, record: Message) -> None:
+        """Take in one record of the metadata log."""
+        evolve = _EVOLVE.get(type(record))
+        if evolve is not None:
+            evolve(self, record)
+
+    def touched_by(self, record: Message) -> TopicState | None:
+        """The topic whose partitions or configs a record changed."""
+        if isinstance(record, PartitionRecord):
+            return self.topics_by_id.get(record.topic_id)
+        if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
+            return self.topics.get(record.resource_name)
+        return None
+
+    def _topic(self, record: TopicRecord) -> None:
+        topic = TopicState(self, record.name, record.topic_id)
+        self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
+        self._changed[topic.name] = None
+        self.deleted.pop(topic.topic_id, None)  # put back by hand
+        if may_collide(topic.name):
+            self._collisions.setdefault(collision_key(topic.name), {})[topic.name] = None
+
+    def _partition(self, record: PartitionRecord) -> None:
+        topic = self.topics_by_id.get(record.topic_id)
+        if topic is None:
+            return
+        state = PartitionState(
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.leader,
+            record.leader_epoch - EPOCHS_PER_START * self.starts,
+            record.partition_epoch,
+            tuple(record.directories),
+        )
+        topic.image = None
+        self._changed[topic.name] = None
+        if record.partition_id < len(topic.partitions):
+            topic.partitions[record.partition_id] = state
+        else:
+            topic.partitions.append(state)
+
+    def _partition_change(self, record: PartitionChangeRecord) -> None:
+        topic = self.topics_by_id.get(record.topic_id)
+        if topic is None or record.partition_id >= len(topic.partitions):
+            return
+        old = topic.partitions[record.partition_id]
+        changed_leader = record.leader != NO_LEADER_CHANGE
+        topic.image = None
+        self._changed[topic.name] = None
+        topic.partitions[record.partition_id] = PartitionState(
+            old.replicas if record.replicas is None else tuple(record.replicas),
+            old.isr if record.isr is None else tuple(record.isr),
+            record.leader if changed_leader else old.leader,
+            old.first_epoch + 1 if changed_leader else old.first_epoch,
+            old.partition_epoch + 1,
+            old.directories if record.directories is None else tuple(record.directories),
+        )
+
+    def _remove_topic(self, record: RemoveTopicRecord) -> None:
+        topic = self.topics_by_id.pop(record.topic_id, None)
+        if topic is None:
+            return
+        del self.topics[topic.name]
+        self._changed[topic.name] = None
+        self.deleted[topic.topic_id] = topic.name
+        self.configs.pop((TOPIC_RESOURCE, topic.name), None)
+        names = self._collisions.get(collision_key(topic.name))
+        if names is not None:
+            names.pop(topic.name, None)
+            if not names:
+                del self._collisions[collision_key(topic.name)]
+
+    def _config(self, record: ConfigRecord) -> None:
+        key = (record.resource_type, record.resource_name)
+        if record.value is not None:
+            self.configs.setdefault(key, {})[record.name] = record.value
+            return
+        entries = self.configs.get(key)
+        if entries is not None:
+            entries.pop(record.name, None)
+            if not entries:
+                del self.configs[key]
+
+    def _register_broker(self, _: RegisterBrokerRecord) -> None:
+        self.starts += 1
+        for topic in self.topics.values():
+            topic.image = None
+
+    def _producer_ids(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _feature(self, record: FeatureLevelRecord) -> None:
+        self.features[record.name] = record.feature_level
+
+
+_EVOLVE: dict[type[Message], Callable[[MetadataState, Message], None]] = {
+    TopicRecord: MetadataState._topic,  # type: ignore[dict-item]  # each function takes the record type it stands beside
+    PartitionRecord: MetadataState._partition,  # type: ignore[dict-item]  # as above
+    PartitionChangeRecord: MetadataState._partition_change,  # type: ignore[dict-item]  # as above
+    RemoveTopicRecord: MetadataState._remove_topic,  # type: ignore[dict-item]  # as above
+    ConfigRecord: MetadataState._config,  # type: ignore[dict-item]  # as above
+    RegisterBrokerRecord: MetadataState._register_broker,  # type: ignore[dict-item]  # as above
+    ProducerIdsRecord: MetadataState._producer_ids,  # type: ignore[dict-item]  # as above
+    FeatureLevelRecord: MetadataState._feature,  # type: ignore[dict-item]  # as above
+}

@@ -1,0 +1,205 @@
+"""Partitions' folders that do not fit the catalogue, at a start and where a new topic is to be made.
+
+Only what the metadata log says was deleted is taken off the disk, by the topic's id, and what never held a record. All
+else keeps its bytes: it is served under its topic's id, or set aside under Kafka's name for strays, and told. When the
+metadata log itself has lost records, nothing goes at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from typing import Any, Final
+
+import structlog
+
+from muster.coordinator.log import LogManager, MalformedCheckpoint, checkpoints
+from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX, OtherName
+from muster.coordinator.topics.metadata_state import MetadataState
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+
+MOST_LINES: Final = 20
+"""Of one kind, at one start; then their number is told."""
+_NOT_RECORDS: Final = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
+
+_logger = structlog.get_logger("muster.topics")
+
+
+def never_held_records(logs: LogManager, folder: str) -> bool:
+    """Whether a folder is as it was made."""
+    entries = logs.storage.entries(folder)
+    return all(not entry.is_directory and (entry.size == 0 or entry.name in _NOT_RECORDS) for entry in entries)
+
+
+class Strays:
+    """What becomes of such folders."""
+
+    def __init__(self, logs: LogManager, state: MetadataState, *, lost: bool) -> None:
+        """`lost`: the metadata log does not tell all that it once did."""
+        self._logs = logs
+        self._state = state
+        self._lost = lost
+        self._told: Counter[str] = Counter()
+        self._renamed = False
+
+    # -- at a start
+
+    def look(self) -> None:
+        """Bring the folders in line with the catalogue, before any log but the metadata log is opened."""
+        renamed = self._logs.renamed_folders()
+        for folder, other in renamed:
+            if other.suffix == DELETE_SUFFIX:
+                self._deleted(folder, other)
+        for name, index in self._logs.on_disk():
+            if name != METADATA_TOPIC:
+                self._folder(name, index)
+        self._tell_of_missing()
+        strays = sum(other.suffix == STRAY_SUFFIX for _, other in renamed)
+        if strays:
+            _logger.info("folders that were set aside earlier are left alone", folders=strays,
+                         what_to_do=f"`muster log check {self._logs.storage.root}` names them")  # fmt: skip
+        for event, count in self._told.items():
+            if count > MOST_LINES:
+                _logger.warning(f"{event}: there are more such", more=count - MOST_LINES,
+                                what_to_do=f"`muster log check {self._logs.storage.root}` names them")  # fmt: skip
+        if self._renamed:
+            # what is made from here on must never be found beside an old folder of the same name
+            self._logs.storage.sync_directory("")
+
+    def _folder(self, name: str, index: int) -> None:
+        topic = self._state.topics.get(name)
+        try:
+            topic_id = self._logs.topic_id_on_disk(name, index)
+        except MalformedCheckpoint:
+            topic_id, readable = None, False
+        else:
+            readable = True
+        if topic is not None and index < len(topic.partitions):
+            # opening the log writes an id where there is none, and says what cannot be read
+            if topic_id is None or topic_id == topic.topic_id:
+                return
+            if not self._is_dead(name, topic_id):
+                self._take_over(name, index, topic_id, topic.topic_id)
+                return
+        if name == GROUP_OFFSETS_TOPIC:
+            self._tell("an offsets partition that its topic has no room for is left alone", topic=name,
+                       partition=index, what_to_do="start with a larger offsets.topic.num.partitions in a data "
+                       "directory of its own, or remove it when you need it no more")  # fmt: skip
+            return
+        self._clear(name, index, topic_id, readable=readable)
+
+    def _deleted(self, folder: str, other: OtherName) -> None:
+        """A folder under the name that a deletion gives it."""
+        logs, (name, index), topic_id = self._logs, other.partition, other.uuid
+        with contextlib.suppress(MalformedCheckpoint):
+            topic_id = logs.topic_id_in(folder) or topic_id
+        topic = self._state.topics_by_id.get(topic_id)
+        whole = self._state.deleted.get(topic_id, name) if topic is None else topic.name
+        if whole.startswith(name):  # it may have been cut
+            name = whole
+        if topic is not None and topic.name == name and index < len(topic.partitions):
+            # the record of its deletion did not reach the disk: nobody was told of it
+            if logs.has_folder(name, index) and self._id_of(name, index) != topic_id:
+                self._clear(name, index, self._id_of(name, index), readable=True)
+            if not logs.has_folder(name, index):
+                logs.put_back(folder, name, index)
+                self._renamed = True
+                return
+        if self._is_dead(name, topic_id) or self._is_unborn(folder):
+            logs.remove([folder])
+        elif self._lost:
+            self._tell("a deleted topic's folder is kept: the metadata log has lost records", folder=folder,
+                       what_to_do="remove it when you need it no more")  # fmt: skip
+        else:
+            aside = logs.set_aside_folder(folder, name, index)
+            self._told_aside(name, index, aside, "it is called deleted, and the metadata log does not say so")
+
+    def _id_of(self, name: str, index: int) -> bytes | None:
+        try:
+            return self._logs.topic_id_on_disk(name, index)
+        except MalformedCheckpoint:
+            return None
+
+    def _take_over(self, name: str, index: int, found: bytes, topic_id: bytes) -> None:
+        """A folder in the place of a topic's partition says that it is another topic's, which nobody knows: one
+        damaged character, or a backup. Its records are served.
+        """
+        path = f"{name}-{index}/{checkpoints.PARTITION_METADATA}"
+        storage = self._logs.storage
+        try:
+            storage.save(f"{path}.damaged", storage.load(path) or b"", sync=True)
+            self._logs.note_topic_id(name, index, topic_id)
+        except OSError as error:
+            _logger.error("topic_id_not_restored", path=f"{storage.root}/{path}", reason=str(error))
+            return
+        self._tell("topic_id_restored", path=f"{storage.root}/{path}", topic=name, partition=index,
+                   found=checkpoints.encode_uuid(found), topic_id=checkpoints.encode_uuid(topic_id),
+                   reason="no topic of that id was ever here: the folder is served as that of the topic whose name it "
+                   "has; the old file is kept beside as partition.metadata.damaged")  # fmt: skip
+
+    def _tell_of_missing(self) -> None:
+        there = set(self._logs.on_disk())
+        for topic in self._state.topics.values():
+            for index in range(len(topic.partitions)):
+                if (topic.name, index) not in there:
+                    self._tell("the folder of a partition is not there: it is made anew, empty", topic=topic.name,
+                               partition=index, what_to_do="if it held records, stop, put the folder back from a "
+                               "backup and start again")  # fmt: skip
+
+    # -- one folder
+
+    def clear_way(self, name: str, index: int) -> None:
+        """A log is to be made here: what is in its place goes, or goes aside. Raises OSError."""
+        if self._logs.has_folder(name, index):
+            try:
+                topic_id, readable = self._logs.topic_id_on_disk(name, index), True
+            except MalformedCheckpoint:
+                topic_id, readable = None, False
+            self._clear(name, index, topic_id, readable=readable)
+            if self._logs.has_folder(name, index):
+                raise OSError(f"the folder {name}-{index} of an earlier topic is in the way")
+
+    def _clear(self, name: str, index: int, topic_id: bytes | None, *, readable: bool) -> None:
+        logs = self._logs
+        if self._is_dead(name, topic_id) or self._is_unborn(f"{name}-{index}"):
+            self._renamed = True
+            logs.remove(logs.delete(name, index))
+            return
+        if not readable:
+            reason = "nobody can read whose it is (partition.metadata)"
+        elif topic_id is None:
+            reason = "there is no such partition, and it does not say whose it is (partition.metadata)"
+        elif self._state.deleted.get(topic_id) == name:
+            reason = "its topic was deleted, but the metadata log has lost records"
+        else:
+            text = checkpoints.encode_uuid(topic_id)
+            reason = f"the metadata log knows no topic {name} of the id {text}, or not so many partitions of it"
+        try:
+            aside = logs.set_aside(name, index)
+        except OSError as error:
+            _logger.error("a folder that belongs to no topic cannot be set aside", topic=name, partition=index,
+                          reason=error.strerror or str(error))  # fmt: skip
+            return
+        self._renamed = True
+        self._told_aside(name, index, aside, reason)
+
+    def _is_dead(self, name: str, topic_id: bytes | None) -> bool:
+        """Whether the catalogue says that the topic of this id and name was deleted."""
+        return topic_id is not None and not self._lost and self._state.deleted.get(topic_id) == name
+
+    def _is_unborn(self, folder: str) -> bool:
+        """Whether it is what is left of a topic that was not made in the end."""
+        return not self._lost and never_held_records(self._logs, folder)
+
+    # -- telling
+
+    def _told_aside(self, name: str, index: int, aside: str, reason: str) -> None:
+        root = self._logs.storage.root
+        self._tell("a folder that belongs to no topic was set aside", topic=name, partition=index, folder=aside,
+                   reason=reason, what_to_do=f"stop, then `muster log repair {root} --partition {aside}` makes its "
+                   "topic again; or remove the folder when you need it no more")  # fmt: skip
+
+    def _tell(self, event: str, **facts: Any) -> None:
+        self._told[event] += 1
+        if self._told[event] <= MOST_LINES:
+            _logger.warning(event, **facts)
