@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("coordinator", "protocol", "assignors")
+PRODUCT = ("coordinator", "protocol", "assignors", "simulation")
 
 # Kafka's definitions, distilled or compiled by tools: long because Kafka has so many
 GENERATED = ("protocol/messages/", "coordinator/properties/table.py")

@@ -8,13 +8,13 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
-from muster.coordinator.sample.writing import Wanted as WantedSample
-from muster.coordinator.sample.writing import write
 from muster.pipeline.formats import DELTA, PARQUET
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading, read_segments
 from muster.pipeline.stage import Source, stage, table_kind
 from muster.pipeline.wanted import Wanted
+from muster.simulation.sample.writing import Wanted as WantedSample
+from muster.simulation.sample.writing import write
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,6 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.coordinator.sample.writing import Wanted as WantedSample
-from muster.coordinator.sample.writing import write as write_sample
 from muster.pipeline import write
 from muster.pipeline.decode import decode_all
 from muster.pipeline.schema import CLASSIC_GROUP, DECODED, MALFORMED, OFFSET_COMMIT
@@ -18,6 +16,8 @@ from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.sources.spark_source import open_reader
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.write import WRITTEN, Work, work_of_reader, write_decoded, write_kinds
+from muster.simulation.sample.writing import Wanted as WantedSample
+from muster.simulation.sample.writing import write as write_sample
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.intercept import Intercept
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
-from tests.coordinator.log.faulty import Contents, Directory
+from muster.simulation.faulty_storage import Contents, Directory
 from tests.torture.node.storm import Storm, told
 
 HISTORIES = range(40)

@@ -9,7 +9,7 @@ from typing import Final
 from muster.coordinator.cli.progress import Steps
 from muster.coordinator.clock import UTC, read_wall, show_wall
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.sample.writing import END_MS, TRUTH_FILE, NotEmpty, Wanted, write
+from muster.simulation.sample.writing import END_MS, TRUTH_FILE, NotEmpty, Wanted, write
 
 MOST_GROUPS: Final = 100_000
 HOUR_MS: Final = 3_600_000

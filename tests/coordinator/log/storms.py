@@ -18,8 +18,8 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogError, LogManager, MemoryStorage, batches
 from muster.coordinator.log.checking.repair import repair
 from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.simulation.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.cleaning.test_compaction import rows_of
-from tests.coordinator.log.faulty import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, Later, manage
 
 CONFIG = LogConfig(

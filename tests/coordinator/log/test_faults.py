@@ -9,7 +9,7 @@ import random
 import pytest
 
 from muster.coordinator.log import LogConfig, MemoryStorage
-from tests.coordinator.log.faulty import Died, FaultyStorage
+from muster.simulation.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, Later, batch, everything, manage
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100)

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.coordinator.sample.writing import TRUTH_FILE, Wanted, write
 from muster.pipeline.facts.event_rebalances import told
 from muster.pipeline.facts.inferred_rebalances import inferred
+from muster.simulation.sample.writing import TRUTH_FILE, Wanted, write
 from tests.pipeline.scoring import NAMED, One, Score, of_table, of_truth, read, score
 
 LOGS = {

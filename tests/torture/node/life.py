@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.config import load
 from muster.coordinator.server import Server
-from tests.coordinator.log.faulty import Died, FaultyStorage
+from muster.simulation.faulty_storage import Died, FaultyStorage
 from tests.torture.node.machine import VirtualLoop, VirtualMachine
 from tests.torture.node.wires import Wire
 

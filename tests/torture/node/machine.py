@@ -15,7 +15,7 @@ from muster.coordinator.log import SharedSync, Storage
 from muster.coordinator.machine import Machine, Post
 from muster.coordinator.net.listener import Listener
 from muster.coordinator.slices import Worker, outcome
-from tests.coordinator.log.faulty import Died, FaultyStorage
+from muster.simulation.faulty_storage import Died, FaultyStorage
 
 if TYPE_CHECKING:
     from tests.torture.node.life import Life

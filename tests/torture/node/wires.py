@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tests.coordinator.log.faulty import Died
+from muster.simulation.faulty_storage import Died
 
 if TYPE_CHECKING:
     from tests.torture.node.life import Life

@@ -17,7 +17,7 @@ from muster.coordinator.log import LogOffline, MemoryStorage, checkpoints
 from muster.coordinator.log.checking.inspection import Inspection
 from muster.coordinator.log.directory.last_stop import UNKNOWN, read_last_stops
 from muster.protocol.message import Message
-from tests.coordinator.log.faulty import FaultyStorage
+from muster.simulation.faulty_storage import FaultyStorage
 from tests.simulation.faults import Chaos
 from tests.simulation.run import brief
 from tests.simulation.world import Actor

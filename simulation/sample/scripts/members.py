@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.groups import events
-from muster.coordinator.sample.consumer import Consumer
-from muster.coordinator.sample.group import SETTLED, Group, Script
+from muster.simulation.sample.consumer import Consumer
+from muster.simulation.sample.group import SETTLED, Group, Script
 
 AT_ONCE_MS: Final = 20
 """Sooner than any member can have come back to a rebalance that has just begun."""

@@ -14,7 +14,6 @@ from muster.assignors.assignor import RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.subscription import assignments_bytes, member_of
 from muster.coordinator.groups.interface import Client
-from muster.coordinator.sample.work import Offsets, Owned, Work
 from muster.protocol.consumer import decode_assignment, encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -36,9 +35,10 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from muster.simulation.sample.work import Offsets, Owned, Work
 
 if TYPE_CHECKING:
-    from muster.coordinator.sample.group import Group
+    from muster.simulation.sample.group import Group
 
 HEARTBEAT_MS: Final = 3_000
 POLL_MS: Final = 100

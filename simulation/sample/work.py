@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muster.coordinator.sample.world import World
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from muster.simulation.sample.world import World
 
 Owned = Mapping[str, Sequence[int]]
 Offsets = Mapping[str, Mapping[int, int]]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.sample.consumer import Consumer
-from muster.coordinator.sample.group import SETTLED, Group, Script
-from muster.coordinator.sample.scripts.members import stop_all
-from muster.coordinator.sample.scripts.topics import subscription
-from muster.coordinator.sample.work import Offsets
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from muster.simulation.sample.consumer import Consumer
+from muster.simulation.sample.group import SETTLED, Group, Script
+from muster.simulation.sample.scripts.members import stop_all
+from muster.simulation.sample.scripts.topics import subscription
+from muster.simulation.sample.work import Offsets
 
 RETENTION_MS: Final = 7_200_000
 """What a client of old asks for, at most."""

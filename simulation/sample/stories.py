@@ -11,10 +11,10 @@ from random import Random
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.sample.connect import ConnectWorker
-from muster.coordinator.sample.consumer import Consumer
-from muster.coordinator.sample.group import Group, Made, Plan, Script
-from muster.coordinator.sample.scripts import members, offsets, topics
+from muster.simulation.sample.connect import ConnectWorker
+from muster.simulation.sample.consumer import Consumer
+from muster.simulation.sample.group import Group, Made, Plan, Script
+from muster.simulation.sample.scripts import members, offsets, topics
 
 
 class NewTopic(NamedTuple):

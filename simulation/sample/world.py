@@ -24,7 +24,6 @@ from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard
-from muster.coordinator.sample.traffic import Traffic
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
@@ -33,6 +32,7 @@ from muster.coordinator.topics.topics import Topics
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.simulation.sample.traffic import Traffic
 
 NODE_ID: Final = 1
 """As `muster serve` has it when nothing else is said."""

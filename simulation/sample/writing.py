@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.sample.group import Group
-from muster.coordinator.sample.stories import STORIES, Cast, cast
-from muster.coordinator.sample.truth import Truth
-from muster.coordinator.sample.world import World
+from muster.simulation.sample.group import Group
+from muster.simulation.sample.stories import STORIES, Cast, cast
+from muster.simulation.sample.truth import Truth
+from muster.simulation.sample.world import World
 
 TRUTH_FILE: Final = "truth.jsonl"
 HOUR_MS: Final = 3_600_000

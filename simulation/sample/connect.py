@@ -6,10 +6,10 @@ from typing import Final
 
 from muster.assignors.connect.leader import Rebalance, Snapshot, perform
 from muster.assignors.connect.state import State
-from muster.coordinator.sample.consumer import Consumer
-from muster.coordinator.sample.work import Owned
 from muster.protocol.connect import ConnectWorkerState, encode_worker_state
 from muster.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
+from muster.simulation.sample.consumer import Consumer
+from muster.simulation.sample.work import Owned
 
 EAGER: Final = "default"
 _CONFIGURED: Final = Snapshot(7, {"orders-sink": 4, "users-source": 1})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.groups import events
-from muster.coordinator.sample.group import SETTLED, Group, Script
+from muster.simulation.sample.group import SETTLED, Group, Script
 
 METADATA_MAX_AGE_MS: Final = 300_000
 """When a leader sees at the latest that a topic has grown."""

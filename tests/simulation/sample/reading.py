@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from muster.coordinator.log import batches
-from muster.coordinator.sample.writing import TRUTH_FILE
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
+from muster.simulation.sample.writing import TRUTH_FILE
 
 Row = dict[str, Any]
 

@@ -8,10 +8,6 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups import events
 from muster.coordinator.groups.interface import Client
-from muster.coordinator.sample.consumer import GONE, STABLE, Consumer
-from muster.coordinator.sample.truth import Truth
-from muster.coordinator.sample.work import BEHIND_MS, Offsets
-from muster.coordinator.sample.world import World
 from muster.protocol.errors import error_name
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import (
@@ -20,6 +16,10 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.simulation.sample.consumer import GONE, STABLE, Consumer
+from muster.simulation.sample.truth import Truth
+from muster.simulation.sample.work import BEHIND_MS, Offsets
+from muster.simulation.sample.world import World
 
 SETTLED: Final = "settled"
 """What a script yields to wait until what it expects has happened and everybody works again."""

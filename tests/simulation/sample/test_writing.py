@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.sample.stories import CYCLE, STORIES
-from muster.coordinator.sample.writing import NotEmpty, Wanted, write
-from tests.coordinator.sample.reading import Row, commits, fingerprint, history, truth
+from muster.simulation.sample.stories import CYCLE, STORIES
+from muster.simulation.sample.writing import NotEmpty, Wanted, write
+from tests.simulation.sample.reading import Row, commits, fingerprint, history, truth
 
 HOURS = 2.0
 
