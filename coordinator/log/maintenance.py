@@ -59,7 +59,7 @@ class Maintenance:
         try:
             self._manager.checkpoint()
         except OSError as error:
-            _logger.error("checkpoint_failed", directory=self._manager.storage.root, reason=str(error))
+            _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))
 
     def stop(self) -> None:
         """Nothing more runs by itself."""

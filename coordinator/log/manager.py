@@ -84,7 +84,9 @@ class LogManager(PartitionFolders):
             return checkpoints.decode_offsets(f"{self.storage.root}/{name}", data)
         except MalformedCheckpoint as error:
             # as if it were not there: recovery then begins at each log's start
-            _logger.warning("checkpoint_ignored", path=f"{self.storage.root}/{name}", reason=str(error))
+            _logger.warning(
+                "a checkpoint is ignored: it cannot be read", path=f"{self.storage.root}/{name}", reason=str(error)
+            )
             return {}
 
     @property
@@ -111,14 +113,14 @@ class LogManager(PartitionFolders):
         was_gone, self.gone = self.gone, gone
         if gone is not None:
             if was_gone is None:
-                _logger.error("data_directory_gone", directory=self.storage.root, reason=gone.strerror,
+                _logger.error("the data directory is gone", directory=self.storage.root, reason=gone.strerror,
                               what_to_do="every partition is offline: put the directory back, or stop the "
                               "server")  # fmt: skip
             for log in self.logs():
                 if log.failure is None:
                     log.go_offline(self.storage.root, gone)
         elif was_gone is not None:
-            _logger.warning("data_directory_back", directory=self.storage.root, what="the logs go on")
+            _logger.warning("the data directory is back", directory=self.storage.root, what="the logs go on")
             for log in self.logs():
                 log.come_back()
 
@@ -179,7 +181,7 @@ class LogManager(PartitionFolders):
             raise
         except OSError as error:
             path, reason = f"{self.storage.root}/{error.filename or directory}", error.strerror or str(error)
-            _logger.error("log_offline", topic=topic, partition=partition, path=path, reason=reason)
+            _logger.error("a log is offline", topic=topic, partition=partition, path=path, reason=reason)
             raise LogOffline(path, reason) from error
         self.offline.pop(key, None)
         self._logs[key] = log
@@ -248,7 +250,9 @@ class LogManager(PartitionFolders):
             return self._rename(topic, partitions, DELETE_SUFFIX, topic_id)
         except OSError as error:
             # the next start, or whoever makes a log of that name, removes what no topic has
-            _logger.error("log_not_removed", topic=topic, reason=error.strerror or str(error))
+            _logger.error(
+                "the folders of a deleted topic cannot be renamed", topic=topic, reason=error.strerror or str(error)
+            )
             return []
 
     def set_aside(self, topic: str, partition: int) -> str:
@@ -345,7 +349,9 @@ class LogManager(PartitionFolders):
                     log.abandon()
         except OSError as error:
             # the old notes stay valid: the next start takes longer
-            _logger.error("checkpoint_failed", directory=self.storage.root, reason=error.strerror or str(error))
+            _logger.error(
+                "a checkpoint cannot be written", directory=self.storage.root, reason=error.strerror or str(error)
+            )
         finally:
             self._logs.clear()
             if self._sync is not None:
@@ -360,7 +366,7 @@ class LogManager(PartitionFolders):
 
 def _tell_of_damage(key: Partition, damage: DamagedLog) -> None:
     _logger.error(
-        "log_damaged",
+        "a log is damaged",
         topic=key[0],
         partition=key[1],
         path=damage.path,

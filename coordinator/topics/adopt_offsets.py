@@ -91,6 +91,6 @@ def take_over(logs: LogManager, topic_id: bytes, partitions: int) -> None:
                 continue
             _logger.warning("an offsets partition with another topic id is taken over", partition=index)
         except MalformedCheckpoint as error:
-            _logger.warning("topic_id_restored", partition=index, reason=str(error))
+            _logger.warning("the id of a topic was written again", partition=index, reason=str(error))
         with contextlib.suppress(OSError):  # opening the log meets it as well, and says so
             logs.note_topic_id(name, index, topic_id)

@@ -56,7 +56,7 @@ class OfflineRetry:
         try:
             mend()
         except LogError as error:
-            _logger.error("log_stays_offline", topic=topic, partition=partition, reason=str(error))
+            _logger.error("a log stays offline", topic=topic, partition=partition, reason=str(error))
             return True
-        _logger.info("log_online", topic=topic, partition=partition)
+        _logger.info("a log is online again", topic=topic, partition=partition)
         return False

@@ -90,7 +90,7 @@ def tell(records: Sequence[Message]) -> None:
     topics = [record.name for record in records if isinstance(record, TopicRecord)]
     partitions = sum(isinstance(record, PartitionRecord) for record in records)
     _logger.error(
-        "metadata_log_lost",
+        "the metadata log has lost records",
         topics_made_again=len(topics),
         partitions_made_again=partitions,
         topics=topics[:MOST_NAMES],

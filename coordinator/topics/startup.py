@@ -27,7 +27,7 @@ def open_metadata_log(logs: LogManager, config: LogConfig) -> tuple[Log, bool]:
     try:
         logs.topic_id_on_disk(METADATA_TOPIC, 0)
     except MalformedCheckpoint as error:  # it is the same everywhere
-        _logger.warning("topic_id_restored", topic=METADATA_TOPIC, reason=str(error))
+        _logger.warning("the id of a topic was written again", topic=METADATA_TOPIC, reason=str(error))
         logs.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
     log = logs.open_log(METADATA_TOPIC, 0, config=config, topic_id=METADATA_TOPIC_ID, wait_for_sync=True)
     return log, log.start_offset > 0 or log.end_offset < was_synced_to

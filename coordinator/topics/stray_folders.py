@@ -130,9 +130,9 @@ class Strays:
             storage.save(f"{path}.damaged", storage.load(path) or b"", sync=True)
             self._logs.note_topic_id(name, index, topic_id)
         except OSError as error:
-            _logger.error("topic_id_not_restored", path=f"{storage.root}/{path}", reason=str(error))
+            _logger.error("the id of a topic cannot be written again", path=f"{storage.root}/{path}", reason=str(error))
             return
-        self._tell("topic_id_restored", path=f"{storage.root}/{path}", topic=name, partition=index,
+        self._tell("the id of a topic was written again", path=f"{storage.root}/{path}", topic=name, partition=index,
                    found=checkpoints.encode_uuid(found), topic_id=checkpoints.encode_uuid(topic_id),
                    reason="no topic of that id was ever here: the folder is served as that of the topic whose name it "
                    "has; the old file is kept beside as partition.metadata.damaged")  # fmt: skip

@@ -52,7 +52,7 @@ class Cleaner:
             return checkpoints.decode_offsets(name, data)
         except MalformedCheckpoint as error:
             # as if nothing had been compacted yet: all is looked at again
-            _logger.warning("checkpoint_ignored", path=name, reason=str(error))
+            _logger.warning("a checkpoint is ignored: it cannot be read", path=name, reason=str(error))
             return {}
 
     def start(self) -> None:
@@ -127,7 +127,7 @@ class Cleaner:
             self._uncleanable.add(key)
         if failure is not None:
             self._stuck.add(key)
-            _logger.error("compaction_failed", topic=key[0], partition=key[1], reason=str(failure))
+            _logger.error("a log cannot be compacted", topic=key[0], partition=key[1], reason=str(failure))
         elif not cleaning.stopped:
             if cleaning.end_offset > cleaning.first_dirty:
                 self._clean_up_to[key] = cleaning.end_offset
@@ -142,4 +142,4 @@ class Cleaner:
         try:
             self._manager.storage.save(checkpoints.CLEANER_OFFSETS, checkpoints.encode_offsets(self._clean_up_to))
         except OSError as error:
-            _logger.error("checkpoint_failed", directory=self._manager.storage.root, reason=str(error))
+            _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))

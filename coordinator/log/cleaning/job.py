@@ -89,7 +89,7 @@ class Cleaning:
         except (LogError, OSError) as error:
             self.failure = error
         except Exception as error:  # a fault of ours must neither end the thread in silence nor the server
-            _logger.exception("compaction_failed", topic=self.log.topic, partition=self.log.partition)
+            _logger.exception("a log cannot be compacted", topic=self.log.topic, partition=self.log.partition)
             self.failure = LogError(repr(error))
         unfinished = self._cleaned or self._compaction.unfinished
         if (self.stopped or self.failure) and unfinished is not None:
@@ -161,7 +161,7 @@ class Cleaning:
     def _tell(self) -> None:
         work = self._compaction
         _logger.info(
-            "compacted",
+            "a log was compacted",
             topic=self.log.topic,
             partition=self.log.partition,
             up_to=work.end_offset,

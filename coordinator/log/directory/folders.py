@@ -60,7 +60,7 @@ class PartitionFolders:
         try:
             epochs = [] if data is None else checkpoints.decode_epochs(path, data)
         except MalformedCheckpoint as error:
-            _logger.warning("checkpoint_ignored", path=path, reason=str(error))
+            _logger.warning("a checkpoint is ignored: it cannot be read", path=path, reason=str(error))
             return -1
         return epochs[-1][0] if epochs else -1
 

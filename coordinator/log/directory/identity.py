@@ -105,4 +105,4 @@ def _write(storage: Storage, cluster_id: str, node_id: int, draw_uuid: Callable[
 
 
 def _tell(path: str, reason: str) -> None:
-    _logger.warning("meta_properties_mended", path=path, reason=reason)
+    _logger.warning("meta.properties was written again", path=path, reason=reason)

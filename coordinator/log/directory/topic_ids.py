@@ -47,6 +47,6 @@ def settle(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool
         if was_clean or not checkpoints.encode_topic_id(topic_id).startswith(found):
             raise DamagedLog(Place(full, 0), UNREADABLE) from None
         # the first part of it: what a power cut leaves of a file that was new
-        _logger.warning("topic_id_restored", path=full)
+        _logger.warning("the id of a topic was written again", path=full)
     write(storage, directory, topic_id, sync=sync)
     return True

@@ -34,7 +34,7 @@ def clear(storage: Storage, directory: str) -> None:
     names = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
     if all(base_offset_of(name) is not None or not is_leftover(name) for name in names):
         for name in _clear_orphans(storage, directory, list(names)):
-            _logger.error("segment_missing", path=f"{storage.root}/{directory}/{name}{LOG_SUFFIX}",
+            _logger.error("a segment is missing", path=f"{storage.root}/{directory}/{name}{LOG_SUFFIX}",
                           what="its index is there, and it is not: its records are gone unless a backup has the file",
                           what_to_do="stop, put the file back and start again")  # fmt: skip
         return
@@ -74,7 +74,7 @@ def _finish_swap(storage: Storage, directory: str, names: dict[str, Entry], swap
         # what it was made from is there still, and not damaged
         storage.rename(f"{directory}/{swap}", f"{directory}/{swap}{ASIDE_SUFFIX}")
         del names[swap]
-        _logger.error("compacted_segment_damaged", path=f"{storage.root}/{directory}/{swap}{ASIDE_SUFFIX}",
+        _logger.error("a compacted segment is damaged", path=f"{storage.root}/{directory}/{swap}{ASIDE_SUFFIX}",
                       what="the segments that it was made from are kept, and compacted again")  # fmt: skip
         return
     note = storage.load(f"{directory}/{swap[:_DIGITS]}{REPLACES_SUFFIX}")

@@ -106,7 +106,7 @@ def _epochs(storage: Storage, directory: str) -> LeaderEpochs:
     try:
         return LeaderEpochs(checkpoints.decode_epochs(path, data))
     except MalformedCheckpoint as error:
-        _logger.warning("checkpoint_ignored", path=path, reason=str(error))
+        _logger.warning("a checkpoint is ignored: it cannot be read", path=path, reason=str(error))
         return LeaderEpochs()
 
 
@@ -137,7 +137,7 @@ def _start_of(
     if len(segments) > 1 and segments[1].base_offset <= noted <= end_offset:
         # when records are deleted, their segments go before that is noted
         _logger.warning(
-            "log_start_in_doubt",
+            "the start of a log is in doubt",
             topic=topic,
             partition=partition,
             noted=noted,
@@ -161,7 +161,7 @@ def _set_aside(
         storage.rename(segment.name + LOG_SUFFIX, segment.name + LOG_SUFFIX + ASIDE_SUFFIX)
     directory = newest.name.rpartition("/")[0]
     _logger.warning(
-        "segments_set_aside",
+        "segments were set aside",
         topic=topic,
         partition=partition,
         start_offset=start_offset,
@@ -205,7 +205,7 @@ def _tell_of_lost_end(end_offset: int, recovery_point: int, topic: str, partitio
     """Kafka serves what is left without a word; whoever runs this shall know that it is not all."""
     if end_offset < recovery_point:
         _logger.error(
-            "synced_records_gone",
+            "records that were synced are gone",
             topic=topic,
             partition=partition,
             end_offset=end_offset,
@@ -242,7 +242,7 @@ def _recover(
             continue
         size = segment.size
         if doubtful >= LONG_BYTES and (told == 0 or done - told >= LONG_BYTES):
-            _logger.info("log_recovery", topic=topic, partition=partition, bytes_checked=done, bytes=doubtful)
+            _logger.info("a log is being checked", topic=topic, partition=partition, bytes_checked=done, bytes=doubtful)
             told = max(done, 1)
         done += size
         if size == 0:
@@ -321,7 +321,7 @@ def _cut_tail(
     segment.file.truncate(position)
     if reason and not checked.is_torn:
         _logger.error(
-            "damaged_tail_set_aside",
+            "a damaged tail was set aside",
             topic=topic,
             partition=partition,
             path=segment.file.path,
@@ -338,7 +338,7 @@ def _cut_tail(
         # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was
         # acknowledged as synced. What is whole stays.
         _logger.error(
-            "torn_segment_cut",
+            "a torn segment was cut off",
             topic=topic,
             partition=partition,
             path=segment.file.path,
@@ -349,7 +349,7 @@ def _cut_tail(
         )
     elif reason:
         _logger.warning(
-            "torn_tail_cut",
+            "a torn tail was cut off",
             topic=topic,
             partition=partition,
             path=segment.file.path,

@@ -101,7 +101,12 @@ def _remove(log: Log, wall_ms: int, why: str, gives_up: Callable[[Segment], bool
         log.roll(wall_ms)  # a log always has a segment to append to, and keeps its end offset by it
     start_offset = log.segments[count].base_offset
     _logger.info(
-        "segments_removed", topic=log.topic, partition=log.partition, why=why, segments=count, start_offset=start_offset
+        "segments were removed",
+        topic=log.topic,
+        partition=log.partition,
+        why=why,
+        segments=count,
+        start_offset=start_offset,
     )
     log.raise_start(start_offset)
     log.remove_segments(0, count)

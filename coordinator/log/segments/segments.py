@@ -97,7 +97,7 @@ class SegmentedLog:
             self.failure = failure
             if not is_told:
                 _logger.error(
-                    "log_offline", topic=self.topic, partition=self.partition, path=path, reason=failure.reason
+                    "a log is offline", topic=self.topic, partition=self.partition, path=path, reason=failure.reason
                 )
             self._on_failure(failure)
         return failure

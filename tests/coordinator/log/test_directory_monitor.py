@@ -61,7 +61,7 @@ def test_every_log_goes_offline_with_the_directory_and_that_is_said_once(
     logs = [running.log(index, synced=synced) for index in range(3)]
     assert running.look() == []
     away(running.root)
-    assert running.look() == ["data_directory_gone"]
+    assert running.look() == ["the data directory is gone"]
     assert running.look() == []
     for log in logs:
         with pytest.raises(LogOffline):
@@ -91,7 +91,7 @@ def test_a_sync_acknowledges_nothing_once_the_directory_is_gone(tmp_path: Path, 
         running.later.settle()
     assert isinstance(told[1], LogOffline)
     assert lines == []  # the look says it, for all logs
-    assert running.look() == ["data_directory_gone"]
+    assert running.look() == ["the data directory is gone"]
     running.manager.close()
 
 
@@ -119,11 +119,11 @@ def test_what_comes_back_goes_on(tmp_path: Path, away: Callable[[Path], None], s
     running.later.settle()
     away(running.root)
     log.append(0, batch(b"unseen"), wall_ms=NOW)  # nobody has looked yet: it goes where the directory went
-    assert running.look() == ["data_directory_gone"]
+    assert running.look() == ["the data directory is gone"]
     if away is replaced:
         running.root.rmdir()
     running.root.with_name("elsewhere").rename(running.root)
-    assert running.look() == ["data_directory_back"]
+    assert running.look() == ["the data directory is back"]
     log.append(0, batch(b"after"), wall_ms=NOW)
     running.later.settle()
     running.manager.close()
@@ -145,7 +145,7 @@ def test_a_log_whose_files_were_removed_stays_offline(tmp_path: Path, synced: bo
     gone.when_durable(2, told.append)
     running.later.settle()
     assert [type(one) for one in told] == ([LogOffline] if synced else [type(None)])
-    assert running.look() == ([] if synced else ["log_offline"])
+    assert running.look() == ([] if synced else ["a log is offline"])
     assert gone.failure is not None
     assert kept.failure is None
     with pytest.raises(DamagedLog, match="removed while the server ran"):
@@ -161,9 +161,9 @@ def test_a_few_logs_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.
     logs = [running.log(index, synced=False) for index in range(5)]
     shutil.rmtree(running.root / "t-0")
     shutil.rmtree(running.root / "t-4")
-    assert running.look() == ["log_offline"]
+    assert running.look() == ["a log is offline"]
     assert [log.failure is None for log in (logs[0], logs[-1])] == [False, True]
-    assert running.look() == ["log_offline"]
+    assert running.look() == ["a log is offline"]
     running.manager.close()
 
 

@@ -258,7 +258,7 @@ def test_a_failed_write_takes_the_log_offline_and_reopening_goes_on(size: int) -
     with structlog.testing.capture_logs() as told, pytest.raises(LogOffline, match="No space left") as failed:
         log.append(0, batch(b"x" * size), wall_ms=NOW)
     assert failed.value.error_code == 56
-    assert [line["event"] for line in told] == ["log_offline"]
+    assert [line["event"] for line in told] == ["a log is offline"]
     storage.made[-1].failing = None
     with pytest.raises(LogOffline, match="No space left"):
         log.append(0, batch(b"y"), wall_ms=NOW)

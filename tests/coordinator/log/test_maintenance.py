@@ -58,7 +58,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_tried_again(monkeypatch
     with monkeypatch.context() as patched, structlog.testing.capture_logs() as told:
         patched.setattr(storage, "save", lambda *args, **more: (_ for _ in ()).throw(OSError(28, "full")))
         clock.advance(2000)
-    assert [line["event"] for line in told] == ["checkpoint_failed"]
+    assert [line["event"] for line in told] == ["a checkpoint cannot be written"]
     clock.advance(2000)
     assert storage.load("recovery-point-offset-checkpoint") is not None
 

@@ -120,7 +120,7 @@ def test_a_lost_meta_properties_is_told_when_there_are_logs() -> None:
     storage.remove("meta.properties")
     with structlog.testing.capture_logs() as told:
         manage(storage).close()
-    assert [line["event"] for line in told] == ["meta_properties_mended"]
+    assert [line["event"] for line in told] == ["meta.properties was written again"]
 
 
 def test_a_malformed_meta_properties_is_named() -> None:
@@ -157,7 +157,7 @@ def test_a_stop_on_a_full_disk_is_an_unclean_one_and_no_more() -> None:
     storage.full = True
     with structlog.testing.capture_logs() as told:
         manager.close()
-    assert (told[-1]["event"], told[-1]["reason"]) == ("checkpoint_failed", "No space left on device")
+    assert (told[-1]["event"], told[-1]["reason"]) == ("a checkpoint cannot be written", "No space left on device")
     assert not storage.locked
     storage.full = False
     again = manage(storage)
@@ -288,7 +288,7 @@ def test_broken_offset_checkpoints_only_make_recovery_longer() -> None:
     storage.save("recovery-point-offset-checkpoint", b"garbage")
     with structlog.testing.capture_logs() as told:
         manager = manage(storage)
-    assert [line["event"] for line in told] == ["checkpoint_ignored"]
+    assert [line["event"] for line in told] == ["a checkpoint is ignored: it cannot be read"]
     assert [value for _, value in everything(manager.open_log("t", 0))] == content
 
 

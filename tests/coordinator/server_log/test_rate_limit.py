@@ -97,7 +97,7 @@ def test_who_changes_the_cause_each_time_is_bounded_too(desk: Desk) -> None:
 @pytest.mark.parametrize("name", ["path", "partition"])
 def test_what_is_said_of_data_is_told_of_each_file(desk: Desk, name: str) -> None:
     for number in range(10 * MOST_OF_A_KIND):
-        assert desk.say("torn_tail_cut", logger="log", **{name: f"data/t-{number}/0.log"})
+        assert desk.say("a torn tail was cut off", logger="log", **{name: f"data/t-{number}/0.log"})
     assert desk.say_often(100, **{name: "data/t-1/0.log"}) == MOST_OF_A_CAUSE
 
 

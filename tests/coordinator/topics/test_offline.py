@@ -108,7 +108,7 @@ def test_the_metadata_log_comes_back_by_itself_when_there_is_space_again() -> No
     assert topics.catalogue.log.failure is not None
     with capture_logs() as told:
         clock.advance(LOOK_EVERY_MS)
-    assert (told[-1]["event"], told[-1]["topic"]) == ("log_online", METADATA_TOPIC)
+    assert (told[-1]["event"], told[-1]["topic"]) == ("a log is online again", METADATA_TOPIC)
     assert refused(topics, "meanwhile") == ErrorCode.KAFKA_STORAGE_ERROR
     assert topics.state.topic_configs("before") == {}
     disk.full = False
@@ -229,7 +229,7 @@ def test_a_broken_partition_metadata_takes_that_one_partition_offline(data: byte
         topics = make_topics(storage, clock)
     assert [topics.by_name["t"].is_online(index) for index in range(3)] == [True, False, True]
     (line,) = [line for line in told if line["log_level"] == "error"]
-    assert (line["event"], line["path"]) == ("log_damaged", f"memory:/{METADATA}")
+    assert (line["event"], line["path"]) == ("a log is damaged", f"memory:/{METADATA}")
     assert "muster log repair memory: --partition t-1" in line["what_to_do"]
     clock.advance(10 * LOOK_EVERY_MS)  # an operator decides
     assert not topics.by_name["t"].is_online(1)
@@ -249,7 +249,9 @@ def test_what_a_power_cut_leaves_of_a_partition_metadata_is_written_anew(data: b
         topics = make_topics(storage)
     assert topics.by_name["t"].is_online(1)
     assert topics.logs.topic_id_on_disk("t", 1) == topics.by_name["t"].topic_id
-    assert [line["path"] for line in told if line["event"] == "topic_id_restored"] == [f"memory:/{METADATA}"]
+    assert [line["path"] for line in told if line["event"] == "the id of a topic was written again"] == [
+        f"memory:/{METADATA}"
+    ]
 
 
 def test_a_topic_can_be_deleted_on_a_disk_that_takes_no_files() -> None:

@@ -115,7 +115,7 @@ def test_a_damaged_topic_id_does_not_cost_the_records(position: int, clean: bool
     set_id(storage, "t-1", bytes(damaged))
     again, told = start(storage)
     assert [values(again, "t", index) for index in range(2)] == [[b"t-0"], [b"t-1"]]
-    (line,) = [line for line in told if line["event"] == "topic_id_restored"]
+    (line,) = [line for line in told if line["event"] == "the id of a topic was written again"]
     assert (line["topic"], line["partition"]) == ("t", 1)
     assert again.logs.topic_id_on_disk("t", 1) == topic_id
     kept = storage.files[f"t-1/{checkpoints.PARTITION_METADATA}.damaged"]
@@ -279,7 +279,7 @@ def test_topics_of_a_lost_metadata_log_are_made_again(damage: str, clean: bool) 
     assert again.state.topic_configs("orders") == KEEP_ALL
     assert again.next_producer_id() > producer_id
     assert record_bytes(storage) == before
-    assert [line["log_level"] for line in told if line["event"] == "metadata_log_lost"] == ["error"]
+    assert [line["log_level"] for line in told if line["event"] == "the metadata log has lost records"] == ["error"]
     # and so it stays
     storage_of(again)
     later, told = start(storage)
@@ -320,7 +320,7 @@ def test_a_damaged_id_of_the_metadata_log_is_mended() -> None:
     storage.save(f"{METADATA}/{checkpoints.PARTITION_METADATA}", b"nonsense")
     topics, told = start(storage)
     assert values(topics, "t") == [b"t-0"]
-    assert [line["event"] for line in told] == ["topic_id_restored"]
+    assert [line["event"] for line in told] == ["the id of a topic was written again"]
 
 
 def test_another_partition_s_records_in_place_of_the_metadata_log_are_refused_with_a_sentence() -> None:

@@ -54,7 +54,7 @@ def test_segments_before_a_start_that_only_the_checkpoint_knows_are_kept(clean: 
     storage, content = written(clean=clean)
     note_start(storage, 7)
     manager, log, told = opened(storage)
-    assert told == ["log_start_in_doubt"]
+    assert told == ["the start of a log is in doubt"]
     assert (log.start_offset, values(log)) == (7, content[7:])
     assert manager.enforce_retention(NOW) == 0
     assert f"t-0/{0:020d}.log" in storage.files
@@ -68,7 +68,7 @@ def test_a_start_behind_the_end_costs_no_bytes(clean: bool) -> None:
     storage, content = written(clean=clean)
     note_start(storage, 95)
     manager, log, told = opened(storage)
-    assert told == ["segments_set_aside"]
+    assert told == ["segments were set aside"]
     assert (log.start_offset, log.end_offset) == (95, 95)
     aside = sorted(name for name in storage.files if name.endswith(".aside"))
     assert aside == [f"t-0/{base:020d}.log.aside" for base in (0, 5, 10)]
@@ -120,7 +120,7 @@ def test_a_segment_whose_index_alone_is_left_is_told(clean: bool) -> None:
         (DAMAGE, "it is not there, and its index is")
     ]
     _, log, told = opened(storage)
-    assert told[0] == "segment_missing"
+    assert told[0] == "a segment is missing"
     assert values(log) == content[5:]
 
 
@@ -146,7 +146,7 @@ def test_a_tail_that_no_append_leaves_is_set_aside_whole_and_told(damage: str, w
     cut = len(storage.files[path])
     if whole_file and damage == "one byte":  # the last batch of several
         assert cut > 0
-    assert told == ["damaged_tail_set_aside"]
+    assert told == ["a damaged tail was set aside"]
     assert [finding.position for finding in inspection.findings if finding.severity == DAMAGE] == [cut]
     assert bytes(storage.files[f"{path}.{cut}.aside"]) == (whole[:at] + bad)[cut:]
     assert values(log) == content[: len(values(log))]
@@ -154,7 +154,7 @@ def test_a_tail_that_no_append_leaves_is_set_aside_whole_and_told(damage: str, w
     storage.files[path] += bytearray(b"\xc6" * 700)
     manager.close(clean=False)
     storage.remove(checkpoints.RECOVERY_POINTS)
-    assert opened(storage)[2] == ["damaged_tail_set_aside"]
+    assert opened(storage)[2] == ["a damaged tail was set aside"]
     assert bytes(storage.files[f"{path}.{cut}.2.aside"]) == b"\xc6" * 700
 
 
@@ -172,7 +172,7 @@ def test_a_torn_append_is_cut_and_kept_beside(torn: str) -> None:
     inspection.run()
     assert not inspection.is_damaged
     _, log, told = opened(storage)
-    assert told == ["torn_tail_cut"]
+    assert told == ["a torn tail was cut off"]
     assert values(log) == content[: len(content) - (torn == "cut short")]
     cut = len(storage.files[path])
     assert bytes(storage.files[f"{path}.{cut}.aside"]) == before[cut:]
@@ -198,7 +198,7 @@ def test_an_empty_compacted_segment_replaces_nothing_that_is_there() -> None:
     storage.files[f"t-0/{0:020d}.log.swap"] = bytearray()
     storage.files[f"t-0/{0:020d}.replaces"] = bytearray(b"0\n10\n")
     _, log, told = opened(storage)
-    assert told == ["compacted_segment_damaged"]
+    assert told == ["a compacted segment is damaged"]
     assert values(log) == content
 
 
@@ -253,7 +253,7 @@ def test_a_damaged_compacted_segment_does_not_replace_sound_ones() -> None:
     storage, _ = half_swapped(encode_replaces(10))
     storage.files[f"t-0/{0:020d}.log.swap"][100] ^= 1
     _, log, told = opened(storage, COMPACTED)
-    assert told == ["compacted_segment_damaged"]
+    assert told == ["a compacted segment is damaged"]
     assert len(values(log)) == 15
     assert f"t-0/{0:020d}.log.swap.aside" in storage.files
 

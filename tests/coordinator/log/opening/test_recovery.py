@@ -51,7 +51,7 @@ def test_a_tail_torn_at_any_byte_is_cut() -> None:
         assert [value for _, value in everything(log)] == content[:left]
         assert (log.end_offset, log.size_bytes) == (left, ends[left])
         assert len(storage.files[LOG]) == ends[left]
-        cuts = [line for line in told if line["event"] == "torn_tail_cut"]
+        cuts = [line for line in told if line["event"] == "a torn tail was cut off"]
         if cut in ends:
             assert cuts == []
         else:
@@ -156,7 +156,7 @@ def test_zeros_at_the_end_are_room_reserved_in_advance() -> None:
             log = killed(storage).open_log("t", 0, config=replace(SMALL, preallocate=preallocate))
         assert [value for _, value in everything(log)] == content
         assert len(storage.files[LOG]) == log.size_bytes
-        assert [line["event"] for line in told] == ([] if preallocate else ["torn_tail_cut"])
+        assert [line["event"] for line in told] == ([] if preallocate else ["a torn tail was cut off"])
 
 
 def test_preallocated_segments(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_broken_epoch_checkpoint_is_made_anew() -> None:
     with structlog.testing.capture_logs() as told:
         log = killed(storage).open_log("t", 0, config=SMALL)
     assert log.epochs.entries() == [(0, 0)]
-    assert [line["event"] for line in told] == ["checkpoint_ignored"]
+    assert [line["event"] for line in told] == ["a checkpoint is ignored: it cannot be read"]
 
 
 def test_leftovers_of_interrupted_changes_are_put_right() -> None:
@@ -459,7 +459,7 @@ def test_a_long_recovery_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(loader, "LONG_BYTES", 4500)
     with capture_logs() as told:
         killed(storage).open_log("t", 0, config=SMALL)
-    lines = [line for line in told if line["event"] == "log_recovery"]
+    lines = [line for line in told if line["event"] == "a log is being checked"]
     total = sum(len(data) for name, data in storage.files.items() if name.endswith(".log"))
     assert [line["bytes"] for line in lines] == [total] * len(lines)
     assert [line["bytes_checked"] for line in lines][:1] == [0]
@@ -561,7 +561,7 @@ def test_synced_records_that_are_gone_are_told_of_once(left: int | None, was_cle
     manager = manage(storage)
     with capture_logs() as told:
         log = manager.open_log("t", 0, config=SMALL)
-    (line,) = [line for line in told if line["event"] == "synced_records_gone"]
+    (line,) = [line for line in told if line["event"] == "records that were synced are gone"]
     end = left or 0
     assert (line["topic"], line["partition"], line["log_level"]) == ("t", 0, "error")
     assert (line["end_offset"], line["recovery_point"]) == (end, 3)

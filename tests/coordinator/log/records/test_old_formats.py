@@ -296,7 +296,9 @@ def test_a_tail_torn_at_any_byte_is_cut_and_nothing_before_it() -> None:
             opened(storage)
         left = max(end for end in ends if end <= cut)
         assert bytes(storage.files[LOG]) == data[:left]
-        assert [line["position"] for line in told if line["event"] == "torn_tail_cut"] == [left] * (cut != left)
+        assert [line["position"] for line in told if line["event"] == "a torn tail was cut off"] == [left] * (
+            cut != left
+        )
         assert [found.severity for found in inspection.findings] == [NOTE] * any(data[left:cut])
 
 
