@@ -18,9 +18,9 @@ import structlog
 
 from muster.coordinator.clock import LoopClock
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import NO_TOPICS
-from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, batches
 from muster.coordinator.log.cleaning import log_to_clean as dirt
 from muster.coordinator.log.cleaning.cleaner import Cleaner

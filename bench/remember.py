@@ -29,11 +29,11 @@ from muster.coordinator.cli.groups.cluster import Cluster
 from muster.coordinator.cli.groups.events import Events
 from muster.coordinator.config.listeners import Address
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.groups.common.records import tombstone
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import NO_TOPICS
-from muster.coordinator.groups.interface import Now
-from muster.coordinator.groups.records import tombstone
-from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, LogManager, LogSettings, batches
 from muster.protocol.consumer import encode_assignment, encode_subscription
 from muster.protocol.message import Message

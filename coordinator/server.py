@@ -25,9 +25,9 @@ from muster.coordinator.config import Config
 from muster.coordinator.file_limits import FileShares, allowed_files
 from muster.coordinator.group_coordinator import placement
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.state import MOST_BYTES
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.groups.state import MOST_BYTES
 from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.directory_monitor import watching

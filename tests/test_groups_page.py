@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.groups.join import DECISIONS, IMPOSSIBLE, WHO
-from muster.coordinator.groups.states import DEAD, STATES, TRANSITIONS
+from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, WHO
+from muster.coordinator.groups.classic.states import DEAD, STATES, TRANSITIONS
 from tools.diagrams import draw, groups, pages
 
 GROUPS = Path(__file__).resolve().parents[1] / "coordinator" / "groups"

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import structlog
 from google_crc32c import value as crc32c
 
-from muster.coordinator.groups.interface import Now, Record
-from muster.coordinator.groups.records import pack
+from muster.coordinator.groups.common.interface import Now, Record
+from muster.coordinator.groups.common.records import pack
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.cleaning.offset_map import KEY_AT, unpack_row
 from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack

@@ -7,34 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
-from muster.coordinator.groups import (
-    again,
-    commit,
-    describe,
-    events,
-    fetch,
-    forget,
-    heartbeat,
-    join,
-    leave,
-    parked,
-    pending,
-    rebalance,
-    retention,
-    sync,
-)
-from muster.coordinator.groups.again import CommitAgain
-from muster.coordinator.groups.classic import JOIN_PHASE, SYNC_PHASE, ClassicGroup
-from muster.coordinator.groups.deadlines import Deadline, Due
-from muster.coordinator.groups.heartbeat import Beating
-from muster.coordinator.groups.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.interface import Command, Now, Output
-from muster.coordinator.groups.members import Member
-from muster.coordinator.groups.retention import RETENTION, Retention
-from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.groups.state import MOST_BYTES, State
-from muster.coordinator.groups.turn import Turn
-from muster.coordinator.groups.waits import NO_WAITS, Waits
+from muster.coordinator.groups import describe
+from muster.coordinator.groups.classic import heartbeat, join, leave, parked_requests, pending_members, rebalance, sync
+from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
+from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.deadlines import Deadline, Due
+from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.interface import Command, Now, Output
+from muster.coordinator.groups.common.late_answers import NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.state import MOST_BYTES, State
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.offsets import commit, commit_template, deletion, fetch, retention
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.groups.offsets.retention import RETENTION, Retention
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -47,16 +35,16 @@ from muster.protocol.messages.offset_delete import OffsetDeleteRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 
-_HANDLERS: Final[dict[type[Message], Callable[[Turn, Any, Any], None]]] = {
+_HANDLERS: Final[dict[type[Message], Callable[[Step, Any, Any], None]]] = {
     JoinGroupRequest: join.handle,
     SyncGroupRequest: sync.handle,
     LeaveGroupRequest: leave.handle,
     OffsetCommitRequest: commit.handle,
     OffsetFetchRequest: fetch.handle,
-    OffsetDeleteRequest: forget.delete_offsets,
+    OffsetDeleteRequest: deletion.delete_offsets,
     DescribeGroupsRequest: describe.describe,
     ListGroupsRequest: describe.list_groups,
-    DeleteGroupsRequest: forget.delete_groups,
+    DeleteGroupsRequest: deletion.delete_groups,
 }
 """What answers each request, but for Heartbeat."""
 
@@ -101,52 +89,52 @@ class GroupCore:
 
     def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
         """Work on one command. Raises TypeError for a request that is not the core's to answer."""
-        turn = Turn(self._state, now)
+        step = Step(self._state, now)
         if isinstance(command, TopicsChanged):
-            forget.change_topics(turn, command)
-            return turn.output()
+            deletion.change_topics(step, command)
+            return step.output()
         request = command.request
         handler = _HANDLERS.get(type(request))
         if handler is not None:
-            handler(turn, command, request)
+            handler(step, command, request)
         elif type(request) is HeartbeatRequest:
-            turn.reply(command.token, self.heartbeat(request, now.mono_ms))
+            step.reply(command.token, self.heartbeat(request, now.mono_ms))
         else:
             raise TypeError(f"the core does not answer {type(request).__name__}")
-        return turn.output()
+        return step.output()
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         """Answer a Heartbeat, of which nothing comes but its answer, without a command and an output around it."""
         return heartbeat.answer(self._state, request, mono_ms)
 
-    def beating(self, request: HeartbeatRequest) -> Beating | None:
+    def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
         """Who sends such heartbeats, to be asked before `heartbeat` is; None when it is no member now."""
         return heartbeat.beating(self._state, request)
 
-    def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
+    def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
         """Make a commit ready that is expected again with other offsets; None when that cannot be done."""
-        return again.prepare(self._state, request)
+        return commit_template.prepare(self._state, request)
 
     def commit_again(
-        self, commit: CommitAgain, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now
+        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now
     ) -> list[bytes] | None:
         """Do what `handle` would with such a request when all is well: the records, as `records.pack` gives them. Else
         None, and nothing has changed.
         """
-        return again.commit(self._state, commit, offsets, leader_epochs, now)
+        return commit_template.commit(self._state, commit, offsets, leader_epochs, now)
 
-    def advance(self, now: Now, waits: Waits = NO_WAITS) -> Output:
+    def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
         """Let everything happen that is due by `now`, in the order of its times: of very much, the first of it, and
         `next_deadline_ms` is past then. Nobody is put out for a silence that was a wait for us: `waits` tells.
         """
-        turn = Turn(self._state, now, waits)
+        step = Step(self._state, now, waits)
         deadlines = self._state.deadlines
         for _ in range(MOST_AT_ONCE):
             deadline = deadlines.pop_due(now.mono_ms)
             if deadline is None:
                 break
-            self._ring(turn, deadline)
-        return turn.output()
+            self._ring(step, deadline)
+        return step.output()
 
     def next_deadline_ms(self) -> int | None:
         """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than need be); None: not before the
@@ -168,40 +156,40 @@ class GroupCore:
         """All records are replayed: groups with members are Stable, with fresh sessions; a group above the size limit
         rebalances.
         """
-        turn = Turn(self._state, now)
-        forget.forget_deleted_topics(turn)
-        retention.start(turn, self._retention)
+        step = Step(self._state, now)
+        deletion.forget_deleted_topics(step)
+        retention.start(step, self._retention)
         max_size = self._state.settings.group_max_size
         for group in self._state.groups.values():
             group.reload()
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
-                    parked.answered(turn, member)
+                    parked_requests.answered(step, member)
                 if len(group.members) > max_size:
-                    rebalance.begin(turn, group, events.OVER_CAPACITY)
-        return turn.output()
+                    rebalance.begin(step, group, events.OVER_CAPACITY)
+        return step.output()
 
     def resign(self, error_code: int) -> Output:
         """Give the groups up: everything parked is answered with `error_code`. The core is of no use afterwards."""
-        replies = parked.answer_all(self._state, error_code)
+        replies = parked_requests.answer_all(self._state, error_code)
         self._state.groups.clear()
         self._state.deadlines.clear()
         return Output(replies)
 
-    def _ring(self, turn: Turn, deadline: Due) -> None:
-        if deadline.kind == parked.ORPHAN:
-            parked.answer_orphan(turn, deadline)
+    def _ring(self, step: Step, deadline: Due) -> None:
+        if deadline.kind == parked_requests.ORPHAN:
+            parked_requests.answer_orphan(step, deadline)
             return
         if deadline.kind == RETENTION:
-            retention.on_deadline(turn, self._retention)
+            retention.on_deadline(step, self._retention)
             return
         # a group that goes takes its deadlines along, and only classic ones have any
         group = cast("ClassicGroup", self._state.groups[deadline.group_id])
         if isinstance(deadline, Member):
-            rebalance.on_session_deadline(turn, group, deadline)
+            rebalance.on_session_deadline(step, group, deadline)
         elif deadline.kind == JOIN_PHASE:
-            rebalance.on_join_deadline(turn, group)
+            rebalance.on_join_deadline(step, group)
         elif deadline.kind == SYNC_PHASE:
-            rebalance.on_sync_deadline(turn, group)
+            rebalance.on_sync_deadline(step, group)
         else:
-            pending.on_pending_deadline(turn, group, cast("Deadline", deadline))
+            pending_members.on_pending_deadline(step, group, cast("Deadline", deadline))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups.interface import Command
-from muster.coordinator.groups.state import State
-from muster.coordinator.groups.states import DEAD, STABLE
-from muster.coordinator.groups.turn import Turn
+from muster.coordinator.groups.classic.states import DEAD, STABLE
+from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -16,22 +16,22 @@ from muster.protocol.messages.describe_groups import (
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-def describe(turn: Turn, command: Command, request: DescribeGroupsRequest) -> None:
+def describe(step: Step, command: Command, request: DescribeGroupsRequest) -> None:
     """Answer a DescribeGroups: one row for each name, in their order, duplicates included."""
-    rows = [_describe(turn.state, group_id) for group_id in request.groups]
-    turn.reply(command.token, DescribeGroupsResponse(0, rows))
+    rows = [_describe(step.state, group_id) for group_id in request.groups]
+    step.reply(command.token, DescribeGroupsResponse(0, rows))
 
 
-def list_groups(turn: Turn, command: Command, request: ListGroupsRequest) -> None:
+def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> None:
     """Answer a ListGroups: those whose state and type are among the filters (case does not matter, none means all)."""
     states = {name.strip().lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
     rows = [
         ListedGroup(group.group_id, group.protocol_type or "", group.state, group.kind)
-        for group in turn.state.groups.values()
+        for group in step.state.groups.values()
         if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
     ]
-    turn.reply(command.token, ListGroupsResponse(0, 0, rows))
+    step.reply(command.token, ListGroupsResponse(0, 0, rows))
 
 
 def _describe(state: State, group_id: str) -> DescribedGroup:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.coordinator.groups.group import NOT_NOW, SINCE_COMMIT, Group
-from muster.coordinator.groups.states import EMPTY, STABLE
+from muster.coordinator.groups.classic.states import EMPTY, STABLE
+from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.groups.deadlines import NEVER
-from muster.coordinator.groups.interface import Event, Now, Output, Reply
-from muster.coordinator.groups.waits import Waits
+from muster.coordinator.groups.common.deadlines import NEVER
+from muster.coordinator.groups.common.interface import Event, Now, Output, Reply
+from muster.coordinator.groups.common.late_answers import LateAnswers
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.runtime.interfaces import Batch, Codec, Observer
 from muster.protocol.message import Message
@@ -43,7 +43,7 @@ class Ledger:
         """Position, answers, and since when at most these wait (monotonic ms)."""
         self._leaving: deque[Reply] = deque()
         """Answers that may leave, and have not yet for want of time."""
-        self._waits = Waits()
+        self._waits = LateAnswers()
         self._failures = 0
         self._term = 0
 
@@ -63,7 +63,7 @@ class Ledger:
             position, _, began_ms = self._parked[-1]
             self._parked.append((position, ((respond, response),), began_ms))
 
-    def _waits_now(self) -> Waits:
+    def _waits_now(self) -> LateAnswers:
         """How long answers wait, those included that wait now."""
         since_ms = self._batches[0].began_ms if self._batches else NEVER
         self._waits.since_ms = self._parked[0][2] if self._parked else since_ms

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from muster.coordinator.group_coordinator.record_codec import OpenTransaction
-from muster.coordinator.groups.again import CommitAgain
-from muster.coordinator.groups.deadlines import Deadlines
-from muster.coordinator.groups.heartbeat import Beating
-from muster.coordinator.groups.image import TopicsChanged
-from muster.coordinator.groups.interface import Command, Event, Now, Output, Record, Reply
-from muster.coordinator.groups.waits import Waits
+from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups.common.deadlines import Deadlines
+from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.common.interface import Command, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.common.late_answers import LateAnswers
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import BatchError, DamagedLog
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -41,18 +41,18 @@ class Core(Protocol):
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         """Answer a heartbeat."""
 
-    def beating(self, request: HeartbeatRequest) -> Beating | None:
+    def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
         """Who sends such heartbeats; None when it is no member now."""
 
-    def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
+    def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
         """Make a commit ready that is expected again with other offsets."""
 
     def commit_again(
-        self, commit: CommitAgain, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now
+        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now
     ) -> list[bytes] | None:
         """Decide it: its records as the codec's rows. None: nothing was done."""
 
-    def advance(self, now: Now, waits: Waits) -> Output:
+    def advance(self, now: Now, waits: LateAnswers) -> Output:
         """Let the deadlines that are due pass; `waits`: how long answers waited."""
 
     def next_deadline_ms(self) -> int | None:

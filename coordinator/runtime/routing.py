@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.coordinator.bounded_names import Kept
-from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.runtime.shard import Shard
 from muster.protocol.hashing import group_partition
 

@@ -17,12 +17,12 @@ import structlog
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.group_coordinator.error_responses import append_error, refuse, spoil
-from muster.coordinator.groups.again import CommitAgain
-from muster.coordinator.groups.deadlines import NEVER
-from muster.coordinator.groups.heartbeat import Beating
-from muster.coordinator.groups.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.interface import Client, Command, Now, Output
-from muster.coordinator.groups.telling import refusal
+from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups.classic.history import refusal
+from muster.coordinator.groups.common.deadlines import NEVER
+from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.interface import Client, Command, Now, Output
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
 from muster.coordinator.runtime.append_queue import BATCH_BYTES, Ledger, Respond, respond
 from muster.coordinator.runtime.interfaces import Codec, Core, Observer, ShardLog
@@ -131,11 +131,11 @@ class Shard(Ledger):
         self.hold(respond, response)
         return None
 
-    def beating(self, request: HeartbeatRequest) -> Beating | None:
+    def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
         """Who sends such heartbeats, to be kept for `beat`; None when it is no member, or not now."""
         return self._core.beating(request) if self.active else None
 
-    def beat(self, beating: Beating) -> bool | None:
+    def beat(self, beating: GenerationMember) -> bool | None:
         """Whether all is well with that member: True, as may be said now; None, as `hold` is to say. False: nothing was
         done.
         """
@@ -143,12 +143,12 @@ class Shard(Ledger):
             return False
         return None if self._batches or self._parked else True
 
-    def prepare_commit(self, request: OffsetCommitRequest) -> CommitAgain | None:
+    def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
         """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""
         return self._core.prepare_commit(request) if self.active else None
 
     def commit_again(
-        self, commit: CommitAgain, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
+        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
     ) -> bool:
         """What `submit` does, with a commit that was made ready. False: nothing was done, it is to be submitted."""
         if self.state_error:

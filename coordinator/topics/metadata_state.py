@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from muster.coordinator.groups.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.topics.names import collision_key, may_collide
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord

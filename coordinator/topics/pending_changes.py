@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import LogOffline
 from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import (
     DamagedLog,
     Identity,

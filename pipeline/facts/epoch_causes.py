@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.groups import events
+from muster.coordinator.groups.common import events
 from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS, EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
 from muster.pipeline.facts.epoch_values import Change, Gone, Member
 from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, REPLACED, departure

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_type
 
-from muster.coordinator.groups import events as kind_names
+from muster.coordinator.groups.common import events as kind_names
 from muster.pipeline.facts.schema import EVENT_FIELDS, conform
 
 EVENTS_TOPIC: Final = "__group_events"

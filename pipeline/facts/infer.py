@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups import events
+from muster.coordinator.groups.common import events
 from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, REPLACED, Gone, began, departures, is_overdue
 from muster.pipeline.facts.infer_evidence import Member, State, rested_ms
 from muster.pipeline.facts.infer_habits import Habits

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.groups import events
+from muster.coordinator.groups.common import events
 from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
 from muster.protocol.printable import shown
 

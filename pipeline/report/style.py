@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
-from muster.coordinator.groups import events
+from muster.coordinator.groups.common import events
 from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
 from muster.pipeline.report.formatting import CAUSES
 

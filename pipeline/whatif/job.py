@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.coordinator.groups import events
+from muster.coordinator.groups.common import events
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.facts.schema import INFERRED, TABLES, conform
 from muster.pipeline.persist import keep

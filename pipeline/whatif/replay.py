@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.assignors.assignor import Topic
-from muster.coordinator.groups import events
-from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.states import COMPLETING, PREPARING, STABLE
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.interface import Client, Command, Event, Now, Output
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import NO_TOPICS
-from muster.coordinator.groups.interface import Client, Command, Event, Now, Output
-from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.groups.states import COMPLETING, PREPARING, STABLE
 from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.history import FAILED, FAR, Owned
 from muster.pipeline.whatif.leader import Book, is_cooperative

@@ -15,10 +15,10 @@ from uuid import UUID
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
-from muster.coordinator.groups import events
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.interface import Client, Command, Event, JoinCommand, Now
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.interface import Client, Command, Event, JoinCommand, Now
-from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.observe.journal import Journal

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.simulation.sample.group import Group
 from muster.simulation.sample.stories import STORIES, Cast, cast
 from muster.simulation.sample.truth import Truth

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from muster.coordinator.group_coordinator.record_codec import OpenTransaction
-from muster.coordinator.groups.interface import Now, Record
+from muster.coordinator.groups.common.interface import Now, Record
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
 from muster.protocol.message import Message

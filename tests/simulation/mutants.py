@@ -10,21 +10,21 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.groups import (
-    classic,
-    commit,
-    core,
+from muster.coordinator.groups import core
+from muster.coordinator.groups.classic import group as classic
+from muster.coordinator.groups.classic import (
     join,
     leave,
-    offsets,
-    parked,
-    pending,
+    parked_requests,
+    pending_members,
     rebalance,
-    state,
-    static,
+    static_members,
     sync,
 )
-from muster.coordinator.groups.heartbeat import WELL
+from muster.coordinator.groups.classic.heartbeat import WELL
+from muster.coordinator.groups.common import committed_offsets as offsets
+from muster.coordinator.groups.common import state
+from muster.coordinator.groups.offsets import commit
 from muster.protocol.errors import ErrorCode
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -47,13 +47,13 @@ def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
     """The first SyncGroup is taken for the leader's."""
     handle = sync.handle
 
-    def first(turn: Any, command: Any, request: Any) -> None:
-        group = turn.state.classic(request.group_id)
+    def first(step: Any, command: Any, request: Any) -> None:
+        group = step.state.classic(request.group_id)
         known = group is not None and group.state == "CompletingRebalance" and request.member_id in group.members
         leader = group.leader_id if known else None
         if known:
             group.leader_id = request.member_id
-        handle(turn, command, request)
+        handle(step, command, request)
         if known and group.leader_id == request.member_id:
             group.leader_id = leader
 
@@ -64,9 +64,9 @@ def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
     """Everybody gets the share of the first one that the leader named."""
     _assign = sync._assign
 
-    def alike(turn: Any, group: Any, command: Any, assignments: dict[str, bytes]) -> None:
+    def alike(step: Any, group: Any, command: Any, assignments: dict[str, bytes]) -> None:
         share = next(iter(assignments.values()), b"")
-        _assign(turn, group, command, dict.fromkeys(group.members, share))
+        _assign(step, group, command, dict.fromkeys(group.members, share))
 
     patch.setattr(sync, "_assign", alike)
 
@@ -129,10 +129,10 @@ def the_quickest_members_timeout(patch: pytest.MonkeyPatch) -> None:
 def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
     """Sessions last a quarter as long as they should after an answer."""
 
-    def restart(turn: Any, member: Any) -> None:
-        turn.state.deadlines.set(member, turn.now.mono_ms + member.session_timeout_ms // 4)
+    def restart(step: Any, member: Any) -> None:
+        step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms // 4)
 
-    for module in (parked, commit, static, rebalance, core.parked):
+    for module in (parked_requests, commit, static_members, rebalance, core.parked_requests):
         patch.setattr(module, "restart_session", restart, raising=False)
 
 
@@ -158,16 +158,16 @@ def _heartbeats_ignore(patch: pytest.MonkeyPatch, error: int) -> None:
 
 def leavers_stay(patch: pytest.MonkeyPatch) -> None:
     """Who leaves by instance is told so, and is still there."""
-    patch.setattr(leave, "drop_member", lambda turn, group, member_id: group.members.get(member_id))
+    patch.setattr(leave, "drop_member", lambda step, group, member_id: group.members.get(member_id))
 
 
 def answered_twice(patch: pytest.MonkeyPatch) -> None:
     """The token of a parked SyncGroup is not forgotten when it is answered."""
-    answer = parked.answer_syncs
+    answer = parked_requests.answer_syncs
 
-    def again(turn: Any, group: Any, error: int) -> None:
+    def again(step: Any, group: Any, error: int) -> None:
         tokens = {member.member_id: member.sync_token for member in group.members.values()}
-        answer(turn, group, error)
+        answer(step, group, error)
         for member in group.members.values():
             member.sync_token = tokens[member.member_id]
 
@@ -189,14 +189,14 @@ def lesser_offsets_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def commits_are_not_written(patch: pytest.MonkeyPatch) -> None:
     """Every other commit changes the state, and is in no record."""
-    record = commit.Turn.record
+    record = commit.Step.record
 
-    def forget(turn: Any, one: Any) -> None:
-        record(turn, one)
+    def forget(step: Any, one: Any) -> None:
+        record(step, one)
         if getattr(one.key, "partition", 0) % 2:
-            turn.records.pop()
+            step.records.pop()
 
-    patch.setattr(commit.Turn, "record", forget)
+    patch.setattr(commit.Step, "record", forget)
 
 
 def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
@@ -214,37 +214,37 @@ def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
 
 def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
     """A silent member stays for ever."""
-    patch.setattr(rebalance, "on_session_deadline", lambda turn, group, deadline: None)
+    patch.setattr(rebalance, "on_session_deadline", lambda step, group, deadline: None)
 
 
 def join_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
     """A round waits for those who do not come, unless they are removed otherwise."""
-    patch.setattr(rebalance, "on_join_deadline", lambda turn, group: None)
+    patch.setattr(rebalance, "on_join_deadline", lambda step, group: None)
 
 
 def sync_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
     """A leader that does not sync is waited for."""
-    patch.setattr(rebalance, "on_sync_deadline", lambda turn, group: None)
+    patch.setattr(rebalance, "on_sync_deadline", lambda step, group: None)
 
 
 def the_replaced_request_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A JoinGroup that another one of the same member replaced is never answered."""
-    patch.setattr(parked, "_leave_behind", lambda turn, member, token, response: None)
+    patch.setattr(parked_requests, "_leave_behind", lambda step, member, token, response: None)
 
 
 def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
     """Nobody is answered when the core is given up."""
-    patch.setattr(parked, "answer_all", lambda state_, error: [])
+    patch.setattr(parked_requests, "answer_all", lambda state_, error: [])
 
 
 def unused_ids_are_kept(patch: pytest.MonkeyPatch) -> None:
     """An id that was never used is waited for in every round."""
-    patch.setattr(pending, "on_pending_deadline", lambda turn, group, deadline: None)
+    patch.setattr(pending_members, "on_pending_deadline", lambda step, group, deadline: None)
 
 
 def rounds_take_their_time(patch: pytest.MonkeyPatch) -> None:
     """A round that is on ends with its timeout, never before."""
-    patch.setattr(rebalance, "complete_if_joined", lambda turn, group, cut_delay=False: None)
+    patch.setattr(rebalance, "complete_if_joined", lambda step, group, cut_delay=False: None)
 
 
 def trips(patch: pytest.MonkeyPatch) -> None:

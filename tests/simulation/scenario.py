@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.common.settings import GroupSettings
 
 SESSIONS_MS: Final = (6_000, 8_000, 12_000)
 REBALANCES_MS: Final = (3_000, 8_000, 20_000)

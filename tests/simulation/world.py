@@ -17,11 +17,11 @@ from random import Random
 from typing import Any, Final
 
 from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.groups.common.deadlines import NEVER
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.interface import Client, Command, JoinCommand, Now, Output, Record
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.deadlines import NEVER
-from muster.coordinator.groups.image import TopicImage, TopicsImage
-from muster.coordinator.groups.interface import Client, Command, JoinCommand, Now, Output, Record
-from muster.coordinator.groups.settings import GroupSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest

@@ -13,14 +13,14 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.classic.states import EMPTY, STABLE
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.interface import Client, Command, JoinCommand, Now, Output, Record
+from muster.coordinator.groups.common.records import to_bytes
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import TopicImage, TopicsImage
-from muster.coordinator.groups.interface import Client, Command, JoinCommand, Now, Output, Record
-from muster.coordinator.groups.members import Member
-from muster.coordinator.groups.records import to_bytes
-from muster.coordinator.groups.settings import GroupSettings
-from muster.coordinator.groups.states import EMPTY, STABLE
 from muster.protocol import frames
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

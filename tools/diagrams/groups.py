@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups.join import DECISIONS, IMPOSSIBLE, WHO
-from muster.coordinator.groups.states import DEAD, EMPTY, STATES, TRANSITIONS
+from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, WHO
+from muster.coordinator.groups.classic.states import DEAD, EMPTY, STATES, TRANSITIONS
 from tools.diagrams.pages import Parts, table
 
 

@@ -11,7 +11,7 @@ from muster.coordinator.api.context import GROUP, Operation, RequestContext, Res
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.group_coordinator.error_responses import refuse
-from muster.coordinator.groups.interface import Command, JoinCommand
+from muster.coordinator.groups.common.interface import Command, JoinCommand
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -13,9 +13,9 @@ from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestConte
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.group_coordinator.error_responses import refuse
-from muster.coordinator.groups.commit import least_bytes
-from muster.coordinator.groups.image import TopicImage, TopicsImage
-from muster.coordinator.groups.interface import Command
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.groups.offsets.commit import least_bytes
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID, Message

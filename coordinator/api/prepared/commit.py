@@ -15,8 +15,8 @@ from muster.coordinator.api.groups.offset_commit import handle_offset_commit, so
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_between
 from muster.coordinator.api.registry import Handler
-from muster.coordinator.groups import again as groups_again
-from muster.coordinator.groups.heartbeat import WELL, Beating
+from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -69,7 +69,7 @@ class PreparedHeartbeat:
 
     __slots__ = ("_after", "_beating", "_before", "_head", "_permissions", "_route", "_shard", "_tail", "met", "size")
 
-    def __init__(self, route: Route, frame: bytes, shard: Shard, beating: Beating) -> None:
+    def __init__(self, route: Route, frame: bytes, shard: Shard, beating: GenerationMember) -> None:
         self.met = False
         self.size = len(frame)
         self._head, self._tail = route.head, frame[8:]
@@ -127,7 +127,7 @@ class PreparedCommit(FrameTemplate):
         frame: bytes,
         runs: Sequence[Run],
         shard: Shard,
-        commit: groups_again.CommitAgain,
+        commit: CommitTemplate,
     ) -> None:
         super().__init__(frame, runs)
         self.met = False

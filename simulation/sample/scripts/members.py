@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.groups import events
+from muster.coordinator.groups.common import events
 from muster.simulation.sample.consumer import Consumer
 from muster.simulation.sample.group import SETTLED, Group, Script
 

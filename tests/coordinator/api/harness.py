@@ -10,10 +10,10 @@ from muster.coordinator.api.context import Channel, Endpoint, RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.interface import Client
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import TopicImage, TopicsImage
-from muster.coordinator.groups.interface import Client
-from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard
 from muster.protocol.api import api_named

@@ -14,8 +14,8 @@ from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard

@@ -7,7 +7,7 @@ import pytest
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.groups import offset_fetch
 from muster.coordinator.api.node import Node
-from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (

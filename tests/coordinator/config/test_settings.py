@@ -7,7 +7,7 @@ import pytest
 
 from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.config import load
-from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.topics.settings import TopicSettings

@@ -7,9 +7,9 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from muster.coordinator.group_coordinator.log_lines import log_event
-from muster.coordinator.groups import events
-from muster.coordinator.groups.events import MemberFacts, Trigger
-from muster.coordinator.groups.interface import Event
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.interface import Event
 
 Line = dict[str, Any]
 

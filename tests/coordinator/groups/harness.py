@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.interface import Client, Command, Event, JoinCommand, Now, Output, Record
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import TopicImage, TopicsImage
-from muster.coordinator.groups.interface import Client, Command, Event, JoinCommand, Now, Output, Record
-from muster.coordinator.groups.settings import GroupSettings
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

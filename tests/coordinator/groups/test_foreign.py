@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
 from muster.coordinator.groups.foreign import ForeignGroup, kind_of
-from muster.coordinator.groups.group import NOT_NOW, SINCE_COMMIT
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

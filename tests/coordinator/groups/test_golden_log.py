@@ -5,11 +5,11 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.common.committed_offsets import unpack
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import NO_TOPICS
-from muster.coordinator.groups.offsets import unpack
-from muster.coordinator.groups.settings import GroupSettings
 from muster.protocol.records import OFFSETS
 from tests.coordinator.groups.harness import START
 from tests.protocol import golden

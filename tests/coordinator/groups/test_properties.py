@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.heartbeat import WELL, Beating
-from muster.coordinator.groups.records import to_bytes
-from muster.coordinator.groups.states import COMPLETING, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
+from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.common.records import to_bytes
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_delete import (
@@ -45,7 +45,7 @@ class History:
         self.ids: list[str] = [""]
         self.generations: dict[str, int] = {}
         self.parked: set[object] = set()
-        self.beating: dict[tuple[Any, ...], Beating] = {}
+        self.beating: dict[tuple[Any, ...], GenerationMember] = {}
 
     def step(self, what: str, group: str, who: int, choice: int, flag: bool) -> None:
         room = self.room

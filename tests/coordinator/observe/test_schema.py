@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups import events
-from muster.coordinator.groups.events import MemberFacts, Trigger
-from muster.coordinator.groups.interface import Event
-from muster.coordinator.groups.settings import GroupSettings
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.interface import Event
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.observe import journal, schema
 from muster.protocol.consumer import encode_assignment
 from muster.protocol.messages.consumer_protocol import (

@@ -5,7 +5,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.image import TopicsImage
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.runtime import routing
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard

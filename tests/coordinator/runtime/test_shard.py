@@ -11,11 +11,11 @@ import pytest
 import structlog
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.groups import events
-from muster.coordinator.groups.deadlines import NEVER
-from muster.coordinator.groups.image import NO_TOPICS, TopicsChanged, TopicsImage
-from muster.coordinator.groups.interface import Client, Command, Event, Now, Output, Record, Reply
-from muster.coordinator.groups.waits import Waits
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.deadlines import NEVER
+from muster.coordinator.groups.common.image import NO_TOPICS, TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.interface import Client, Command, Event, Now, Output, Record, Reply
+from muster.coordinator.groups.common.late_answers import LateAnswers
 from muster.coordinator.runtime.append_queue import ANSWERS_AT_ONCE
 from muster.coordinator.runtime.shard import Shard
 from muster.protocol.errors import ErrorCode
@@ -92,7 +92,7 @@ class FakeCore:
     def deadlines(self) -> Any:
         return SimpleNamespace(earliest_ms=NEVER if self.deadline is None else self.deadline)
 
-    def advance(self, now: Now, waits: Waits) -> Output:
+    def advance(self, now: Now, waits: LateAnswers) -> Output:
         self.advanced.append(now.mono_ms)
         if self.deadline is None or self.deadline > now.mono_ms:
             return Output()

@@ -14,10 +14,10 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.interface import Client, Command, JoinCommand
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.image import NO_TOPICS
-from muster.coordinator.groups.interface import Client, Command, JoinCommand
-from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.log import Log, batches
 from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 from muster.coordinator.runtime.shard import Shard

@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup
 from tests.stories.random.histories import history
 from tests.stories.random.lockstep import MARGIN_MS
 from tests.stories.random.virtually import play

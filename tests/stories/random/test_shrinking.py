@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
-from muster.coordinator.groups import join, parked, static
-from muster.coordinator.groups.classic import ClassicGroup
+from muster.coordinator.groups.classic import join, parked_requests, static_members
+from muster.coordinator.groups.classic.group import ClassicGroup
 from tests.stories.random.histories import history
 from tests.stories.random.shrinking import Shrinking, fewer_actors, fewer_words
 from tests.stories.random.virtually import play
@@ -79,15 +79,15 @@ class FollowersRebalance(Wrong):
 
 
 class StaticLeadersAreToldToAssign(Wrong):
-    changes = ((static, "member_list", lambda group: []),)
+    changes = ((static_members, "member_list", lambda group: []),)
 
 
 class SessionsAreLong(Wrong):
     changes = (
         (
-            parked,
+            parked_requests,
             "restart_session",
-            lambda turn, member: turn.state.deadlines.set(member, turn.now.mono_ms + 100_000),
+            lambda step, member: step.state.deadlines.set(member, step.now.mono_ms + 100_000),
         ),
     )
 

@@ -12,10 +12,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from muster.coordinator.groups import classic, commit, core, parked, rebalance
-from muster.coordinator.groups.classic import ClassicGroup
-from muster.coordinator.groups.members import Member
-from muster.coordinator.groups.vote import Support, elect
+from muster.coordinator.groups import core
+from muster.coordinator.groups.classic import group as classic
+from muster.coordinator.groups.classic import parked_requests, rebalance
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.classic.vote import Support, elect
+from muster.coordinator.groups.offsets import commit
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 LEADER = "Which member leads after a leader is lost"
@@ -93,7 +96,7 @@ class KafkaWays(OwnWays):
         self._recordless: set[str] = set()  # groups that were made by a refused commit
         self._patches = [
             (classic, "elect", self.elect),
-            (parked, "_leave_behind", self.leave_behind),
+            (parked_requests, "_leave_behind", self.leave_behind),
             (ClassicGroup, "remove", lambda group, member_id: self.remove(group, member_id)),
             (ClassicGroup, "rename", lambda group, instance_id, member_id: self.rename(group, instance_id, member_id)),
             (ClassicGroup, "keep_or_elect_leader", lambda group: self.keep_or_elect_leader(group)),

@@ -20,8 +20,8 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared import commit as commit_room
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.settings import GroupSettings
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard
 from muster.protocol import frames

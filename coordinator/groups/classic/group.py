@@ -1,0 +1,287 @@
+"""A classic group: its members, generation and state, kept consistent. Decides nothing and answers nobody.
+
+The modules beside it (join, rebalance, sync, leave, static) decide; they change a group only through these methods,
+which keep the counts (who is awaited, who supports which protocol) and the map of static members true. What is
+persisted is set by `state.evolve`, live and in replay alike.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups.classic import subscriptions
+from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.groups.classic.round import Round
+from muster.coordinator.groups.classic.states import (
+    COMPLETING,
+    EMPTY,
+    STABLE,
+    TRANSITIONS,
+    IllegalTransition,
+)
+from muster.coordinator.groups.classic.subscriptions import Subscriptions
+from muster.coordinator.groups.classic.vote import Support, elect
+from muster.coordinator.groups.common.deadlines import Deadline
+from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
+
+CONSUMER: Final = "consumer"
+"""The protocol type of groups of consumers, whose members' metadata the coordinator may read."""
+JOIN_PHASE: Final = "join phase"
+SYNC_PHASE: Final = "sync phase"
+"""Kinds of a group's own deadlines."""
+
+
+class ClassicGroup(Group):
+    """One classic group.
+
+    `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`; then `newcomer` tells
+    whether a member was added since the delay (of `delay_ms`) began, and `remaining_ms` how much more delay there may
+    be. `pending`: ids handed out (KIP-394) and the deadline of each. `pending_sync`: who has not sent SyncGroup in
+    this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp). For the history
+    only: `round`, the rebalance that is on; `partition_counts`, of the topics of the last one that was completed;
+    `departed`, what members had that are gone, until the rebalance begins which that brings about; `late_syncs`, when
+    members synced after the assignment was there.
+    """
+
+    __slots__ = (
+        "awaiting",
+        "delay_ms",
+        "departed",
+        "generation",
+        "initial",
+        "join_deadline",
+        "late_syncs",
+        "leader_id",
+        "members",
+        "newcomer",
+        "partition_counts",
+        "pending",
+        "pending_sync",
+        "protocol_name",
+        "remaining_ms",
+        "round",
+        "state_since_ms",
+        "static_ids",
+        "subscriptions",
+        "support",
+        "sync_deadline",
+    )
+
+    kind = "classic"
+
+    def __init__(self, group_id: str, state_since_ms: int) -> None:
+        super().__init__(group_id, EMPTY)
+        self.state_since_ms = state_since_ms
+        self.generation = 0
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_ids: dict[str, str] = {}
+        self.pending: dict[str, Deadline] = {}
+        self.pending_sync: dict[str, None] = {}
+        self.awaiting = 0
+        self.support = Support()
+        self.subscriptions: Subscriptions = subscriptions.UNKNOWN
+        self.initial = self.newcomer = False
+        self.delay_ms = self.remaining_ms = 0
+        self.round: Round | None = None
+        self.departed: dict[str, bytes] = {}
+        self.late_syncs: dict[str, int] = {}
+        self.partition_counts: dict[str, int] | None = None
+        self.join_deadline = Deadline(JOIN_PHASE, group_id)
+        self.sync_deadline = Deadline(SYNC_PHASE, group_id)
+
+    def transition(self, event: str, wall_ms: int) -> None:
+        """Go where the table says. Raises IllegalTransition, and changes nothing, when it has no such entry."""
+        target = TRANSITIONS.get((self.state, event))
+        if target is None:
+            raise IllegalTransition(self.group_id, self.state, event)
+        self.state = target
+        self.state_since_ms = wall_ms
+
+    # ---- members
+
+    def add(self, member: Member) -> None:
+        """Take in a member; the first one leads and brings the protocol type. Its id is pending no longer."""
+        if not self.members:
+            self.leader_id = self.leader_id or member.member_id
+        self.members[member.member_id] = member
+        self.pending.pop(member.member_id, None)
+        if member.instance_id is not None:
+            self.static_ids[member.instance_id] = member.member_id
+        self.support.add(member.protocols)
+        self.awaiting += member.join_token is not None
+
+    def remove(self, member_id: str) -> Member | None:
+        """Let a member go, whose parked requests are the caller's to answer; the leader's place goes to the next in
+        line.
+
+        Returns None when it is no member (a pending id is forgotten all the same).
+        """
+        self.pending.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return None
+        if member.instance_id is not None:
+            del self.static_ids[member.instance_id]
+        self.support.remove(member.protocols)
+        self.awaiting -= member.join_token is not None
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def rename(self, instance_id: str, member_id: str) -> None:
+        """A static member goes on under a new id: its place, its role and what is expected of it stay (KIP-345)."""
+        old_id = self.static_ids[instance_id]
+        self.static_ids[instance_id] = member_id
+        member = self.members[member_id] = self.members.pop(old_id)
+        member.member_id = member_id
+        if old_id in self.pending_sync:
+            del self.pending_sync[old_id]
+            self.pending_sync[member_id] = None
+        if self.leader_id == old_id:
+            self.leader_id = member_id
+
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        """What a JoinGroup says anew of a member."""
+        if member.rebalance_timeout_ms != rebalance_timeout_ms:  # else the shared value stays
+            member.rebalance_timeout_ms = rebalance_timeout_ms
+        if member.session_timeout_ms != session_timeout_ms:
+            member.session_timeout_ms = session_timeout_ms
+        if member.protocols != protocols:
+            self.support.remove(member.protocols)
+            self.support.add(protocols)
+            member.protocols = protocols
+
+    def park_join(self, member: Member, token: object) -> object | None:
+        """The member awaits the end of the join phase. Returns the token of an older JoinGroup that this one
+        replaces.
+        """
+        older = member.join_token
+        member.join_token = token
+        self.awaiting += older is None
+        return older
+
+    def take_join(self, member: Member) -> object | None:
+        """The token of the member's parked JoinGroup, which is parked no longer; None when there is none."""
+        token = member.join_token
+        if token is not None:
+            member.join_token = None
+            self.awaiting -= 1
+        return token
+
+    @property
+    def has_everyone(self) -> bool:
+        """All members have joined this round, and no id that was handed out is still to come."""
+        return self.awaiting == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The slowest member's."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # ---- protocol and generation
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """May a member with these protocols be in this group? (Kafka's supportsProtocols.)"""
+        if self.state == EMPTY:
+            return bool(protocol_type and protocols)
+        return protocol_type == self.protocol_type and self.support.has_common(protocols, len(self.members))
+
+    def vote(self) -> str:
+        """The protocol that would be chosen now; there must be members."""
+        leader = self.members.get(self.leader_id or "")
+        return elect(self.support, self.members.values(), len(self.members), leader)
+
+    def keep_or_elect_leader(self) -> bool:
+        """A leader that has joined this round stays, else another one that has takes its place; False when nobody has
+        joined.
+        """
+        leader = self.members.get(self.leader_id or "")
+        if leader is not None and leader.join_token is not None:
+            return True
+        joined = next((member for member in self.members.values() if member.join_token is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined.member_id
+        return True
+
+    def begin_generation(self) -> None:
+        """The join phase is over: one generation more, with a protocol when there are members."""
+        self.generation += 1
+        self.protocol_name = self.vote() if self.members else None
+        self.pending_sync.clear()
+        self.note_subscriptions()
+
+    def note_subscriptions(self) -> None:
+        """Remember the topics of this generation's members (Kafka's computeSubscribedTopics)."""
+        if self.protocol_type != CONSUMER or (self.members and self.protocol_name is None):
+            self.subscriptions = subscriptions.UNKNOWN
+        else:
+            self.subscriptions = Subscriptions(one.metadata(self.protocol_name) for one in self.members.values())
+
+    def subscribes_to(self, topic: str) -> bool:
+        """True when a member subscribes to it; when that is unknown, any topic of a group of consumers."""
+        topics = self.subscriptions.topics()
+        return self.protocol_type == CONSUMER if topics is None else topic in topics
+
+    def record_keys(self) -> list[Message]:
+        """See `Group`."""
+        return [GroupMetadataKey(self.group_id)]
+
+    # ---- checks
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> int:
+        """Is this a member, and the one who has this instance id? The instance goes first. 0, or an error code."""
+        if instance_id is not None:
+            holder = self.static_ids.get(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return 0 if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+        """May this member commit offsets in this generation? 0, or an error code."""
+        if epoch < 0 and self.state == EMPTY:
+            return 0  # a consumer that uses the group for its offsets only
+        if epoch < 0 and not member_id and instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self.validate_member(member_id, instance_id)
+        if error:
+            return error
+        if epoch != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == COMPLETING else 0
+
+    def validate_offset_delete(self) -> int:
+        """Offsets may go when there are no members, or when these are consumers, whose topics are known."""
+        return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
+
+    def validate_delete(self) -> int:
+        """A group may be deleted while it is Empty; ids that were only handed out do not count."""
+        return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def is_of_no_use(self) -> bool:
+        """No members, and no ids that were handed out a moment ago."""
+        return self.state == EMPTY and not self.pending
+
+    def unused_since_ms(self) -> int:
+        """Since when retention counts (KIP-211): of an Empty group, since it is that, whatever was committed since."""
+        if self.protocol_type is None:  # it only stores offsets here
+            return SINCE_COMMIT
+        if self.state == EMPTY:
+            return self.state_since_ms  # -1 in the records of Kafkas before 2.1: that is SINCE_COMMIT
+        known = self.state == STABLE and self.subscriptions.topics() is not None
+        return SINCE_COMMIT if known else NOT_NOW
+
+    def reload(self) -> None:
+        """All records are replayed: a group with members comes back Stable, whatever it was doing when its records
+        end.
+        """
+        self.state = STABLE if self.members else EMPTY
+        self.note_subscriptions()

@@ -1,0 +1,84 @@
+"""Heartbeat: a sign of life, answered with whether the member must join again. The most frequent request by far."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.classic.states import EMPTY, PREPARING
+from muster.coordinator.groups.common.deadlines import NEVER
+from muster.coordinator.groups.common.state import State
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+WELL: Final = HeartbeatResponse(0, ErrorCode.NONE)
+REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
+"""The usual answers, the same objects each time, never to be changed: who encodes them knows their bytes already."""
+
+
+def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
+    """Answer a Heartbeat. It moves the member's deadline and changes nothing else."""
+    group = state.groups.get(request.group_id)
+    if type(group) is ClassicGroup:
+        member = group.members.get(request.member_id)
+        if (
+            member is not None
+            and request.generation_id == group.generation
+            and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
+        ):
+            member.due_ms = due_ms = mono_ms + member.session_timeout_ms
+            if due_ms < member.queued_ms:
+                state.deadlines.set(member, due_ms)
+            return REJOIN if group.state == PREPARING else WELL
+    return HeartbeatResponse(0, _refusal(state, request))
+
+
+class GenerationMember:
+    """One member of one generation, whose heartbeats come again and again.
+
+    A member's session runs as long as it is one, in a core that is in office: no name need be looked up.
+    """
+
+    __slots__ = ("_generation", "_group", "_member", "_member_id")
+
+    def __init__(self, group: ClassicGroup, member: Member) -> None:
+        self._group, self._member = group, member
+        self._generation, self._member_id = group.generation, member.member_id
+
+    def beat(self, mono_ms: int) -> bool:
+        """Whether `answer` is WELL, and that is all that comes of it. False: nothing was done, it is to be asked."""
+        member, group = self._member, self._group
+        if (
+            member.due_ms == NEVER
+            or member.member_id is not self._member_id
+            or group.generation != self._generation
+            or group.state == PREPARING
+        ):
+            return False
+        due_ms = mono_ms + member.session_timeout_ms
+        if due_ms < member.queued_ms:
+            return False
+        member.due_ms = due_ms
+        return True
+
+
+def beating(state: State, request: HeartbeatRequest) -> GenerationMember | None:
+    """Who sends such heartbeats; None when it is no member now."""
+    group = state.classic(request.group_id)
+    member = group.members.get(request.member_id) if group is not None else None
+    if group is None or member is None or request.generation_id != group.generation:
+        return None
+    if request.group_instance_id not in (None, member.instance_id):
+        return None
+    return GenerationMember(group, member)
+
+
+def _refusal(state: State, request: HeartbeatRequest) -> int:
+    """Why a heartbeat is none of a member of this generation, in Kafka's order."""
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    group = state.classic(request.group_id)
+    if group is None or group.state == EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return group.validate_member(request.member_id, request.group_instance_id) or ErrorCode.ILLEGAL_GENERATION

@@ -1,0 +1,94 @@
+"""One member of a classic group. Holds what Kafka remembers of it; decides nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups.common.deadlines import NEVER, Due
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""The protocols a member offers, most wanted first: (name, metadata)."""
+
+SESSION: Final = "session"
+"""Kind of the deadline at which a silent member is removed."""
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""Kafka's classicGroupNewMemberJoinTimeoutMs: a new member cannot heartbeat while its first JoinGroup is parked."""
+
+
+class _Session(Due):
+    """What each heartbeat touches, side by side in memory: slots lie in the order of the classes."""
+
+    __slots__ = ("member_id", "session_timeout_ms")
+
+
+class Member(_Session):
+    """One member of a classic group. It is the deadline of its own session, or of its first join as long as it `is_new`
+    (its first JoinGroup has not been answered yet).
+
+    `join_token` and `sync_token` are the tokens of its parked requests, None when none is parked. `joined_ms` and
+    `synced_ms` (wall) are when its last JoinGroup, and its SyncGroup of this generation, came: 0 when that is not
+    known, or not yet; for the history only. So is `restarted_ms`: as long as `due_ms` is that, no heartbeat and no
+    commit has come after those two. `put_off`: what `due_ms` was put off to last, and from, since answers were late.
+    """
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_token",
+        "joined_ms",
+        "protocols",
+        "put_off",
+        "rebalance_timeout_ms",
+        "restarted_ms",
+        "sync_token",
+        "synced_ms",
+    )
+
+    kind = SESSION
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocols: Protocols,
+        assignment: bytes = b"",
+    ) -> None:
+        super().__init__(group_id)
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocols = protocols
+        self.assignment = assignment
+        self.is_new = False
+        self.join_token: object | None = None
+        self.sync_token: object | None = None
+        self.joined_ms = self.synced_ms = 0
+        self.restarted_ms = NEVER
+        self.put_off: tuple[int, int] | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """A parked request counts as a sign of life, but for a new member's first (Kafka's hasSatisfiedHeartbeat)."""
+        return not self.is_new and (self.join_token is not None or self.sync_token is not None)
+
+    def asked_ms(self, due_ms: int) -> int:
+        """`due_ms` of its session as it was before it was put off."""
+        return self.put_off[1] if self.put_off is not None and self.put_off[0] == due_ms else due_ms
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Its metadata for that protocol; zero bytes when it does not offer it."""
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""

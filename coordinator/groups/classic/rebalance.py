@@ -1,0 +1,191 @@
+"""The join phase of a classic group: how it begins, how long it waits, how it ends (Kafka's prepareRebalance,
+completeClassicGroupJoin).
+
+From Empty it waits `group.initial.rebalance.delay.ms`, prolonged while members keep coming, at most to the rebalance
+timeout (KIP-134). Otherwise it ends as soon as everyone has joined and no id that was handed out is still to come, at
+the latest after the rebalance timeout of the slowest member; who has not joined by then is removed, static members
+excepted (KIP-345).
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.classic import history
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.classic.parked_requests import answer_syncs, answered, drop_member
+from muster.coordinator.groups.classic.states import (
+    COMPLETING,
+    DESERTED,
+    EMPTY,
+    JOINED,
+    PREPARING,
+    REBALANCE,
+    TRANSITIONS,
+)
+from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.common.deadlines import Deadline
+from muster.coordinator.groups.common.events import Trigger
+from muster.coordinator.groups.common.step import Step
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+
+
+def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
+    """Something calls for a rebalance: begin one, or end the one that is on, if this was what it waited for."""
+    if (group.state, REBALANCE) in TRANSITIONS:
+        begin(step, group, cause, trigger)
+    else:
+        complete_if_joined(step, group)
+
+
+def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
+    """Begin a rebalance because of `cause`, brought about by the member `trigger`."""
+    history.rebalance_started(step, group, cause, trigger)
+    if group.state == COMPLETING:
+        for member in group.members.values():
+            member.assignment = b""
+        answer_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    state, now = step.state, step.now
+    state.deadlines.cancel(group.sync_deadline)
+    group.initial = group.state == EMPTY
+    group.transition(REBALANCE, now.wall_ms)
+    if group.initial:
+        group.newcomer = False
+        group.delay_ms = state.settings.group_initial_rebalance_delay_ms
+        group.remaining_ms = max(group.rebalance_timeout_ms - group.delay_ms, 0)
+        state.deadlines.set(group.join_deadline, now.mono_ms + group.delay_ms)
+    elif group.has_everyone:
+        complete(step, group)
+    else:
+        state.deadlines.set(group.join_deadline, now.mono_ms + group.rebalance_timeout_ms)
+
+
+def complete_if_joined(step: Step, group: ClassicGroup, *, cut_delay: bool = False) -> None:
+    """End the join phase if everyone has joined; the initial delay runs its course unless `cut_delay`."""
+    if group.state == PREPARING and group.has_everyone and (cut_delay or not group.initial):
+        complete(step, group)
+
+
+def on_join_deadline(step: Step, group: ClassicGroup) -> None:
+    """The join phase has lasted long enough, or the initial delay has: that one goes on when somebody has come
+    meanwhile.
+    """
+    if group.initial and group.newcomer and group.remaining_ms:
+        group.newcomer = False
+        delay_ms = min(step.state.settings.group_initial_rebalance_delay_ms, group.remaining_ms)
+        group.remaining_ms = max(group.remaining_ms - group.delay_ms, 0)
+        group.delay_ms = delay_ms
+        step.state.deadlines.set(group.join_deadline, step.now.mono_ms + delay_ms)
+    elif group.awaiting == len(group.members) or not _put_off_phase(step, group, group.join_deadline):
+        complete(step, group)
+
+
+def complete(step: Step, group: ClassicGroup) -> None:
+    """End the join phase: a new generation for those who have joined, or the group is Empty."""
+    deadlines, now = step.state.deadlines, step.now
+    deadlines.cancel(group.join_deadline)
+    if group.awaiting < len(group.members):
+        for member in [one for one in group.members.values() if one.join_token is None and one.instance_id is None]:
+            remove_member(step, group, member, events.JOIN_TIMEOUT)
+    if not group.keep_or_elect_leader() and group.members:
+        # Only static members, none of which has come: wait on, until their sessions end. Never for 0 ms: that would
+        # not end.
+        deadlines.set(group.join_deadline, now.mono_ms + max(group.rebalance_timeout_ms, 1))
+        return
+    group.initial = group.newcomer = False
+    group.begin_generation()
+    if not group.members:
+        group.transition(DESERTED, now.wall_ms)
+        step.record(records.group_metadata(group))
+        history.emptied(step, group)
+        return
+    group.transition(JOINED, now.wall_ms)
+    history.joined(step, group)
+    _tell_members(step, group)
+    deadlines.set(group.sync_deadline, now.mono_ms + group.rebalance_timeout_ms)
+
+
+def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResponse:
+    """JoinGroup's answer to a member of this generation; `full`: with the list of members, as the leader needs it."""
+    return JoinGroupResponse(
+        0,
+        0,
+        group.generation,
+        group.protocol_type,
+        group.protocol_name or None,  # Kafka has no word for an empty name here
+        group.leader_id or "",
+        False,
+        member.member_id,
+        member_list(group) if full else [],
+    )
+
+
+def member_list(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    """All members with their metadata of the chosen protocol."""
+    name = group.protocol_name
+    return [
+        JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata(name))
+        for member in group.members.values()
+    ]
+
+
+def remove_member(step: Step, group: ClassicGroup, member: Member, cause: str) -> None:
+    """A member is removed without having left."""
+    history.removed(step, group, member, cause)
+    drop_member(step, group, member.member_id)
+
+
+def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None:
+    """Nothing was heard of a member for its session timeout (of a new one, for five minutes)."""
+    if member.is_alive:
+        return  # its session begins anew when its parked request is answered
+    if not member.is_new and _put_off_session(step, member):
+        return
+    remove_member(step, group, member, events.SESSION_EXPIRED)
+    if group.state == PREPARING:
+        complete_if_joined(step, group, cut_delay=True)
+    else:
+        begin(step, group, events.SESSION_EXPIRED, events.trigger(member))
+
+
+def on_sync_deadline(step: Step, group: ClassicGroup) -> None:
+    """The members that have not sent SyncGroup within the rebalance timeout are removed, static ones too."""
+    if _put_off_phase(step, group, group.sync_deadline):
+        return
+    late = [group.members[member_id] for member_id in group.pending_sync]
+    for member in late:
+        remove_member(step, group, member, events.SYNC_TIMEOUT)
+    begin(step, group, events.SYNC_TIMEOUT, events.trigger(late[0]))
+
+
+def _put_off_session(step: Step, member: Member) -> bool:
+    """Whether the member is given more time, since an answer that it may have waited for was late."""
+    deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, member.session_timeout_ms
+    asked_ms = member.asked_ms(deadlines.rang_ms)
+    until_ms = step.waits.until(asked_ms - timeout_ms, timeout_ms, now_ms)
+    if until_ms <= now_ms:
+        return False
+    deadlines.set(member, until_ms)
+    member.put_off = until_ms, asked_ms
+    return True
+
+
+def _put_off_phase(step: Step, group: ClassicGroup, deadline: Deadline) -> bool:
+    """Whether those that are awaited are given more time, since nobody could be answered for a long part of it."""
+    deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, group.rebalance_timeout_ms
+    until_ms = step.waits.until(deadlines.rang_ms - timeout_ms, timeout_ms, now_ms, is_own=False)
+    if until_ms <= now_ms:
+        return False
+    deadlines.set(deadline, until_ms)
+    return True
+
+
+def _tell_members(step: Step, group: ClassicGroup) -> None:
+    for member in group.members.values():
+        token = group.take_join(member)
+        if token is not None:
+            step.reply(token, present(group, member, full=member.member_id == group.leader_id))
+        member.is_new = False
+        member.synced_ms = 0
+        answered(step, member)
+        group.pending_sync[member.member_id] = None

@@ -1,0 +1,76 @@
+"""Why a member that joins again starts a rebalance: what its JoinGroup says that the last one did not. For the history
+only; nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.groups.classic.group import CONSUMER, ClassicGroup
+from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.protocol.consumer import decode_subscription
+from muster.protocol.message import MalformedMessage
+from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+LONGEST: Final = 64 * 1024
+"""Bytes of metadata that are read for this; longer ones are as good as some that cannot be read."""
+
+
+def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
+    """The cause, to be asked before the member takes over `protocols`.
+
+    A consumer that leads joins again when it sees other partition counts: that is told by the counts of the last
+    generation, since its JoinGroup does not say it.
+    """
+    changed = False
+    if member.protocols != protocols:
+        before, now = _said(group, member.protocols), _said(group, protocols)
+        if _topics(before) != _topics(now):
+            return events.SUBSCRIPTION_CHANGED
+        if member.member_id != group.leader_id:
+            return events.METADATA_CHANGED
+        changed = _gave_up(before, now)
+    if group.partition_counts is not None and partition_counts(group, image) != group.partition_counts:
+        return events.PARTITIONS_CHANGED
+    return events.METADATA_CHANGED if changed else events.LEADER_REJOINED
+
+
+def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
+    """The subscribed topics that exist, by name, with their partition counts; empty when the topics are unknown."""
+    topics = group.subscriptions.topics() or ()
+    by_name = image.by_name
+    return {name: by_name[name].partitions for name in sorted(topics) if name in by_name}
+
+
+def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:
+    """What each protocol's metadata say; None where they are no consumer's, or cannot be read."""
+    is_consumers = group.protocol_type == CONSUMER
+    return [_subscription(metadata) if is_consumers else None for _, metadata in protocols]
+
+
+def _subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
+    if len(metadata) > LONGEST:
+        return None
+    try:
+        return decode_subscription(metadata)[1]
+    except MalformedMessage:
+        return None
+
+
+def _topics(said: list[ConsumerProtocolSubscription | None]) -> list[frozenset[str] | None]:
+    return [None if one is None else frozenset(one.topics) for one in said]
+
+
+def _gave_up(before: list[ConsumerProtocolSubscription | None], now: list[ConsumerProtocolSubscription | None]) -> bool:
+    """Whether a consumer of the same topics owns less than it said, as in the second round of a cooperative rebalance.
+    What else its metadata say changes with every generation. Of what cannot be read, other bytes are a change.
+    """
+    return any(
+        one is None or other is None or _owned(one) - _owned(other) for one, other in zip(before, now, strict=True)
+    )
+
+
+def _owned(said: ConsumerProtocolSubscription) -> set[tuple[str, int]]:
+    return {(topic.topic, partition) for topic in said.owned_partitions for partition in topic.partitions}

@@ -1,0 +1,81 @@
+"""Which protocol a classic group uses: how many members offer each name, and the vote among those that all offer.
+
+Counts are kept as members come and go, so that neither a joining member nor the vote looks at all members twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.coordinator.groups.classic.member import Member, Protocols
+
+
+class Support:
+    """How many members offer each protocol name; a name offered twice by one member counts once."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def add(self, protocols: Protocols) -> None:
+        """A member offers these."""
+        counts = self._counts
+        for name in _names(protocols):
+            counts[name] = counts.get(name, 0) + 1
+
+    def remove(self, protocols: Protocols) -> None:
+        """A member offers these no longer."""
+        counts = self._counts
+        for name in _names(protocols):
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
+
+    def has_common(self, protocols: Protocols, members: int) -> bool:
+        """True when one of these names is offered by all of so many members."""
+        counts = self._counts
+        return any(counts.get(name, 0) == members for name, _ in protocols)
+
+    def candidates(self, members: int) -> list[str]:
+        """The names that all of so many members offer, in the order in which they were first offered."""
+        return [name for name, count in self._counts.items() if count == members]
+
+
+def elect(support: Support, members: Iterable[Member], size: int, leader: Member | None) -> str:
+    """The protocol for the next generation: each member votes for the first candidate of its own list, most votes
+    win.
+
+    Kafka leaves ties to its hash order; here the leader's own preference decides, because it is the one to compute
+    the assignment. Raises ValueError when no name is offered by all: the checks of JoinGroup never let that happen.
+    """
+    candidates = support.candidates(size)
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        raise ValueError("no protocol is offered by every member")
+    votes = _count(candidates, members)
+    most = max(votes.values())
+    tied = [name for name in candidates if votes[name] == most]
+    if len(tied) > 1 and leader is not None:
+        return next((name for name, _ in leader.protocols if name in tied), tied[0])
+    return tied[0]
+
+
+def tally(support: Support, members: Iterable[Member], size: int) -> dict[str, int]:
+    """How many of so many members vote for each candidate: for the history."""
+    candidates = support.candidates(size)
+    return {candidates[0]: size} if len(candidates) == 1 else _count(candidates, members)
+
+
+def _count(candidates: list[str], members: Iterable[Member]) -> dict[str, int]:
+    votes = dict.fromkeys(candidates, 0)
+    for member in members:
+        votes[next(name for name, _ in member.protocols if name in votes)] += 1
+    return votes
+
+
+def _names(protocols: Protocols) -> Iterable[str]:
+    if len(protocols) == 1:
+        return (protocols[0][0],)
+    return dict.fromkeys(name for name, _ in protocols)

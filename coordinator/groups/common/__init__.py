@@ -1,0 +1,1 @@
+"""What groups of all types share: the words of the interface, state, deadlines, images, offsets."""

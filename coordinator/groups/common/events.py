@@ -1,0 +1,156 @@
+"""What the core tells a history: the kinds of events, the causes of rebalances, and the facts that go with them.
+
+Data for later; nothing here decides. Each rebalance is one REBALANCE_STARTED (cause, trigger), then
+REBALANCE_COMPLETED; or REBALANCE_FAILED when another one begins before it is done; or GROUP_EMPTIED. What members do
+stands between. Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. Facts of each
+kind are named at its constant; "member" is a member id, "instance" a group.instance.id or None, times are wall ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.groups.common.deadlines import NEVER
+from muster.coordinator.groups.common.interface import Now
+
+# ---- kinds
+GROUP_CREATED: Final = "group_created"
+"""No facts."""
+GROUP_EMPTIED: Final = "group_emptied"
+"""generation, took_ms (how long the rebalance took that ended so)."""
+GROUP_DELETED: Final = "group_deleted"
+"""No facts."""
+MEMBER_JOINED: Final = "member_joined"
+"""member (MemberFacts), protocol_type, reason (the client's own words, KIP-800, or None)."""
+MEMBER_LEFT: Final = "member_left"
+"""member (MemberFacts), reason."""
+MEMBER_EXPIRED: Final = "member_expired"
+"""member (MemberFacts): its session timeout passed without a sign of life."""
+MEMBER_REMOVED: Final = "member_removed"
+"""member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT or GROUP_FULL."""
+MEMBER_REPLACED: Final = "member_replaced"
+"""member (MemberFacts, the new id), replaced (the old one, which is fenced), reason."""
+MEMBERS_SYNCED: Final = "members_synced"
+"""generation, synced (wall ms by member id): SyncGroups that came after the generation was assigned. Told when
+everybody has synced, or when the next rebalance begins.
+"""
+REBALANCE_STARTED: Final = "rebalance_started"
+"""cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (the one before)."""
+REBALANCE_COMPLETED: Final = "rebalance_completed"
+"""generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms, took_ms (since work
+stopped: earlier, failed rebalances included), members (MemberFacts of all), before (assignments by member id as they
+were, or None when that is not known), topics (partition counts of the subscribed topics), settings (GroupSettings).
+"""
+REBALANCE_FAILED: Final = "rebalance_failed"
+"""generation, cause (that of the rebalance which begins instead), join_phase_ms (None: it had not ended), took_ms,
+members (MemberFacts of all).
+"""
+OFFSETS_DELETED: Final = "offsets_deleted"
+"""cause (ASKED, TOPIC_DELETED), topics: partitions by topic."""
+OFFSETS_EXPIRED: Final = "offsets_expired"
+"""topics: partitions by topic."""
+REQUEST_REFUSED: Final = "request_refused"
+"""api, error (Kafka's code), client_id, host, member, instance. The shell counts them."""
+
+# ---- causes
+NEW_MEMBER: Final = "member_joined"
+LEFT: Final = "member_left"
+SESSION_EXPIRED: Final = "session_expired"
+LEADER_REJOINED: Final = "leader_rejoined"
+SUBSCRIPTION_CHANGED: Final = "subscription_changed"
+METADATA_CHANGED: Final = "metadata_changed"
+PARTITIONS_CHANGED: Final = "partitions_changed"
+STATIC_MEMBER_BACK: Final = "static_member_returned"
+JOIN_TIMEOUT: Final = "join_timeout"
+SYNC_TIMEOUT: Final = "sync_timeout"
+GROUP_FULL: Final = "group_full"
+OVER_CAPACITY: Final = "group_over_capacity"
+ASSIGNMENT_TOO_LARGE: Final = "assignment_too_large"
+ASKED: Final = "asked"
+TOPIC_DELETED: Final = "topic_deleted"
+
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        NEW_MEMBER: "a new member joined",
+        LEFT: "a member left",
+        SESSION_EXPIRED: "a member sent no heartbeat for its session timeout",
+        LEADER_REJOINED: "the leader joined again",
+        SUBSCRIPTION_CHANGED: "a member changed its subscription",
+        METADATA_CHANGED: "a member joined again with other metadata",
+        PARTITIONS_CHANGED: "the leader saw that a topic has other partitions",
+        STATIC_MEMBER_BACK: "a static member came back",
+        JOIN_TIMEOUT: "a member did not join again within the rebalance timeout",
+        SYNC_TIMEOUT: "a member did not sync within the rebalance timeout",
+        GROUP_FULL: "the group is full",
+        OVER_CAPACITY: "the group was loaded with more members than group.max.size",
+        ASSIGNMENT_TOO_LARGE: "the leader's assignment is larger than max.message.bytes of __consumer_offsets",
+        ASKED: "somebody asked for it",
+        TOPIC_DELETED: "the topic was deleted",
+    }
+)
+"""Each cause in plain words."""
+
+
+class MemberFacts(NamedTuple):
+    """One member at the time of an event; `heard_ms` is when its last request came (JoinGroup, SyncGroup, Heartbeat or
+    OffsetCommit), None when none did before.
+    """
+
+    member: str
+    instance: str | None
+    client_id: str
+    host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    joined_ms: int | None
+    """When its last JoinGroup came; None when that was before this core was loaded."""
+    synced_ms: int | None
+    """When its SyncGroup of this generation came; None: not yet."""
+    heard_ms: int | None
+    assignment: bytes
+
+
+class Trigger(NamedTuple):
+    """Who brought a rebalance about; `reason`: the client's own words (KIP-800), or None."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    host: str
+    reason: str | None
+
+
+def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
+    """When the last request of a member came (wall ms), as its session's `due_ms` and the times of its JoinGroup and
+    SyncGroup tell; None: not since this core was loaded.
+    """
+    asked_ms = member.asked_ms(due_ms)
+    if asked_ms in (NEVER, member.restarted_ms):
+        return max(member.joined_ms, member.synced_ms) or None
+    return now.wall_ms - max(now.mono_ms - asked_ms + member.session_timeout_ms, 0)
+
+
+def of_member(member: Member, now: Now) -> MemberFacts:
+    """The facts of a member."""
+    return MemberFacts(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.protocols,
+        member.joined_ms or None,
+        member.synced_ms or None,
+        None if member.is_new else heard_ms(member, member.due_ms, now),
+        member.assignment,
+    )
+
+
+def trigger(member: Member, reason: str | None = None) -> Trigger:
+    """A member as the one that brought a rebalance about."""
+    return Trigger(member.member_id, member.instance_id, member.client_id, member.client_host, reason)

@@ -1,0 +1,52 @@
+"""Equal values that many members have in common, kept once: names, addresses, timeouts, metadata. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, Final, TypeVar
+
+from muster.coordinator.groups.classic.member import Protocols
+
+_T = TypeVar("_T", bound=Hashable)
+
+KEPT: Final = 10_000
+"""Values remembered at most; then all are forgotten, and only who comes later has other ones."""
+LONGEST: Final = 1_024
+"""Longer metadata and names are kept by their member alone: they would be kept here after the last of its members is
+gone.
+"""
+
+
+class SharedValues:
+    """Values by themselves: `of(x)` is the first value that was equal to `x`."""
+
+    __slots__ = ("_known", "_moment")
+
+    def __init__(self) -> None:
+        self._moment = 0
+        self._known: dict[Any, Any] = {}
+
+    def of(self, value: _T) -> _T:
+        """An equal value (of the same type: there are no booleans and floats here)."""
+        known = self._known
+        found: _T | None = known.get(value)
+        if found is not None:
+            return found
+        if isinstance(value, str) and len(value) > LONGEST:
+            return value
+        if len(known) >= KEPT:
+            known.clear()
+        known[value] = value
+        return value
+
+    def moment(self, wall_ms: int) -> int:
+        """The present time: the same for all that comes in one millisecond."""
+        if wall_ms != self._moment:
+            self._moment = wall_ms
+        return self._moment
+
+    def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
+        """What a member offers; what others offer too, and metadata that is the same for several protocols, once."""
+        of = self.of
+        one_by_one = tuple((of(name), of(data) if len(data) <= LONGEST else data) for name, data in offered)
+        return of(one_by_one) if sum(len(data) for _, data in one_by_one) <= LONGEST else one_by_one

@@ -1,0 +1,1 @@
+"""Committed offsets of groups of all types: commit, fetch, deletion, retention."""

@@ -1,0 +1,143 @@
+"""Offsets and groups that go: OffsetDelete, DeleteGroups, and the offsets of topics that were deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.common.batch_size import is_too_large
+from muster.coordinator.groups.common.committed_offsets import Offsets, topic_id_of
+from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.common.interface import Command, Record
+from muster.coordinator.groups.common.step import Step
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+
+def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -> None:
+    """Answer an OffsetDelete (KIP-496). Topics that a member subscribes to keep their offsets."""
+    group = step.state.groups.get(request.group_id)
+    if not request.group_id:
+        error = ErrorCode.INVALID_GROUP_ID
+    else:
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
+    if error or group is None:
+        step.reply(command.token, OffsetDeleteResponse(error))
+        return
+    made: list[Record] = []
+    rows = [
+        _delete_topic(step, made, request.group_id, topic, is_subscribed=group.subscribes_to(topic.name))
+        for topic in request.topics
+    ]
+    if is_too_large(step.state, made, sum(len(topic.name) * len(topic.partitions) for topic in request.topics)
+                    + len(made) * len(request.group_id)):  # fmt: skip
+        step.reply(command.token, OffsetDeleteResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return
+    for record in made:
+        step.record(record)
+    deleted = {
+        row.name: partitions
+        for row in rows
+        if (partitions := [one.partition_index for one in row.partitions if not one.error_code])
+    }
+    if deleted:
+        step.event(events.OFFSETS_DELETED, request.group_id, cause=events.ASKED, topics=deleted)
+    step.reply(command.token, OffsetDeleteResponse(0, 0, rows))
+
+
+def _delete_topic(
+    step: Step, made: list[Record], group_id: str, topic: OffsetDeleteRequestTopic, *, is_subscribed: bool
+) -> OffsetDeleteResponseTopic:
+    rows = []
+    for one in topic.partitions:
+        if is_subscribed:
+            rows.append(OffsetDeleteResponsePartition(one.partition_index, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
+            continue
+        if one.partition_index in step.state.offsets.partitions(group_id, topic.name):
+            made.append(records.offset_tombstone(group_id, topic.name, one.partition_index))
+        rows.append(OffsetDeleteResponsePartition(one.partition_index, 0))
+    return OffsetDeleteResponseTopic(topic.name, rows)
+
+
+def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
+    """Answer a DeleteGroups: one row for each name, once. Offsets go before their group, so that replay finds no
+    orphans.
+    """
+    names, made = dict.fromkeys(request.groups_names), list[Record]()
+    errors = [_delete_group(step, made, group_id) for group_id in names]
+    if is_too_large(step.state, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
+        # those of one partition are one batch: all of them or none
+        errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)
+    else:
+        for record in made:
+            step.record(record)
+        for group_id, error in zip(names, errors, strict=True):
+            if not error:
+                step.event(events.GROUP_DELETED, group_id)
+    rows = [DeletableGroupResult(group_id, error) for group_id, error in zip(names, errors, strict=True)]
+    step.reply(command.token, DeleteGroupsResponse(0, rows))
+
+
+def _delete_group(step: Step, made: list[Record], group_id: str) -> int:
+    group = step.state.groups.get(group_id)
+    error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
+    if not error and group is not None:
+        for topic, partitions in step.state.offsets.topics(group_id).items():
+            made += [records.offset_tombstone(group_id, topic, partition) for partition in partitions]
+        made += records.tombstones(group)
+    return error
+
+
+def _texts(offsets: Offsets, group_id: str) -> int:
+    topics = offsets.topics(group_id).items()
+    return len(group_id) + sum(len(rows) * (len(group_id) + len(topic)) for topic, rows in topics)
+
+
+def change_topics(step: Step, command: TopicsChanged) -> None:
+    """Take over the next image; offsets of topics that are no more are forgotten, also when their name is taken
+    again.
+    """
+    state = step.state
+    gone = command.image.gone_since(state.image)
+    state.image = command.image
+    if gone:
+        _forget_topics(step, gone, frozenset(gone.values()))
+
+
+def forget_deleted_topics(step: Step) -> None:
+    """The groups are loaded: forget the offsets of topics whose end was written when that of their offsets was not.
+
+    Only of topics that are known to have been deleted: a log that was brought here from elsewhere has offsets of topics
+    that this server has never heard of.
+    """
+    image = step.state.image
+    if image.deleted:
+        _forget_topics(step, image.deleted, frozenset(image.deleted.values()) - image.by_name.keys())
+
+
+def _forget_topics(step: Step, gone: Mapping[bytes, str], names: Collection[str]) -> None:
+    """Forget what was committed for the topics of these ids, and under these names without an id (as Kafka's
+    onTopicsDeleted does).
+    """
+    offsets = step.state.offsets
+    touched = frozenset(gone.values())
+    for group_id, topics in list(offsets.groups()):
+        for topic in [name for name in topics if name in touched]:
+            doomed = []
+            for partition, value in topics[topic].items():
+                topic_id = topic_id_of(value)
+                if topic_id in gone if topic_id != ZERO_UUID else topic in names:
+                    doomed.append(partition)
+            for partition in doomed:
+                step.record(records.offset_tombstone(group_id, topic, partition))
+            if doomed:
+                deleted = {topic: sorted(doomed)}
+                step.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)

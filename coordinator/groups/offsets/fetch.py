@@ -1,0 +1,72 @@
+"""OffsetFetch: the committed offsets of groups. It never fails for a group or partition that is not known: the offset
+is -1.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.common.committed_offsets import Offsets, Packed, metadata_of, position_of, topic_id_of
+from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.groups.common.step import Step
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+
+def handle(step: Step, command: Command, request: OffsetFetchRequest) -> None:
+    """Answer an OffsetFetch: one row for each group, in their order, duplicates included."""
+    offsets, stable = step.state.offsets, request.require_stable
+    rows = [_fetch_group(offsets, group, stable) for group in request.groups]
+    step.reply(command.token, OffsetFetchResponse(groups=rows))
+
+
+def _fetch_group(offsets: Offsets, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
+    group_id = group.group_id
+    if group.topics is None:
+        topics = [
+            OffsetFetchResponseTopics(
+                name,
+                ZERO_UUID,
+                [_row(offsets, group_id, name, partition, value, stable) for partition, value in partitions.items()],
+            )
+            for name, partitions in offsets.topics(group_id).items()
+        ]
+    else:
+        topics = [_fetch_topic(offsets, group_id, topic, stable) for topic in group.topics]
+    return OffsetFetchResponseGroup(group_id, topics, 0)
+
+
+def _fetch_topic(
+    offsets: Offsets, group_id: str, topic: OffsetFetchRequestTopics, stable: bool
+) -> OffsetFetchResponseTopics:
+    rows = []
+    committed = offsets.partitions(group_id, topic.name)
+    for partition in topic.partition_indexes:
+        value = committed.get(partition)
+        if value is not None and _is_of_another_topic(value, topic.topic_id):
+            value = None
+        rows.append(_row(offsets, group_id, topic.name, partition, value, stable))
+    return OffsetFetchResponseTopics(topic.name, topic.topic_id, rows)
+
+
+def _is_of_another_topic(value: Packed, topic_id: bytes) -> bool:
+    """Committed for a topic of the same name that was deleted since (told by their ids, if both are known)."""
+    return topic_id != ZERO_UUID and topic_id_of(value) not in (ZERO_UUID, topic_id)
+
+
+def _row(
+    offsets: Offsets, group_id: str, topic: str, partition: int, value: Packed | None, stable: bool
+) -> OffsetFetchResponsePartitions:
+    if stable and offsets.is_unstable(group_id, topic, partition):
+        return OffsetFetchResponsePartitions(partition, -1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    if value is None:
+        return OffsetFetchResponsePartitions(partition, -1, -1, "", 0)
+    offset, leader_epoch = position_of(value)
+    return OffsetFetchResponsePartitions(partition, offset, leader_epoch, metadata_of(value), 0)

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.groups.classic import join
+from muster.coordinator.groups.classic.join import DECISIONS, WHO, Asking, who_asks
+from muster.coordinator.groups.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.interface import Client, JoinCommand
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.join_group import JoinGroupRequest
+from tests.coordinator.groups.harness import BOTH, RANGE, Room
+
+
+def test_every_row_has_an_answer_in_every_state() -> None:
+    assert set(DECISIONS) == {(who, state) for who in WHO for state in STATES if state != DEAD}
+    assert set(DECISIONS.values()) - {join.IMPOSSIBLE} == set(join._ACTIONS)
+
+
+# ---- checks, in Kafka's order
+
+
+def test_the_empty_group_id_is_refused() -> None:
+    reply = Room().join("ghost", group="")
+    assert (reply.error_code, reply.member_id) == (ErrorCode.INVALID_GROUP_ID, "ghost")
+
+
+@pytest.mark.parametrize(("session", "error"), [(5, 26), (6, 0), (100, 0), (101, 26)])
+def test_the_session_timeout_has_inclusive_bounds(session: int, error: int) -> None:
+    room = Room(group_min_session_timeout_ms=6, group_max_session_timeout_ms=100)
+    assert room.join(session=session).error_code == error
+
+
+def test_bounds_go_before_the_group() -> None:
+    reply = Room(group_max_session_timeout_ms=100).join("ghost", session=101)
+    assert (reply.error_code, reply.member_id) == (ErrorCode.INVALID_SESSION_TIMEOUT, "ghost")
+
+
+def test_a_member_id_does_not_create_a_group() -> None:
+    room = Room()
+    reply = room.join("ghost", instance="i")
+    assert (reply.error_code, reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
+    assert (room.records, room.core.state.groups) == ([], {})
+
+
+def test_a_refusal_says_nothing_of_the_group() -> None:
+    reply = Room().join("ghost")
+    assert (reply.generation_id, reply.leader, list(reply.members)) == (-1, "", [])
+    assert (reply.protocol_type, reply.protocol_name, reply.skip_assignment) == (None, None, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocols"),
+    [("connect", RANGE), ("consumer", (("sticky", b""),)), ("consumer", ()), ("", RANGE)],
+)
+def test_protocols_must_fit_those_of_the_members(kind: str, protocols: tuple[tuple[str, bytes], ...]) -> None:
+    room = Room()
+    a, _ = room.stable()
+    assert room.join(kind=kind, protocols=protocols).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    reply = room.join(a, kind=kind, protocols=protocols)
+    assert (reply.error_code, reply.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, a)
+    assert room.group().state == STABLE
+
+
+@pytest.mark.parametrize(("kind", "protocols"), [("", RANGE), ("consumer", ())])
+def test_an_empty_group_takes_any_type_and_protocols_but_none(
+    kind: str, protocols: tuple[tuple[str, bytes], ...]
+) -> None:
+    room = Room()
+    assert room.join(kind=kind, protocols=protocols).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert room.join(kind="whatever").error_code == 0
+
+
+def test_a_group_that_nobody_got_into_is_there_all_the_same() -> None:
+    room = Room()
+    room.join(kind="")
+    assert (room.group().state, room.group().generation, len(room.records)) == (EMPTY, 0, 1)
+    assert room.kinds() == [events.GROUP_CREATED, events.REQUEST_REFUSED]
+
+
+# ---- who asks
+
+
+def test_who_asks_is_told_by_ids_and_protocols() -> None:
+    room = Room()
+    leader, follower = room.stable()
+    static = room.join(instance="i", settle=False) or next(reversed(room.group().members))
+    pending = room.join(needs_id=True).member_id
+
+    def who(member: str, instance: str | None = None, *, needs_id: bool = True, protocols: object = RANGE) -> str:
+        request = JoinGroupRequest("g", 1, 1, member, instance)
+        command = JoinCommand(request, 0, Client("c", "/h"), "x", needs_id, True)
+        return who_asks(room.group(), Asking(command, request, protocols))  # type: ignore[arg-type]  # made short
+
+    assert who("") == join.NEEDS_ID
+    assert who("", needs_id=False) == join.NEW
+    assert who("", "new") == join.NEW
+    assert who("", "i") == join.STATIC_BACK
+    assert who(pending) == join.PENDING
+    assert who(pending, "i") == join.PENDING_STATIC
+    assert who(leader, "i") == join.FENCED
+    assert who(leader, "new") == join.UNKNOWN
+    assert who("ghost") == join.UNKNOWN
+    assert who(leader) == join.LEADER
+    assert who(follower) == join.FOLLOWER
+    assert who(static, "i") == who(static) == join.FOLLOWER
+    assert who(leader, protocols=BOTH) == join.CHANGED
+
+
+# ---- the table, row by row: Empty, PreparingRebalance, CompletingRebalance, Stable
+
+
+def in_state(state: str, **kwargs: object) -> tuple[Room, list[str]]:
+    room = Room()
+    if state == EMPTY:
+        (member,) = room.stable(count=1)
+        room.leave(member)
+        assert room.group().state == EMPTY
+        return room, [member, member]
+    if state == PREPARING:
+        ids = room.stable(**kwargs)  # type: ignore[arg-type]  # passed on
+        room.join(ids[0])
+        assert room.group().state == PREPARING
+        return room, ids
+    ids = room.completing(**kwargs) if state == COMPLETING else room.stable(**kwargs)  # type: ignore[arg-type]  # passed on
+    return room, ids
+
+
+ALIVE = [EMPTY, PREPARING, COMPLETING, STABLE]
+
+
+@pytest.mark.parametrize("state", ALIVE)
+def test_row_a_an_id_is_handed_out_at_once_and_the_state_is_left_alone(state: str) -> None:
+    room, _ = in_state(state)
+    before = len(room.records)
+    reply = room.join(needs_id=True, client="me")
+    assert reply.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert reply.member_id == f"me-uuid{room.asked}"
+    assert (reply.generation_id, reply.protocol_name) == (-1, None)
+    assert (room.group().state, list(room.group().pending)) == (state, [reply.member_id])
+    assert len(room.records) == before
+
+
+@pytest.mark.parametrize("state", ALIVE)
+@pytest.mark.parametrize("instance", [None, "new"])
+def test_rows_b_and_c_a_new_member_is_added_and_waits(state: str, instance: str | None) -> None:
+    room, ids = in_state(state)
+    reply = room.join(instance=instance, client="me", settle=False)
+    assert reply is None
+    assert room.group().state == PREPARING
+    new = next(reversed(room.group().members))
+    assert new == f"{instance or 'me'}-uuid{room.asked}"
+    assert room.group().static_ids == ({} if instance is None else {instance: new})
+    if state != EMPTY:
+        for member in ids:
+            room.join(member)
+    room.settle()
+    assert room.group().state == COMPLETING
+
+
+@pytest.mark.parametrize("state", [PREPARING, COMPLETING])
+def test_row_d_a_static_member_back_in_a_rebalance_waits_for_its_end(state: str) -> None:
+    room, ids = in_state(state, static=True)
+    generation = room.group().generation
+    assert room.join(instance="i1") is None or state == PREPARING
+    new = room.group().static_ids["i1"]
+    assert new != ids[1]
+    if state == COMPLETING:
+        room.join(ids[0])
+    assert (room.group().state, room.group().generation) == (COMPLETING, generation + 1)
+    assert set(room.group().members) == {ids[0], new}
+
+
+@pytest.mark.parametrize("state", ALIVE)
+def test_row_e_an_id_that_was_handed_out_becomes_a_member(state: str) -> None:
+    room, _ = in_state(state)
+    new = room.join(needs_id=True).member_id
+    room.join(new, settle=False)
+    assert room.group().state == PREPARING
+    assert new in room.group().members
+    assert room.group().pending == {}
+
+
+@pytest.mark.parametrize("state", ALIVE)
+def test_row_f_an_unknown_id_is_refused(state: str) -> None:
+    room, _ = in_state(state)
+    reply = room.join("ghost")
+    assert (reply.error_code, reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "ghost")
+    assert room.group().state == state
+
+
+@pytest.mark.parametrize("state", [COMPLETING, STABLE])
+def test_row_g_a_follower_that_asks_again_is_answered_with_the_present_generation(state: str) -> None:
+    room, (leader, follower) = in_state(state)
+    reply = room.join(follower, session=77, rebalance=78)
+    assert (reply.error_code, reply.generation_id, reply.leader) == (0, 2, leader)
+    assert (reply.protocol_type, reply.protocol_name, list(reply.members)) == ("consumer", "range", [])
+    assert not reply.skip_assignment
+    assert room.group().state == state
+    member = room.group().members[follower]
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (10_000, 20_000)
+
+
+def test_rows_g_and_i_in_a_join_phase_it_waits_with_its_new_settings() -> None:
+    room, (leader, follower) = in_state(PREPARING)
+    assert room.join(follower, session=77, rebalance=78, protocols=BOTH).error_code == 0
+    member = room.group().members[follower]
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms, member.protocols) == (77, 78, BOTH)
+    assert room.group().leader_id == leader
+
+
+def test_row_h_the_leader_asks_again_before_it_has_assigned() -> None:
+    room, (leader, _) = in_state(COMPLETING)
+    reply = room.join(leader)
+    assert (reply.error_code, reply.generation_id, len(reply.members)) == (0, 2, 2)
+    assert room.group().state == COMPLETING
+
+
+def test_row_h_the_leader_asks_again_in_stable() -> None:
+    room, (leader, _) = in_state(STABLE)
+    assert room.join(leader, reason="topics changed") is None
+    assert room.group().state == PREPARING
+    assert room.events[-1].facts["cause"] == events.LEADER_REJOINED
+    assert room.events[-1].facts["trigger"].reason == "topics changed"
+
+
+@pytest.mark.parametrize("state", [COMPLETING, STABLE])
+@pytest.mark.parametrize("which", [0, 1])
+def test_row_i_changed_metadata_rebalances(state: str, which: int) -> None:
+    room, ids = in_state(state)
+    assert room.join(ids[which], protocols=(("range", b"other"),)) is None
+    assert room.group().state == PREPARING
+    assert room.events[-1].facts["cause"] == events.METADATA_CHANGED
+
+
+def test_row_i_another_order_is_a_change() -> None:
+    room = Room()
+    _, follower = room.stable(protocols=BOTH)
+    assert room.join(follower, protocols=BOTH[::-1]) is None
+
+
+@pytest.mark.parametrize("state", [PREPARING, COMPLETING, STABLE])
+def test_row_j_the_instance_of_another_member_is_fenced(state: str) -> None:
+    room, _ = in_state(state, static=True)
+    reply = room.join("ghost", instance="i1")
+    assert (reply.error_code, reply.member_id) == (ErrorCode.FENCED_INSTANCE_ID, "ghost")
+    assert room.group().state == state
+
+
+def test_an_id_that_was_handed_out_may_not_come_with_an_instance_id() -> None:
+    room = Room()
+    new = room.join(needs_id=True).member_id
+    reply = room.join(new, instance="i")
+    assert (reply.error_code, reply.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+    assert room.join(new).error_code == 0
+
+
+# ---- group.max.size
+
+
+def test_a_full_group_takes_nobody_and_forgets_the_id() -> None:
+    room = Room(group_max_size=2)
+    room.stable()
+    pending = room.join(needs_id=True)
+    assert pending.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert pending.member_id == ""
+    assert room.group().pending == {}
+
+
+def test_ids_may_be_handed_out_beyond_the_limit_but_not_used() -> None:
+    room = Room(group_max_size=2)
+    (a,) = room.stable(count=1)
+    b, c = (room.join(needs_id=True).member_id for _ in "bc")
+    room.join(b)
+    room.join(a)
+    reply = room.join(c)
+    assert (reply.error_code, reply.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert room.group().pending == {}
+    # Kafka does not look whether that was the one everybody waited for
+    assert room.group().state == PREPARING
+
+
+def test_in_a_join_phase_those_are_in_who_come_first() -> None:
+    room = Room()
+    a, b, c = room.stable(count=3)
+    small = Room(group_max_size=2)
+    for record in room.records:
+        small.core.replay([(record.key, record.value)], small.now)
+    small.take(small.core.loaded(small.now))
+    assert small.group().state == PREPARING
+    assert small.join(c) is None
+    assert small.join(b) is None
+    assert small.join(c) is None  # it is in already
+    assert small.join(a).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert list(small.group().members) == [b, c]
+    assert small.events[-1].kind == events.MEMBER_REMOVED
+    assert (small.events[-1].facts["member"].member, small.events[-1].facts["cause"]) == (a, events.GROUP_FULL)
+    assert small.beat(a) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_full_group_refuses_even_its_own_static_member() -> None:
+    room = Room(group_max_size=2)
+    room.stable(static=True)
+    assert room.join(instance="i0").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_member_may_join_again_in_a_full_group() -> None:
+    room = Room(group_max_size=2)
+    _, b = room.stable()
+    assert room.join(b).error_code == 0
+
+
+# ---- what is told
+
+
+def test_joining_is_told_with_who_and_why() -> None:
+    room = Room()
+    room.join(client="me", reason="because")
+    joined, began = room.events[1:3]
+    wall_ms = room.now.wall_ms
+    assert joined == (
+        events.MEMBER_JOINED,
+        "g",
+        {
+            "member": MemberFacts(
+                "me-uuid1", None, "me", "/10.0.0.1", 10_000, 20_000, (("range", b"r"),), wall_ms, None, None, b""
+            ),
+            "protocol_type": "consumer",
+            "reason": "because",
+        },
+    )
+    assert began.facts == {
+        "cause": events.NEW_MEMBER,
+        "trigger": Trigger("me-uuid1", None, "me", "/10.0.0.1", "because"),
+        "generation": 0,
+        "members": 1,
+        "state": EMPTY,
+    }

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.groups.classic.subscriptions import MOST_BYTES, SHORT, UNKNOWN, Subscriptions
+from muster.protocol.consumer import encode_subscription
+from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+
+
+def metadata(*topics: str, version: int = 1) -> bytes:
+    return encode_subscription(ConsumerProtocolSubscription(list(topics)), version)
+
+
+def test_unknown_stays_unknown() -> None:
+    assert UNKNOWN.topics() is None
+    assert UNKNOWN.topics() is None
+
+
+def test_no_members_subscribe_to_nothing() -> None:
+    assert Subscriptions([]).topics() == frozenset()
+
+
+def test_the_topics_of_all_members() -> None:
+    subscriptions = Subscriptions([metadata("a", "b"), metadata("b", "c", version=3), metadata("a", "b")])
+    assert subscriptions.topics() == frozenset("abc")
+    assert subscriptions.topics() == frozenset("abc")
+
+
+class Long(bytes):
+    """Metadata that is too long to be read only to be compared."""
+
+    def __hash__(self) -> int:
+        raise AssertionError("it was read")
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("it was read")
+
+
+def test_long_metadata_is_not_read_before_somebody_asks() -> None:
+    topics = [f"topic-{number}" for number in range(SHORT // 8)]
+    subscriptions = Subscriptions([Long(metadata(*topics)), metadata("a"), Long(metadata(*topics))])
+    assert subscriptions.topics() == frozenset([*topics, "a"])
+
+
+def test_of_too_much_metadata_the_topics_are_unknown() -> None:
+    half = bytes(MOST_BYTES // 2)
+    assert Subscriptions([metadata("a"), Long(half), Long(half)]).topics() is None
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"", b"\0", b"xy", b"\0\1", b"\0\1inane", b"\0\1\x7f\xff\xff\xff", b"\0\1\0\0\0\1\0\2\xff\xff\xff\xff\xff\xff"],
+)
+def test_metadata_that_is_no_subscription_makes_the_topics_unknown(broken: bytes) -> None:
+    # "\0\1inane" leaves a group of Kafka 4.3.0 in PreparingRebalance for ever
+    subscriptions = Subscriptions([metadata("a"), broken])
+    assert subscriptions.topics() is None
+    assert subscriptions.topics() is None

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.groups.classic.vote import Support, elect
+
+
+def member(member_id: str, *names: str) -> Member:
+    return Member("g", member_id, None, "c", "/h", 1, 1, tuple((name, b"") for name in names))
+
+
+def vote(*members: Member) -> str:
+    support = Support()
+    for one in members:
+        support.add(one.protocols)
+    return elect(support, members, len(members), members[0] if members else None)
+
+
+def test_most_votes_among_what_all_offer() -> None:
+    a, b, c = member("a", "range", "rr"), member("b", "rr", "range"), member("c", "rr", "range")
+    assert vote(a, b, c) == "rr"
+    assert vote(member("a", "range", "rr"), member("b", "rr")) == "rr"
+    assert vote(member("a", "x", "range"), member("b", "y", "range"), member("c", "range", "x")) == "range"
+    assert vote(member("a", "x", "rr", "range"), member("b", "rr", "range")) == "rr"
+
+
+def test_the_leader_decides_a_tie() -> None:
+    assert vote(member("a", "range", "rr"), member("b", "rr", "range")) == "range"
+    assert vote(member("a", "rr", "range"), member("b", "range", "rr")) == "rr"
+
+
+def test_a_tie_without_a_leader_goes_to_what_was_offered_first() -> None:
+    support, ones = Support(), [member("a", "range", "rr"), member("b", "rr", "range")]
+    for one in ones:
+        support.add(one.protocols)
+    assert elect(support, ones, 2, None) == "range"
+
+
+def test_the_leaders_first_choice_need_not_be_in_the_tie() -> None:
+    members = [member("a", "x", "y", "z"), member("b", "y", "z", "x"), member("c", "y", "z", "x")]
+    members += [member("d", "z", "y", "x"), member("e", "z", "y", "x")]
+    assert vote(*members) == "y"
+
+
+def test_nothing_in_common_is_a_mistake_of_the_program() -> None:
+    with pytest.raises(ValueError, match="no protocol"):
+        vote(member("a", "range"), member("b", "rr"))
+
+
+def test_a_name_offered_twice_counts_once() -> None:
+    # on Kafka 4.3.0 it counts twice, so that nobody supports it any more and the group never leaves its join phase
+    support = Support()
+    twice: Protocols = (("range", b"1"), ("range", b"2"))
+    support.add(twice)
+    assert support.candidates(1) == ["range"]
+    assert support.has_common((("range", b""),), 1)
+    support.remove(twice)
+    assert support.candidates(0) == []
+
+
+def test_support_counts_members_as_they_come_and_go() -> None:
+    support = Support()
+    support.add((("range", b""), ("rr", b"")))
+    support.add((("rr", b""),))
+    assert support.candidates(2) == ["rr"]
+    assert support.has_common((("x", b""), ("rr", b"")), 2)
+    assert not support.has_common((("range", b""),), 2)
+    support.remove((("rr", b""),))
+    assert support.candidates(1) == ["range", "rr"]
+
+
+NAMES = st.lists(st.sampled_from("abcde"), min_size=1, max_size=5, unique=True)
+
+
+@given(st.lists(NAMES, min_size=1, max_size=8))
+def test_the_winner_is_offered_by_all_and_no_other_has_more_votes(lists: list[list[str]]) -> None:
+    common = set(lists[0]).intersection(*lists[1:])
+    members = [member(str(i), *names) for i, names in enumerate(lists)]
+    if not common:
+        return
+    votes = [next(name for name in names if name in common) for names in lists]
+    assert votes.count(vote(*members)) == max(votes.count(name) for name in common)

@@ -1,0 +1,67 @@
+"""The records' bytes against those that Apache Kafka 4.3.0 wrote (from its own segment files)."""
+
+from __future__ import annotations
+
+import uuid
+
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.common import records
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
+from muster.protocol.records import OFFSETS
+
+ORDERS = uuid.UUID("42383878-215a-4ce7-8cf4-68ad626ad733").bytes
+
+
+def test_an_offset_is_version_4() -> None:
+    record = records.offset_commit("g", "orders", 1, 2, 3, "méta", 1795248222359, -1, ORDERS)
+    key, value = records.to_bytes(record)
+    assert key == b"\0\1\0\1g\0\6orders\0\0\0\1"
+    assert (
+        value
+        == (b"\0\4" + (2).to_bytes(8, "big") + b"\0\0\0\3" + b"\6m\xc3\xa9ta" + (1795248222359).to_bytes(8, "big"))
+        + b"\1\0\x10"
+        + ORDERS
+    )
+
+
+def test_an_offset_with_an_expire_timestamp_is_version_1() -> None:
+    key, value = records.to_bytes(records.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
+    assert key == b"\0\1\0\1g\0\1t\0\0\0\0"
+    assert value == b"\0\1" + (8).to_bytes(8, "big") + b"\0\2v2" + (100).to_bytes(8, "big") + (200).to_bytes(8, "big")
+
+
+def test_tombstones_have_a_key_only() -> None:
+    assert records.to_bytes(records.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
+    assert records.to_bytes(records.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
+
+
+def test_a_new_group() -> None:
+    key, value = records.to_bytes(records.new_group("g", 1795248225380))
+    assert key == b"\0\2\0\1g"
+    expected = b"\0\3\0\0\0\0\0\0\xff\xff\xff\xff" + (1795248225380).to_bytes(8, "big") + b"\0\0\0\0"
+    assert value == expected
+
+
+def test_a_group_with_members_is_version_3_and_reads_back() -> None:
+    group = ClassicGroup("g", 77)
+    group.protocol_type, group.protocol_name, group.generation = "consumer", "rr", 4
+    protocols = (("range", b"no"), ("rr", b"yes"))
+    group.add(Member("g", "m1", "i1", "c", "/h", 20, 10, protocols, b"old"))
+    group.add(Member("g", "m2", None, "", "/h", 21, 11, protocols, b"old"))
+    record = records.group_metadata(group, {"m1": b"new", "ghost": b"x"})
+    key, value = records.to_bytes(record)
+    assert value is not None
+    assert OFFSETS.decode_key(key) == (2, record.key)
+    assert OFFSETS.decode_value(2, value) == (3, record.value)
+    assert [(one.subscription, one.assignment) for one in record.value.members] == [(b"yes", b"new"), (b"yes", b"")]  # type: ignore[union-attr]  # a group's
+    assert [one.assignment for one in records.group_metadata(group).value.members] == [b"old", b"old"]  # type: ignore[union-attr]  # a group's
+
+
+def test_a_record_as_it_stands_in_a_batch() -> None:
+    tombstone = records.offset_tombstone("g", "t", 3)
+    assert records.pack(tombstone) == b"\x18" + records.to_bytes(tombstone)[0] + b"\1\0"
+    group = records.new_group("g" * 60, 5)
+    key, value = records.to_bytes(group)
+    assert value is not None
+    assert records.pack(group) == b"\x80\1" + key + bytes((2 * len(value),)) + value + b"\0"

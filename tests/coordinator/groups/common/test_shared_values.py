@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from muster.coordinator.groups.classic.member import Protocols
+from muster.coordinator.groups.common.shared_values import KEPT, LONGEST, SharedValues
+from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.test_core import reload
+
+
+def again(data: bytes) -> bytes:
+    """An equal value that is another one."""
+    return bytes(bytearray(data))
+
+
+def offered(*metadata: bytes) -> Protocols:
+    return tuple((f"p{i}", again(data)) for i, data in enumerate(metadata))
+
+
+def test_equal_values_are_one() -> None:
+    shared, first = SharedValues(), again(b"same")
+    assert shared.of(first) is first
+    assert shared.of(again(b"same")) is first
+    assert shared.of(again(b"other")) == b"other"
+
+
+def test_values_that_are_false_too() -> None:
+    shared = SharedValues()
+    assert [shared.of(value) for value in ("", 0, "", 0)] == ["", 0, "", 0]
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    shared, first = SharedValues(), again(b"first")
+    shared.of(first)
+    for i in range(2 * KEPT):
+        shared.of(i)
+    second = again(b"first")
+    assert shared.of(second) is second
+
+
+def test_long_names_are_not_remembered() -> None:
+    shared = SharedValues()
+    assert shared.of("x" * (LONGEST + 1)) == "x" * (LONGEST + 1)
+    assert not shared._known
+
+
+def test_protocols_with_equal_metadata() -> None:
+    shared = SharedValues()
+    first = shared.protocols(offered(b"abc", b"abc"))
+    assert first == (("p0", b"abc"), ("p1", b"abc"))
+    assert first[0][1] is first[1][1]
+    assert shared.protocols(offered(b"abc", b"abc")) is first
+
+
+def test_long_metadata_is_its_member_s_own() -> None:
+    shared = SharedValues()
+    long, half = b"x" * (LONGEST + 1), b"y" * LONGEST
+    first = shared.protocols(offered(long, half))
+    second = shared.protocols(offered(long, half))
+    assert first == second
+    assert first is not second
+    assert first[0][1] is not second[0][1]
+    assert first[1][1] is second[1][1]
+
+
+def test_one_moment_is_one_number() -> None:
+    shared = SharedValues()
+    early, late = int("1700000000000"), int("1700000000000")
+    assert shared.moment(early) is shared.moment(late) is early
+    assert shared.moment(early + 1) == late + 1
+
+
+def test_members_share_what_they_have_in_common() -> None:
+    room = Room()
+    room.stable(count=3)
+    for one in (room, reload(room)):
+        a, *others = one.group().members.values()
+        for b in others:
+            assert b.protocols is a.protocols
+            assert b.session_timeout_ms is a.session_timeout_ms
+            assert b.rebalance_timeout_ms is a.rebalance_timeout_ms
+            assert (b.client_id is a.client_id, b.client_host is a.client_host) == (True, True)

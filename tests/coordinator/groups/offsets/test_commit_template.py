@@ -1,0 +1,140 @@
+"""Commits made ready: nothing but the work differs from commits that are read each time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.groups.classic.states import EMPTY
+from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.offsets import commit_template
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.coordinator.groups.harness import Room
+
+int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
+topics = st.sampled_from([("t", b"T" * 16), ("u", ZERO_UUID), ("ü" * 200, b"U" * 16)])
+metadata = st.sampled_from([None, "", "m", "ü", "😀", "x" * 126, "x" * 127, "x" * 300])
+rows = st.lists(st.tuples(topics, st.integers(0, 3), int64, int32, metadata), min_size=1, max_size=5)
+
+
+def request(content: list[Any], member: str = "", generation: int = -1, **more: Any) -> OffsetCommitRequest:
+    listed = [
+        OffsetCommitRequestTopic(name, topic_id, [OffsetCommitRequestPartition(partition, offset, epoch, text)])
+        for (name, topic_id), partition, offset, epoch, text in content
+    ]
+    return OffsetCommitRequest(more.pop("group", "g"), generation, member, topics=listed, **more)
+
+
+def ready(room: Room, asked: OffsetCommitRequest) -> CommitTemplate:
+    made = room.core.prepare_commit(asked)
+    assert made is not None
+    return made
+
+
+def commit(room: Room, made: CommitTemplate, content: list[Any]) -> list[bytes] | None:
+    return room.core.commit_again(made, [row[2] for row in content], [row[3] for row in content], room.now)
+
+
+@given(rows, st.data())
+def test_the_same_records_state_and_answer(content: list[Any], data: st.DataObject) -> None:
+    usual, quick = Room(), Room()
+    for room in (usual, quick):
+        room.commit(topic="t")
+        room.advance(5)
+    made = ready(quick, request(content))
+    for _ in range(2):
+        content = [(*row[:2], data.draw(int64), data.draw(int32), row[4]) for row in content]
+        answer = usual.send(request(content))
+        written = [pack(record) for record in usual.records[-len(content) :]]
+        assert commit(quick, made, content) == written
+        assert made.response == answer
+        assert made.size == sum(map(len, written))
+        assert dict(quick.core.state.offsets.groups()) == dict(usual.core.state.offsets.groups())
+        usual.advance(3)
+        quick.advance(3)
+
+
+def test_a_member_lives_on() -> None:
+    room = Room()
+    a, b = room.stable()
+    content = [(("t", b"T" * 16), 0, 1, 1, "")]
+    made = ready(room, request(content, a, 2))
+    room.advance(9_000)
+    room.beat(b)
+    assert commit(room, made, content) is not None
+    room.advance(9_000)
+    assert a in room.group().members
+    assert room.group().members[a].due_ms == room.now.mono_ms + 1_000
+
+
+def test_what_is_out_of_the_ordinary_is_left_alone() -> None:
+    room = Room()
+    content = [(("t", b"T" * 16), 0, 1, 1, "")]
+    made = ready(room, request(content))
+    assert commit(room, made, content) is None, "its first commit makes the group"
+    assert room.core.state.groups == {}
+    room.commit()
+    assert commit(room, made, content) is not None
+    a, _ = room.stable()
+    before = dict(room.core.state.offsets.groups())
+    for stranger in (made, ready(room, request(content, a, 1)), ready(room, request(content, "ghost", 2))):
+        assert commit(room, stranger, content) is None
+    assert dict(room.core.state.offsets.groups()) == before
+
+
+def test_a_group_without_members_has_no_sessions() -> None:
+    room = Room()
+    room.commit()
+    content = [(("t", b"T" * 16), 0, 1, 1, "")]
+    assert commit(room, ready(room, request(content)), content) is not None
+    assert room.group().state == EMPTY
+    assert room.only_retention_is_due()
+
+
+def test_offsets_that_expire_and_long_metadata_are_not_made_ready() -> None:
+    room = Room(offset_metadata_max_bytes=4)
+    content = [(("t", b"T" * 16), 0, 1, 1, "")]
+    assert room.core.prepare_commit(request(content, retention_time_ms=5)) is None
+    assert room.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "12345")])) is None
+    assert room.core.prepare_commit(request([(("t", b"T" * 16), 0, 1, 1, "1234")])) is not None
+
+
+def test_layouts_are_shared_and_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_template, "_KEPT", 2)
+    commit_template._packs.clear()
+    room = Room()
+    one, other = (
+        ready(room, request([(("t", b"T" * 16), 0, 1, 1, "")], group=group)).rows[0][2] for group in ("a", "b")
+    )
+    assert one is other
+    for size in range(5):
+        ready(room, request([(("t", b"T" * 16), 0, 1, 1, "x" * size)]))
+        assert len(commit_template._packs) <= 2
+
+
+def test_names_are_the_cores_own() -> None:
+    room = Room()
+    member, _ = room.stable()
+    first, other = (
+        ready(
+            room, request([(("".join("topic"), b"T" * 16), 0, 1, 1, "")], "".join(list(member)), 2, group="".join("g"))
+        )
+        for _ in range(2)
+    )
+    assert commit(room, first, [(None, 0, 7, 1)]) is not None
+    group = room.group()
+    assert first.group_id is other.group_id is next(iter(room.core.state.groups)) is group.group_id
+    assert first.member_id is other.member_id is group.members[member].member_id
+    ((known, topics),) = room.core.state.offsets.groups()
+    assert known is group.group_id
+    assert first.rows[0][0] is other.rows[0][0] is next(iter(topics))
+    assert first.rows[0][5] is other.rows[0][5], "what follows the timestamp is the topic's id"
