@@ -87,6 +87,14 @@ def test_links_in_the_documents_lead_somewhere() -> None:
             assert (document.parent / target).exists(), (document.name, target)
 
 
+def test_the_prose_of_the_documents_is_at_most_120_columns_wide() -> None:
+    """Rows of tables and code may be wider: Markdown cannot break them."""
+    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        prose = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        lines = [line for line in prose.splitlines() if not line.startswith("|")]
+        assert [line for line in lines if len(line) > 120] == [], document.name
+
+
 def test_the_configuration_page_lists_the_properties_that_do_something() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     table = text.partition("## Properties that do something")[2].partition("## ")[0]
