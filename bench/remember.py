@@ -28,9 +28,9 @@ from bench.scenarios import Target
 from muster.coordinator.cli.groups.cluster import Cluster
 from muster.coordinator.cli.groups.events import Events
 from muster.coordinator.config.listeners import Address
+from muster.coordinator.core.interface import Now
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
-from muster.coordinator.groups.common.interface import Now
 from muster.coordinator.groups.common.records import tombstone
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

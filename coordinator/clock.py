@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 
 _tuple = tuple.__new__
 UTC = datetime.UTC

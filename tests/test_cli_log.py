@@ -15,7 +15,7 @@ import pytest
 
 from muster.coordinator.cli import main
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import DirectoryLocked, FileStorage, LogConfig, LogManager, LogSettings, batches
 from muster.coordinator.log.storage.lock import DirectoryLock
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce

@@ -11,7 +11,7 @@ from typing import ClassVar, Final, NamedTuple
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.groups.common.interface import Client
+from muster.coordinator.core.interface import Client
 
 log = structlog.get_logger("muster.api")
 

@@ -24,7 +24,7 @@ from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import ConnectionRoute, Route
 from muster.coordinator.api.sink import NOBODY, Sink
 from muster.coordinator.bounded_names import Kept
-from muster.coordinator.groups.common.interface import Client
+from muster.coordinator.core.interface import Client
 from muster.protocol import frames, shapes
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message

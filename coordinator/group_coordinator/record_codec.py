@@ -14,7 +14,7 @@ from typing import NamedTuple
 import structlog
 from google_crc32c import value as crc32c
 
-from muster.coordinator.groups.common.interface import Now, Record
+from muster.coordinator.core.interface import Now, Record
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.cleaning.offset_map import KEY_AT, unpack_row

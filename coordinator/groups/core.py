@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
+from muster.coordinator.core.deadlines import Deadline, Due
+from muster.coordinator.core.interface import Command, Now, Output
+from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups import describe
 from muster.coordinator.groups.classic import heartbeat, join, leave, parked_requests, pending_members, rebalance, sync
 from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.deadlines import Deadline, Due
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.interface import Command, Now, Output
-from muster.coordinator.groups.common.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import MOST_BYTES, State
 from muster.coordinator.groups.common.step import Step

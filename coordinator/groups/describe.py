@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.classic.states import DEAD, STABLE
-from muster.coordinator.groups.common.interface import Command
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode

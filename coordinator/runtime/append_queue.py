@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.groups.common.deadlines import NEVER
-from muster.coordinator.groups.common.interface import Event, Now, Output, Reply
-from muster.coordinator.groups.common.late_answers import LateAnswers
+from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.core.interface import Event, Now, Output, Reply
+from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.runtime.interfaces import Batch, Codec, Observer
 from muster.protocol.message import Message

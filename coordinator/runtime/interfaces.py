@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from muster.coordinator.core.deadlines import Deadlines
+from muster.coordinator.core.interface import Command, Event, Now, Output, Record, Reply
+from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.group_coordinator.record_codec import OpenTransaction
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
-from muster.coordinator.groups.common.deadlines import Deadlines
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.common.interface import Command, Event, Now, Output, Record, Reply
-from muster.coordinator.groups.common.late_answers import LateAnswers
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import BatchError, DamagedLog
 from muster.protocol.message import Message

@@ -16,12 +16,12 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.core.interface import Client, Command, Now, Output
 from muster.coordinator.group_coordinator.error_responses import append_error, refuse, spoil
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.classic.history import refusal
-from muster.coordinator.groups.common.deadlines import NEVER
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.interface import Client, Command, Now, Output
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
 from muster.coordinator.runtime.append_queue import BATCH_BYTES, Ledger, Respond, respond

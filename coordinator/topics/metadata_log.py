@@ -10,7 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import Log, LogError, Storage, batches
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState

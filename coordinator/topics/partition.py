@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import BatchHeader, Log
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.topics.errors import ApiError

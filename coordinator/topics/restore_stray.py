@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings, MalformedCheckpoint, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name

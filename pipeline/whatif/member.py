@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from muster.coordinator.core.interface import Client, Command, JoinCommand
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING
-from muster.coordinator.groups.common.interface import Client, Command, JoinCommand
 from muster.pipeline.whatif.history import FAR, Generation
 from muster.pipeline.whatif.leader import Said, is_cooperative, keeps
 from muster.pipeline.whatif.processes import SILENT, SLOW

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.assignors.assignor import RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.subscription import assignments_bytes, member_of
-from muster.coordinator.groups.common.interface import Client
+from muster.coordinator.core.interface import Client
 from muster.protocol.consumer import decode_assignment, encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

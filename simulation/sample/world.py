@@ -14,9 +14,9 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.interface import Client, Command, Event, JoinCommand, Now
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches

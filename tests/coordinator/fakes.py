@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from muster.coordinator.core.interface import Now, Record
 from muster.coordinator.group_coordinator.record_codec import OpenTransaction
-from muster.coordinator.groups.common.interface import Now, Record
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
 from muster.protocol.message import Message

@@ -12,7 +12,7 @@ import uvloop
 
 from muster.coordinator import clock as clocks
 from muster.coordinator.clock import LoopClock, ManualClock
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 
 
 class TestManualClock:

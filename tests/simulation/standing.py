@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.coordinator.core.interface import Command, Record
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
-from muster.coordinator.groups.common.interface import Command, Record
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.message import Message
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest

@@ -16,10 +16,10 @@ from collections.abc import Callable, Generator
 from random import Random
 from typing import Any, Final
 
+from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.core.interface import Client, Command, JoinCommand, Now, Output, Record
 from muster.coordinator.group_coordinator.error_responses import refuse
-from muster.coordinator.groups.common.deadlines import NEVER
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.interface import Client, Command, JoinCommand, Now, Output, Record
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode

@@ -13,11 +13,11 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+from muster.coordinator.core.interface import Client, Command, JoinCommand, Now, Output, Record
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.interface import Client, Command, JoinCommand, Now, Output, Record
 from muster.coordinator.groups.common.records import to_bytes
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

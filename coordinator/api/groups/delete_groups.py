@@ -8,7 +8,7 @@ from typing import Any
 from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.core.interface import Command
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse

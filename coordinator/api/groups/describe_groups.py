@@ -8,7 +8,7 @@ from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, Answer
 from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.core.interface import Command
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse

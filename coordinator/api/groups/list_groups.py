@@ -7,7 +7,7 @@ from typing import Any
 from muster.coordinator.api.context import GROUP, THE_CLUSTER, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.gather import ask_each
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.core.interface import Command
 from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode

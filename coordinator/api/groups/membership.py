@@ -10,8 +10,8 @@ from typing import Final
 from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.core.interface import Command, JoinCommand
 from muster.coordinator.group_coordinator.error_responses import refuse
-from muster.coordinator.groups.common.interface import Command, JoinCommand
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

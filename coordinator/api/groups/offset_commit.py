@@ -12,9 +12,9 @@ from typing import Any
 from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, authorize
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.interface import Command
 from muster.coordinator.groups.offsets.commit import least_bytes
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode

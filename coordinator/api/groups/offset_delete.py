@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.gather import add_partitions, in_pieces
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
-from muster.coordinator.groups.common.interface import Command
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_delete import (

@@ -13,8 +13,8 @@ from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.interface import Command
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_fetch import (

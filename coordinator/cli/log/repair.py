@@ -9,7 +9,7 @@ from muster.coordinator.api.node import draw_kafka_uuid
 from muster.coordinator.cli.log.check import MOVE_IT
 from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, place_of
 from muster.coordinator.clock import read_wall
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log.checking import repair as repairing
 from muster.coordinator.log.checking.repair import Loss
 from muster.coordinator.log.directory.folder_names import read_other_name

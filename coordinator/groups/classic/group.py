@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core.deadlines import Deadline
 from muster.coordinator.groups.classic import subscriptions
 from muster.coordinator.groups.classic.member import Member, Protocols
 from muster.coordinator.groups.classic.round import Round
@@ -21,7 +22,6 @@ from muster.coordinator.groups.classic.states import (
 )
 from muster.coordinator.groups.classic.subscriptions import Subscriptions
 from muster.coordinator.groups.classic.vote import Support, elect
-from muster.coordinator.groups.common.deadlines import Deadline
 from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, PREPARING
-from muster.coordinator.groups.common.deadlines import NEVER
 from muster.coordinator.groups.common.state import State
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from muster.coordinator.core.interface import Command, Event
 from muster.coordinator.groups.classic import rejoin_cause
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -14,7 +15,6 @@ from muster.coordinator.groups.classic.states import STABLE
 from muster.coordinator.groups.classic.vote import tally
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.common.interface import Command, Event
 from muster.coordinator.groups.common.step import Step
 
 

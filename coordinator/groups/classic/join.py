@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from muster.coordinator.core.interface import JoinCommand
 from muster.coordinator.groups.classic import history, pending_members, rejoin_cause, static_members
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import NEW_MEMBER_JOIN_TIMEOUT_MS, Member, Protocols
@@ -17,7 +18,6 @@ from muster.coordinator.groups.classic.rebalance import begin_or_complete, prese
 from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.batch_size import is_too_large
-from muster.coordinator.groups.common.interface import JoinCommand
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.foreign import ForeignGroup
 from muster.protocol.errors import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.groups.common.deadlines import NEVER, Due
+from muster.coordinator.core.deadlines import NEVER, Due
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols a member offers, most wanted first: (name, metadata)."""

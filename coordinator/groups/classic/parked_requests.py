@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core.deadlines import Deadline, Due
+from muster.coordinator.core.interface import Reply
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.common.deadlines import Deadline, Due
-from muster.coordinator.groups.common.interface import Reply
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core.deadlines import Deadline
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.rebalance import complete_if_joined
-from muster.coordinator.groups.common.deadlines import Deadline
 from muster.coordinator.groups.common.step import Step
 
 PENDING: Final = "pending"

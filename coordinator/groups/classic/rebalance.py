@@ -9,6 +9,7 @@ excepted (KIP-345).
 
 from __future__ import annotations
 
+from muster.coordinator.core.deadlines import Deadline
 from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -23,7 +24,6 @@ from muster.coordinator.groups.classic.states import (
     TRANSITIONS,
 )
 from muster.coordinator.groups.common import events, records
-from muster.coordinator.groups.common.deadlines import Deadline
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode

@@ -5,13 +5,13 @@ Its stored assignment, its leadership, and the client id and host of the old con
 
 from __future__ import annotations
 
+from muster.coordinator.core.interface import JoinCommand
 from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member, Protocols
 from muster.coordinator.groups.classic.parked_requests import answer_join, has_joined, join_refusal, restart_session
 from muster.coordinator.groups.classic.rebalance import member_list
 from muster.coordinator.groups.common import batch_size, records
-from muster.coordinator.groups.common.interface import JoinCommand
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -10,7 +11,6 @@ from muster.coordinator.groups.classic.rebalance import begin
 from muster.coordinator.groups.classic.states import ASSIGNED, COMPLETING, EMPTY, PREPARING
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.batch_size import is_too_large
-from muster.coordinator.groups.common.interface import Command
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.groups.common.interface import Record
+from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.groups.common.state import State
 from muster.protocol.wire import uv

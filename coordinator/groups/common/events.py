@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.classic.member import Member, Protocols
-from muster.coordinator.groups.common.deadlines import NEVER
-from muster.coordinator.groups.common.interface import Now
 
 # ---- kinds
 GROUP_CREATED: Final = "group_created"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common.group import Group
-from muster.coordinator.groups.common.interface import Record
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable
 from sys import intern
 from typing import Any, Final
 
+from muster.coordinator.core.deadlines import Deadlines, Due
+from muster.coordinator.core.interface import Reply
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import REMOVED
 from muster.coordinator.groups.common.committed_offsets import Offsets
-from muster.coordinator.groups.common.deadlines import Deadlines, Due
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.interface import Reply
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.foreign import ForeignGroup, kind_of

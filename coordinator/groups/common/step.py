@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups.common.interface import Effect, Event, Now, Output, Record, Reply
-from muster.coordinator.groups.common.late_answers import NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.core.interface import Effect, Event, Now, Output, Record, Reply
+from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups.common.state import State
 from muster.protocol.message import Message
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core.interface import Command, Record
 from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.parked_requests import restart_session
@@ -12,7 +13,6 @@ from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.interface import Command, Record
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID

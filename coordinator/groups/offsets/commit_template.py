@@ -11,11 +11,11 @@ from struct import Struct
 from sys import intern
 from typing import Final
 
+from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import A_RECORD, HEADER
 from muster.coordinator.groups.common.committed_offsets import pack_offset
-from muster.coordinator.groups.common.interface import Now
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.offsets.commit import WITH_SESSIONS, id_of, is_longer, same_for_all

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from muster.coordinator.core.interface import Command, Record
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.committed_offsets import Offsets, topic_id_of
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.common.interface import Command, Record
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID

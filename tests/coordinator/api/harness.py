@@ -10,8 +10,8 @@ from muster.coordinator.api.context import Channel, Endpoint, RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.interface import Client
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.routing import Routing

@@ -16,7 +16,7 @@ from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_piece
 from muster.coordinator.api.groups.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.core.interface import Command
 from muster.coordinator.runtime.shard import Shard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

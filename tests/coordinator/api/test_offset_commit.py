@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.api.groups import offset_commit
 from muster.coordinator.api.node import Node
-from muster.coordinator.groups.common.interface import Command
+from muster.coordinator.core.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.coordinator.core.interface import Now
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
-from muster.coordinator.groups.common.interface import Now
 from muster.coordinator.log import CorruptBatch, MemoryStorage, batches
 from muster.coordinator.log.records.headers import set_crc
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue

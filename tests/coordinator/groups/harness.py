@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now, Output, Record
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.interface import Client, Command, Event, JoinCommand, Now, Output, Record
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.message import Message

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from muster.coordinator.core.interface import Client, Command, Now
 from muster.coordinator.groups import core
 from muster.coordinator.groups.classic.states import EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.interface import Client, Command, Now
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from tests.coordinator.groups.harness import Room
 

@@ -11,11 +11,11 @@ import pytest
 import structlog
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.core.interface import Client, Command, Event, Now, Output, Record, Reply
+from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.deadlines import NEVER
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsChanged, TopicsImage
-from muster.coordinator.groups.common.interface import Client, Command, Event, Now, Output, Record, Reply
-from muster.coordinator.groups.common.late_answers import LateAnswers
 from muster.coordinator.runtime.append_queue import ANSWERS_AT_ONCE
 from muster.coordinator.runtime.shard import Shard
 from muster.protocol.errors import ErrorCode

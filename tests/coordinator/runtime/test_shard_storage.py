@@ -13,9 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.interface import Client, Command, JoinCommand
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
-from muster.coordinator.groups.common.interface import Client, Command, JoinCommand
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import Log, batches

@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import (
     LogManager,
     LogSettings,

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, MemoryStorage, batches
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import DamagedLog, LogOffline, MemoryStorage, checkpoints
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError

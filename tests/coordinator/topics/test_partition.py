@@ -5,7 +5,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, batches
 from muster.coordinator.log.records import compression as unpack
 from muster.coordinator.log.records.headers import read_header

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, LogOffline, MemoryStorage, batches
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError

@@ -12,7 +12,7 @@ import pytest
 
 from muster.coordinator.cli.log.check import check
 from muster.coordinator.cli.log.repair import repair
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import FileStorage, batches, checkpoints
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.rebuild_topics import KEEP_ALL

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.topics import stray_folders as strays

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.common.interface import Now
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.dynamic_configs import CONFIGURED_AT_ONCE

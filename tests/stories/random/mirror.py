@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.coordinator.core.interface import Output
 from muster.coordinator.groups.classic import rebalance
-from muster.coordinator.groups.common.interface import Output
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from tests.stories.random.ways import OwnWays

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.groups.common.interface import Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.log import SharedSync, Storage
 from muster.coordinator.machine import Machine, Post
 from muster.coordinator.net.listener import Listener

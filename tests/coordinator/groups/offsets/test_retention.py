@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from muster.coordinator.core.interface import Now, Output
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.interface import Now, Output
 from muster.coordinator.groups.offsets import retention
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

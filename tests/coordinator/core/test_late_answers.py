@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from muster.coordinator.core.interface import Now
+from muster.coordinator.core.late_answers import MOST, NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.interface import Now
-from muster.coordinator.groups.common.late_answers import MOST, NO_LATE_ANSWERS, LateAnswers
 from tests.coordinator.groups.harness import START, Room
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from muster.coordinator.groups.common.deadlines import NEVER
+from muster.coordinator.core.deadlines import NEVER
 
 MOST: Final = 4_096
 """Late answers that are remembered; the oldest ones are forgotten."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.common.deadlines import NEVER, Deadline, Deadlines
+from muster.coordinator.core.deadlines import NEVER, Deadline, Deadlines
 
 
 def due(deadlines: Deadlines, mono_ms: int) -> list[str]:
