@@ -1,8 +1,8 @@
-"""The words that the core and its shell exchange: the time, commands in, outputs out. Holds no behaviour."""
+"""The values that pass between the core and what runs it: the time, commands in, outputs out. Holds no behaviour."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from muster.protocol.message import Message
@@ -17,6 +17,12 @@ class Now(NamedTuple):
     """Milliseconds since 1970: for record timestamps, retention and expiry."""
 
 
+Respond = Callable[[Message], object]
+"""Takes the response to one request. The core never calls it: it stands beside the response in an `Output`."""
+Reply = tuple[Respond, Message]
+"""A response in the newest shape, and what takes it."""
+
+
 class Client:
     """Who sends the requests of one connection, as groups remember it (Kafka's clientId and clientHost)."""
 
@@ -29,16 +35,13 @@ class Client:
 
 
 class Command:
-    """One request for the core, in the newest shape of its message.
+    """One request for the core, in the newest shape of its message, and what takes the response to it."""
 
-    `token` is what the shell knows the request by: it stands beside the reply in an `Output`, now or later.
-    """
+    __slots__ = ("client", "request", "respond")
 
-    __slots__ = ("client", "request", "token")
-
-    def __init__(self, request: Message, token: object, client: Client) -> None:
+    def __init__(self, request: Message, respond: Respond, client: Client) -> None:
         self.request = request
-        self.token = token
+        self.respond = respond
         self.client = client
 
 
@@ -50,14 +53,14 @@ class JoinCommand(Command):
     def __init__(
         self,
         request: Message,
-        token: object,
+        respond: Respond,
         client: Client,
         drawn_id: str,
         requires_known_member_id: bool,
         supports_skip_assignment: bool,
     ) -> None:
         """`drawn_id`: a fresh UUID in text; the flags: JoinGroup v4+ (KIP-394) and v9+ (KIP-814)."""
-        super().__init__(request, token, client)
+        super().__init__(request, respond, client)
         self.drawn_id = drawn_id
         self.requires_known_member_id = requires_known_member_id
         self.supports_skip_assignment = supports_skip_assignment
@@ -80,16 +83,6 @@ class Event(NamedTuple):
     facts: dict[str, object]
 
 
-class Effect(NamedTuple):
-    """Slow work for the shell (a server-side assignor, a regular expression) whose result returns as a command."""
-
-    kind: str
-    facts: dict[str, object]
-
-
-Reply = tuple[object, Message]
-"""A command's token and the response to it, in the newest shape."""
-
 NOTHING: tuple[()] = ()
 
 
@@ -101,16 +94,14 @@ class Output:
     up to the newest position that the core has seen.
     """
 
-    __slots__ = ("effects", "events", "records", "replies")
+    __slots__ = ("events", "records", "replies")
 
     def __init__(
         self,
         replies: Sequence[Reply] = NOTHING,
         records: Sequence[Record] = NOTHING,
         events: Sequence[Event] = NOTHING,
-        effects: Sequence[Effect] = NOTHING,
     ) -> None:
         self.replies = replies
         self.records = records
         self.events = events
-        self.effects = effects

@@ -98,7 +98,7 @@ class GroupCore:
         if handler is not None:
             handler(step, command, request)
         elif type(request) is HeartbeatRequest:
-            step.reply(command.token, self.heartbeat(request, now.mono_ms))
+            step.reply(command.respond, self.heartbeat(request, now.mono_ms))
         else:
             raise TypeError(f"the core does not answer {type(request).__name__}")
         return step.output()

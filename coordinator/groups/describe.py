@@ -19,7 +19,7 @@ from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest,
 def describe(step: Step, command: Command, request: DescribeGroupsRequest) -> None:
     """Answer a DescribeGroups: one row for each name, in their order, duplicates included."""
     rows = [_describe(step.state, group_id) for group_id in request.groups]
-    step.reply(command.token, DescribeGroupsResponse(0, rows))
+    step.reply(command.respond, DescribeGroupsResponse(0, rows))
 
 
 def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> None:
@@ -31,7 +31,7 @@ def list_groups(step: Step, command: Command, request: ListGroupsRequest) -> Non
         for group in step.state.groups.values()
         if (not states or group.state.lower() in states) and (not kinds or group.kind in kinds)
     ]
-    step.reply(command.token, ListGroupsResponse(0, 0, rows))
+    step.reply(command.respond, ListGroupsResponse(0, 0, rows))
 
 
 def _describe(state: State, group_id: str) -> DescribedGroup:

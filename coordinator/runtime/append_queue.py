@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Event, Now, Output, Reply
+from muster.coordinator.core.interface import Event, Now, Output, Reply, Respond
 from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.runtime.interfaces import Batch, Codec, Observer
@@ -23,8 +23,6 @@ BATCH_BYTES: Final = 64 * 1024
 
 ANSWERS_AT_ONCE: Final = 300
 """How many answers of one command leave in one turn of the loop: some 5 ms. The others follow in the next ones."""
-
-Respond = Callable[[Message], object]
 
 
 class Ledger:
@@ -169,8 +167,8 @@ class Ledger:
                 self._clock.call_soon(self._answer_some)
             self._leaving.extend(replies[ANSWERS_AT_ONCE:])
             replies = replies[:ANSWERS_AT_ONCE]
-        for token, response in replies:
-            token(response)  # type: ignore[operator]  # the tokens of the shell are callables
+        for respond, response in replies:
+            respond(response)
 
     def _answer_some(self) -> None:
         leaving = self._leaving
@@ -182,9 +180,5 @@ class Ledger:
     def _answer_all(self) -> None:
         """Give what is left of those, now."""
         while self._leaving:
-            respond(*self._leaving.popleft())
-
-
-def respond(token: object, response: Message) -> None:
-    """Give an answer."""
-    token(response)  # type: ignore[operator]  # the tokens of the shell are callables
+            respond, response = self._leaving.popleft()
+            respond(response)

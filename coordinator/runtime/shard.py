@@ -17,14 +17,14 @@ import structlog
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client, Command, Now, Output
+from muster.coordinator.core.interface import Client, Command, Now, Output, Respond
 from muster.coordinator.group_coordinator.error_responses import append_error, refuse, spoil
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
-from muster.coordinator.groups.classic.history import refusal
+from muster.coordinator.groups.common.events import request_refused
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
-from muster.coordinator.runtime.append_queue import BATCH_BYTES, Ledger, Respond, respond
+from muster.coordinator.runtime.append_queue import BATCH_BYTES, Ledger
 from muster.coordinator.runtime.interfaces import Codec, Core, Observer, ShardLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -99,9 +99,9 @@ class Shard(Ledger):
     # ---- commands ----
 
     def submit(self, command: Command) -> None:
-        """Decide a command; its token, a callable, gets the response: now, or when the log is durable."""
+        """Decide a command; its `respond` gets the response: now, or when the log is durable."""
         if self.state_error:
-            respond(command.token, refuse(command.request, self.state_error, self.trouble))
+            command.respond(refuse(command.request, self.state_error, self.trouble))
             return
         now = self._clock.now()
         output = self._core.handle(command, now)
@@ -175,8 +175,9 @@ class Shard(Ledger):
 
     def _not_well(self, request: HeartbeatRequest, error_code: int, client: Client, observer: Observer) -> None:
         if error_code != ErrorCode.REBALANCE_IN_PROGRESS:
-            command = Command(request, None, client)
-            event = refusal(command, request.group_id, error_code, request.member_id, request.group_instance_id)
+            event = request_refused(
+                request, client, request.group_id, error_code, request.member_id, request.group_instance_id
+            )
             observer.tell((event,), self._clock.now())
         observer.flush()  # whatever the error is, it shows what was told before
 
@@ -218,14 +219,14 @@ class Shard(Ledger):
         parked, self._parked = self._parked, deque()
         batches, self._batches = self._batches, []
         for _, replies, _ in parked:
-            for token, response in replies:
-                respond(token, spoil(response, parked_error_code))
+            for respond, response in replies:
+                respond(spoil(response, parked_error_code))
         for batch in batches:
-            for token, response in batch.replies:
-                respond(token, spoil(response, waiting_error_code))
+            for respond, response in batch.replies:
+                respond(spoil(response, waiting_error_code))
         if active:
-            for token, response in core.resign(waiting_error_code).replies:
-                respond(token, response)
+            for respond, response in core.resign(waiting_error_code).replies:
+                respond(response)
 
     def _load(self, term: int) -> Iterator[None]:
         self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -98,9 +98,9 @@ class Actor:
             return
         replay.costs.back(self.name, replay.ms, cooperative=replay.cooperative)
         self.be_heard()
-        if group.state == PREPARING and member.join_token is None:
+        if group.state == PREPARING and member.parked_join is None:
             self.join()
-        elif group.state == COMPLETING and member.sync_token is None and self.member_id in group.pending_sync:
+        elif group.state == COMPLETING and member.parked_sync is None and self.member_id in group.pending_sync:
             replay.later(replay.ms, self._sync, replay.turn, self._answer)
 
     def fenced(self) -> None:

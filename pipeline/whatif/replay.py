@@ -176,8 +176,8 @@ class Replay:
             tell = _TOLD.get(event.kind)
             if tell is not None:
                 tell(self, event)
-        for token, response in output.replies:
-            token(response)  # type: ignore[operator]  # every request here has what takes its answer as its token
+        for respond, response in output.replies:
+            respond(response)
 
     def _rebalance_began(self, event: Event) -> None:
         ms = self.ms
@@ -189,7 +189,7 @@ class Replay:
             return  # it was enough that one joined
         waits = event.facts["state"] == COMPLETING
         for member in group.members.values():
-            if member.join_token is None:
+            if member.parked_join is None:
                 actor = self.by_member[member.member_id]
                 self.later(self.rejoin_ms(actor, waits), actor.rejoin, self.turn)
 
@@ -289,7 +289,7 @@ class Replay:
         if group is None or actor.is_away or actor.member_id not in group.members:
             return
         actor.bump += changed
-        if group.state != PREPARING or (changed and group.members[actor.member_id].join_token is not None):
+        if group.state != PREPARING or (changed and group.members[actor.member_id].parked_join is not None):
             actor.join()
 
     def _counts(self, fact: Fact) -> None:

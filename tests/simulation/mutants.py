@@ -112,12 +112,12 @@ def generations_jump_when_deserted(patch: pytest.MonkeyPatch) -> None:
 
 def no_barrier(patch: pytest.MonkeyPatch) -> None:
     """A round ends with the first who joins."""
-    patch.setattr(_Group, "has_everyone", property(lambda group: group.awaiting > 0))
+    patch.setattr(_Group, "has_everyone", property(lambda group: group.parked_joins > 0))
 
 
 def pending_ids_do_not_count(patch: pytest.MonkeyPatch) -> None:
     """An id that was handed out holds up nothing."""
-    patch.setattr(_Group, "has_everyone", property(lambda group: group.awaiting == len(group.members)))
+    patch.setattr(_Group, "has_everyone", property(lambda group: group.parked_joins == len(group.members)))
 
 
 def the_quickest_members_timeout(patch: pytest.MonkeyPatch) -> None:
@@ -166,10 +166,10 @@ def answered_twice(patch: pytest.MonkeyPatch) -> None:
     answer = parked_requests.answer_syncs
 
     def again(step: Any, group: Any, error: int) -> None:
-        tokens = {member.member_id: member.sync_token for member in group.members.values()}
+        tokens = {member.member_id: member.parked_sync for member in group.members.values()}
         answer(step, group, error)
         for member in group.members.values():
-            member.sync_token = tokens[member.member_id]
+            member.parked_sync = tokens[member.member_id]
 
     for module in (sync, rebalance):
         patch.setattr(module, "answer_syncs", again)

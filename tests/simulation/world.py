@@ -238,8 +238,8 @@ class World:
                 self.watch.record(record)
         release_ms = max(self._durable_ms, self.ms)
         lose = 0.0 if self.calm else self.scenario.lose_reply
-        for token, response in output.replies:
-            call: Any = token
+        call: Any  # stands for what takes the response
+        for call, response in output.replies:
             self.trace.append((self.events, self.ms, "<-", call, response))
             self.watch.reply(call, response, release_ms)
             call.reply, call.release_ms = response, release_ms

@@ -132,8 +132,7 @@ class VirtualDriver:
     def take(self, output: Output) -> None:
         """What the shell does with an output: keep the records, send the replies."""
         self.records.extend(output.records)
-        for token, response in output.replies:
-            respond: Any = token
+        for respond, response in output.replies:
             respond(response)
 
     def pass_time(self, until_ms: int, done: Callable[[], bool]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.core.deadlines import Deadline
+from muster.coordinator.core.interface import Respond
 from muster.coordinator.groups.classic import subscriptions
 from muster.coordinator.groups.classic.member import Member, Protocols
 from muster.coordinator.groups.classic.round import Round
@@ -47,7 +48,6 @@ class ClassicGroup(Group):
     """
 
     __slots__ = (
-        "awaiting",
         "delay_ms",
         "departed",
         "generation",
@@ -57,6 +57,7 @@ class ClassicGroup(Group):
         "leader_id",
         "members",
         "newcomer",
+        "parked_joins",
         "partition_counts",
         "pending",
         "pending_sync",
@@ -82,7 +83,7 @@ class ClassicGroup(Group):
         self.static_ids: dict[str, str] = {}
         self.pending: dict[str, Deadline] = {}
         self.pending_sync: dict[str, None] = {}
-        self.awaiting = 0
+        self.parked_joins = 0
         self.support = Support()
         self.subscriptions: Subscriptions = subscriptions.UNKNOWN
         self.initial = self.newcomer = False
@@ -113,7 +114,7 @@ class ClassicGroup(Group):
         if member.instance_id is not None:
             self.static_ids[member.instance_id] = member.member_id
         self.support.add(member.protocols)
-        self.awaiting += member.join_token is not None
+        self.parked_joins += member.parked_join is not None
 
     def remove(self, member_id: str) -> Member | None:
         """Let a member go, whose parked requests are the caller's to answer; the leader's place goes to the next in
@@ -129,7 +130,7 @@ class ClassicGroup(Group):
         if member.instance_id is not None:
             del self.static_ids[member.instance_id]
         self.support.remove(member.protocols)
-        self.awaiting -= member.join_token is not None
+        self.parked_joins -= member.parked_join is not None
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         return member
@@ -157,27 +158,27 @@ class ClassicGroup(Group):
             self.support.add(protocols)
             member.protocols = protocols
 
-    def park_join(self, member: Member, token: object) -> object | None:
-        """The member awaits the end of the join phase. Returns the token of an older JoinGroup that this one
-        replaces.
+    def park_join(self, member: Member, respond: Respond) -> Respond | None:
+        """The member's JoinGroup waits for the end of the join phase. Returns what answers an older one that this
+        one replaces.
         """
-        older = member.join_token
-        member.join_token = token
-        self.awaiting += older is None
+        older = member.parked_join
+        member.parked_join = respond
+        self.parked_joins += older is None
         return older
 
-    def take_join(self, member: Member) -> object | None:
-        """The token of the member's parked JoinGroup, which is parked no longer; None when there is none."""
-        token = member.join_token
-        if token is not None:
-            member.join_token = None
-            self.awaiting -= 1
-        return token
+    def take_join(self, member: Member) -> Respond | None:
+        """What answers the member's parked JoinGroup, which is parked no longer; None when there is none."""
+        respond = member.parked_join
+        if respond is not None:
+            member.parked_join = None
+            self.parked_joins -= 1
+        return respond
 
     @property
     def has_everyone(self) -> bool:
         """All members have joined this round, and no id that was handed out is still to come."""
-        return self.awaiting == len(self.members) and not self.pending
+        return self.parked_joins == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -202,9 +203,9 @@ class ClassicGroup(Group):
         joined.
         """
         leader = self.members.get(self.leader_id or "")
-        if leader is not None and leader.join_token is not None:
+        if leader is not None and leader.parked_join is not None:
             return True
-        joined = next((member for member in self.members.values() if member.join_token is not None), None)
+        joined = next((member for member in self.members.values() if member.parked_join is not None), None)
         if joined is None:
             return False
         self.leader_id = joined.member_id

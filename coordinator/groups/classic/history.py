@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import cast
 
-from muster.coordinator.core.interface import Command, Event
 from muster.coordinator.groups.classic import rejoin_cause
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -127,26 +126,6 @@ def removed(step: Step, group: ClassicGroup, member: Member, cause: str) -> None
         step.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=heard_ms))
     else:
         step.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)
-
-
-def refused(step: Step, command: Command, group_id: str, error: int, member_id: str, instance_id: str | None) -> None:
-    """A request of a member was refused. What tells a client no more than what to do next (MEMBER_ID_REQUIRED, a
-    heartbeat's REBALANCE_IN_PROGRESS) is no refusal.
-    """
-    step.events.append(refusal(command, group_id, error, member_id, instance_id))
-
-
-def refusal(command: Command, group_id: str, error: int, member_id: str, instance_id: str | None) -> Event:
-    """The event of a refused request."""
-    facts: dict[str, object] = {
-        "api": type(command.request).__name__.removesuffix("Request"),
-        "error": error,
-        "client_id": command.client.client_id,
-        "host": command.client.host,
-        "member": member_id,
-        "instance": instance_id,
-    }
-    return Event(events.REQUEST_REFUSED, group_id, facts)
 
 
 def _tell_late_syncs(step: Step, group: ClassicGroup) -> None:

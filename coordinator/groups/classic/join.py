@@ -149,7 +149,7 @@ def _refuse_new_group(step: Step, command: JoinCommand, request: JoinGroupReques
     """
     if command.requires_known_member_id and request.group_instance_id is None:
         new_id = f"{command.client.client_id}-{command.drawn_id}"
-        step.reply(command.token, join_refusal(new_id, ErrorCode.MEMBER_ID_REQUIRED))
+        step.reply(command.respond, join_refusal(new_id, ErrorCode.MEMBER_ID_REQUIRED))
     else:
         _refuse(step, command, request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
@@ -171,7 +171,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
         return True
     member = group.members.get(member_id)
     if group.state == PREPARING:
-        return group.awaiting < max_size or (member is not None and member.join_token is not None)
+        return group.parked_joins < max_size or (member is not None and member.parked_join is not None)
     return member is not None or len(group.members) < max_size
 
 
@@ -181,7 +181,7 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
 def _hand_out_id(step: Step, group: ClassicGroup, asking: Asking) -> None:
     member_id = asking.new_id
     pending_members.hand_out(step, group, member_id, asking.request.session_timeout_ms)
-    step.reply(asking.command.token, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+    step.reply(asking.command.respond, join_refusal(member_id, ErrorCode.MEMBER_ID_REQUIRED))
 
 
 def _add(step: Step, group: ClassicGroup, asking: Asking) -> None:
@@ -204,7 +204,7 @@ def _add(step: Step, group: ClassicGroup, asking: Asking) -> None:
         step.state.deadlines.cancel(used_id)
     group.newcomer = group.newcomer or group.state == PREPARING
     group.add(member)
-    park_join(step, group, member, asking.command.token)
+    park_join(step, group, member, asking.command.respond)
     step.state.deadlines.set(member, step.now.mono_ms + NEW_MEMBER_JOIN_TIMEOUT_MS)
     step.event(
         events.MEMBER_JOINED,
@@ -224,7 +224,7 @@ def _rejoin(step: Step, group: ClassicGroup, asking: Asking) -> None:
         "" if group.state == PREPARING else rejoin_cause.of_rejoin(group, member, asking.protocols, step.state.image)
     )
     group.update(member, asking.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    park_join(step, group, member, asking.command.token)
+    park_join(step, group, member, asking.command.respond)
     begin_or_complete(step, group, cause, events.trigger(member, request.reason))
 
 
@@ -232,13 +232,13 @@ def _repeat(step: Step, group: ClassicGroup, asking: Asking) -> None:
     # The answer was probably lost: a follower needs no rebalance for that, and a leader none before it has assigned.
     member = group.members[asking.request.member_id]
     full = group.state == COMPLETING and member.member_id == group.leader_id
-    step.reply(asking.command.token, present(group, member, full=full))
+    step.reply(asking.command.respond, present(group, member, full=full))
 
 
 def _replace(step: Step, group: ClassicGroup, asking: Asking) -> None:
     request = asking.request
     member = static_members.replace(step, group, request, asking.new_id, asking.protocols)
-    park_join(step, group, member, asking.command.token)
+    park_join(step, group, member, asking.command.respond)
     begin_or_complete(step, group, events.STATIC_MEMBER_BACK, events.trigger(member, request.reason))
 
 
@@ -252,13 +252,13 @@ def _replace_quietly(step: Step, group: ClassicGroup, asking: Asking) -> None:
     if group.vote() == group.protocol_name:
         static_members.answer_in_place(step, group, asking.command, member, old_leader)
         return
-    park_join(step, group, member, asking.command.token)
+    park_join(step, group, member, asking.command.respond)
     begin_or_complete(step, group, events.STATIC_MEMBER_BACK, events.trigger(member, request.reason))
 
 
 def _refuse(step: Step, command: JoinCommand, request: JoinGroupRequest, error: int, member_id: str) -> None:
-    step.reply(command.token, join_refusal(member_id, error))
-    history.refused(step, command, request.group_id, error, request.member_id, request.group_instance_id)
+    step.reply(command.respond, join_refusal(member_id, error))
+    step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
 
 
 def _refusing(error: int) -> Callable[[Step, ClassicGroup, Asking], None]:

@@ -24,8 +24,8 @@ def handle(step: Step, command: Command, request: LeaveGroupRequest) -> None:
     """Answer a LeaveGroup: one row for each that leaves, in their order, each with its own error."""
     if not request.group_id:
         error: int = ErrorCode.INVALID_GROUP_ID
-        step.reply(command.token, LeaveGroupResponse(error_code=error))
-        history.refused(step, command, request.group_id, error, "", None)
+        step.reply(command.respond, LeaveGroupResponse(error_code=error))
+        step.refused(command, request.group_id, error, "", None)
         return
     group = step.state.classic(request.group_id)
     rows: list[MemberResponse] = []
@@ -34,11 +34,11 @@ def handle(step: Step, command: Command, request: LeaveGroupRequest) -> None:
         error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave(step, group, one, left)
         rows.append(MemberResponse(one.member_id, one.group_instance_id, error))
         if error:
-            history.refused(step, command, request.group_id, error, one.member_id, one.group_instance_id)
+            step.refused(command, request.group_id, error, one.member_id, one.group_instance_id)
     if left and group is not None and group.state != EMPTY:
         begin_or_complete(step, group, events.LEFT, left[0])
     # Last, as on Kafka: who waited for the leaver is told before the leaver, by position in the output.
-    step.reply(command.token, LeaveGroupResponse(members=rows))
+    step.reply(command.respond, LeaveGroupResponse(members=rows))
 
 
 def _leave(step: Step, group: ClassicGroup, one: MemberIdentity, left: list[Trigger]) -> int:

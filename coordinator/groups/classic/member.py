@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.core.deadlines import NEVER, Due
+from muster.coordinator.core.interface import Respond
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols a member offers, most wanted first: (name, metadata)."""
@@ -25,7 +26,7 @@ class Member(_Session):
     """One member of a classic group. It is the deadline of its own session, or of its first join as long as it `is_new`
     (its first JoinGroup has not been answered yet).
 
-    `join_token` and `sync_token` are the tokens of its parked requests, None when none is parked. `joined_ms` and
+    `parked_join` and `parked_sync` answer its parked requests, None when none is parked. `joined_ms` and
     `synced_ms` (wall) are when its last JoinGroup, and its SyncGroup of this generation, came: 0 when that is not
     known, or not yet; for the history only. So is `restarted_ms`: as long as `due_ms` is that, no heartbeat and no
     commit has come after those two. `put_off`: what `due_ms` was put off to last, and from, since answers were late.
@@ -37,13 +38,13 @@ class Member(_Session):
         "client_id",
         "instance_id",
         "is_new",
-        "join_token",
         "joined_ms",
+        "parked_join",
+        "parked_sync",
         "protocols",
         "put_off",
         "rebalance_timeout_ms",
         "restarted_ms",
-        "sync_token",
         "synced_ms",
     )
 
@@ -71,8 +72,8 @@ class Member(_Session):
         self.protocols = protocols
         self.assignment = assignment
         self.is_new = False
-        self.join_token: object | None = None
-        self.sync_token: object | None = None
+        self.parked_join: Respond | None = None
+        self.parked_sync: Respond | None = None
         self.joined_ms = self.synced_ms = 0
         self.restarted_ms = NEVER
         self.put_off: tuple[int, int] | None = None
@@ -80,7 +81,7 @@ class Member(_Session):
     @property
     def is_alive(self) -> bool:
         """A parked request counts as a sign of life, but for a new member's first (Kafka's hasSatisfiedHeartbeat)."""
-        return not self.is_new and (self.join_token is not None or self.sync_token is not None)
+        return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
     def asked_ms(self, due_ms: int) -> int:
         """`due_ms` of its session as it was before it was put off."""

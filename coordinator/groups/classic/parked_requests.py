@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.core.deadlines import Deadline, Due
-from muster.coordinator.core.interface import Reply
+from muster.coordinator.core.interface import Reply, Respond
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common.state import State
@@ -40,10 +40,10 @@ def answered(step: Step, member: Member) -> None:
     member.restarted_ms = member.due_ms
 
 
-def park_join(step: Step, group: ClassicGroup, member: Member, token: object) -> None:
+def park_join(step: Step, group: ClassicGroup, member: Member, respond: Respond) -> None:
     """The member awaits the end of the join phase with this request, not with an older one."""
     has_joined(step, member)
-    older = group.park_join(member, token)
+    older = group.park_join(member, respond)
     if older is not None:
         _leave_behind(step, member, older, join_refusal(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
 
@@ -54,31 +54,31 @@ def has_joined(step: Step, member: Member) -> None:
     member.restarted_ms = member.due_ms
 
 
-def park_sync(step: Step, member: Member, token: object) -> None:
+def park_sync(step: Step, member: Member, respond: Respond) -> None:
     """The member awaits the leader's assignment with this request, not with an older one."""
-    older, member.sync_token = member.sync_token, token
+    older, member.parked_sync = member.parked_sync, respond
     if older is not None:
         _leave_behind(step, member, older, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
 
 
 def answer_join(step: Step, group: ClassicGroup, member: Member, response: JoinGroupResponse) -> None:
     """Answer the member's parked JoinGroup, if there is one."""
-    token = group.take_join(member)
-    if token is not None:
-        step.reply(token, response)
+    respond = group.take_join(member)
+    if respond is not None:
+        step.reply(respond, response)
 
 
 def answer_syncs(step: Step, group: ClassicGroup, error: int) -> None:
     """Answer every parked SyncGroup: with the member's assignment, or with an error. Each session begins anew."""
     for member in group.members.values():
-        token = member.sync_token
-        if token is None:
+        respond = member.parked_sync
+        if respond is None:
             continue
-        member.sync_token = None
+        member.parked_sync = None
         if error:
-            step.reply(token, SyncGroupResponse(error_code=error))
+            step.reply(respond, SyncGroupResponse(error_code=error))
         else:
-            step.reply(token, SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment))
+            step.reply(respond, SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment))
         answered(step, member)
 
 
@@ -93,17 +93,17 @@ def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | Non
     if member is not None:
         answer_join(step, group, member, join_refusal("", ErrorCode.UNKNOWN_MEMBER_ID))
         step.state.deadlines.cancel(member)
-        if member.sync_token is not None:
+        if member.parked_sync is not None:
             response = SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-            _leave_behind(step, member, member.sync_token, response)
-            member.sync_token = None
+            _leave_behind(step, member, member.parked_sync, response)
+            member.parked_sync = None
     return group.remove(member_id)
 
 
 def answer_orphan(step: Step, deadline: Due) -> None:
     """The time has come to answer a request that nobody waits for."""
-    token, response = step.state.orphans.pop(deadline)
-    step.reply(token, response)
+    respond, response = step.state.orphans.pop(deadline)
+    step.reply(respond, response)
 
 
 def answer_all(state: State, error: int) -> list[Reply]:
@@ -114,18 +114,18 @@ def answer_all(state: State, error: int) -> list[Reply]:
     for group in state.groups.values():
         if isinstance(group, ClassicGroup):
             for member in group.members.values():
-                token = group.take_join(member)
-                if token is not None:
-                    replies.append((token, join_refusal(member.member_id, error)))
-                if member.sync_token is not None:
-                    replies.append((member.sync_token, SyncGroupResponse(error_code=error)))
-                    member.sync_token = None
+                respond = group.take_join(member)
+                if respond is not None:
+                    replies.append((respond, join_refusal(member.member_id, error)))
+                if member.parked_sync is not None:
+                    replies.append((member.parked_sync, SyncGroupResponse(error_code=error)))
+                    member.parked_sync = None
     replies.extend(state.orphans.values())
     state.orphans.clear()
     return replies
 
 
-def _leave_behind(step: Step, member: Member, token: object, response: Message) -> None:
+def _leave_behind(step: Step, member: Member, respond: Respond, response: Message) -> None:
     deadline = Deadline(ORPHAN, "", member.member_id)
-    step.state.orphans[deadline] = (token, response)
+    step.state.orphans[deadline] = (respond, response)
     step.state.deadlines.set(deadline, step.now.mono_ms + member.session_timeout_ms)

@@ -76,7 +76,7 @@ def on_join_deadline(step: Step, group: ClassicGroup) -> None:
         group.remaining_ms = max(group.remaining_ms - group.delay_ms, 0)
         group.delay_ms = delay_ms
         step.state.deadlines.set(group.join_deadline, step.now.mono_ms + delay_ms)
-    elif group.awaiting == len(group.members) or not _put_off_phase(step, group, group.join_deadline):
+    elif group.parked_joins == len(group.members) or not _put_off_phase(step, group, group.join_deadline):
         complete(step, group)
 
 
@@ -84,8 +84,8 @@ def complete(step: Step, group: ClassicGroup) -> None:
     """End the join phase: a new generation for those who have joined, or the group is Empty."""
     deadlines, now = step.state.deadlines, step.now
     deadlines.cancel(group.join_deadline)
-    if group.awaiting < len(group.members):
-        for member in [one for one in group.members.values() if one.join_token is None and one.instance_id is None]:
+    if group.parked_joins < len(group.members):
+        for member in [one for one in group.members.values() if one.parked_join is None and one.instance_id is None]:
             remove_member(step, group, member, events.JOIN_TIMEOUT)
     if not group.keep_or_elect_leader() and group.members:
         # Only static members, none of which has come: wait on, until their sessions end. Never for 0 ms: that would
@@ -182,9 +182,9 @@ def _put_off_phase(step: Step, group: ClassicGroup, deadline: Deadline) -> bool:
 
 def _tell_members(step: Step, group: ClassicGroup) -> None:
     for member in group.members.values():
-        token = group.take_join(member)
-        if token is not None:
-            step.reply(token, present(group, member, full=member.member_id == group.leader_id))
+        respond = group.take_join(member)
+        if respond is not None:
+            step.reply(respond, present(group, member, full=member.member_id == group.leader_id))
         member.is_new = False
         member.synced_ms = 0
         answered(step, member)

@@ -44,9 +44,9 @@ def replace(step: Step, group: ClassicGroup, request: JoinGroupRequest, member_i
     old_id = group.static_ids[instance_id]
     member = group.members[old_id]
     answer_join(step, group, member, join_refusal(old_id, ErrorCode.FENCED_INSTANCE_ID))
-    if member.sync_token is not None:
-        step.reply(member.sync_token, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
-        member.sync_token = None
+    if member.parked_sync is not None:
+        step.reply(member.parked_sync, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        member.parked_sync = None
     group.rename(instance_id, member_id)
     member.is_new = False
     restart_session(step, member)  # by the old session timeout: Kafka takes over the new one only then
@@ -76,4 +76,4 @@ def answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, membe
         member.member_id,
         member_list(group) if leads else [],
     )
-    step.reply(command.token, response)
+    step.reply(command.respond, response)

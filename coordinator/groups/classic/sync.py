@@ -24,19 +24,19 @@ def handle(step: Step, command: Command, request: SyncGroupRequest) -> None:
     group = step.state.classic(request.group_id)
     error = _refusal(group, request)
     if error or group is None:
-        step.reply(command.token, SyncGroupResponse(error_code=error))
+        step.reply(command.respond, SyncGroupResponse(error_code=error))
         if error != ErrorCode.REBALANCE_IN_PROGRESS:
-            history.refused(step, command, request.group_id, error, request.member_id, request.group_instance_id)
+            step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
         return
     member = group.members[request.member_id]
     _has_synced(step, group, member)
     if group.state == COMPLETING:
-        park_sync(step, member, command.token)
+        park_sync(step, member, command.respond)
         if group.leader_id == request.member_id:
             _assign(step, group, command, {one.member_id: one.assignment for one in request.assignments})
     else:
         response = SyncGroupResponse(0, 0, group.protocol_type, group.protocol_name, member.assignment)
-        step.reply(command.token, response)
+        step.reply(command.respond, response)
 
 
 def _refusal(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
@@ -75,7 +75,7 @@ def _assign(step: Step, group: ClassicGroup, command: Command, assignments: dict
     if is_too_large(step.state, [record], records.texts(group) + sum(map(len, assignments.values()))):
         leader = group.members[group.leader_id or ""]
         error = ErrorCode.UNKNOWN_SERVER_ERROR
-        history.refused(step, command, group.group_id, error, leader.member_id, leader.instance_id)
+        step.refused(command, group.group_id, error, leader.member_id, leader.instance_id)
         answer_syncs(step, group, error)
         begin(step, group, events.ASSIGNMENT_TOO_LARGE, events.trigger(leader))
         return

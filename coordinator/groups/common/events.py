@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Now
+from muster.coordinator.core.interface import Client, Event, Now
 from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.protocol.message import Message
 
 # ---- kinds
 GROUP_CREATED: Final = "group_created"
@@ -122,6 +123,23 @@ class Trigger(NamedTuple):
     client_id: str
     host: str
     reason: str | None
+
+
+def request_refused(
+    request: Message, client: Client, group_id: str, error: int, member_id: str, instance_id: str | None
+) -> Event:
+    """A member's request was refused. An answer that only says what to do next (MEMBER_ID_REQUIRED, a heartbeat's
+    REBALANCE_IN_PROGRESS) is no refusal.
+    """
+    facts: dict[str, object] = {
+        "api": type(request).__name__.removesuffix("Request"),
+        "error": error,
+        "client_id": client.client_id,
+        "host": client.host,
+        "member": member_id,
+        "instance": instance_id,
+    }
+    return Event(REQUEST_REFUSED, group_id, facts)
 
 
 def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Effect, Event, Now, Output, Record, Reply
+from muster.coordinator.core.interface import Command, Event, Now, Output, Record, Reply, Respond
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.state import State
 from muster.protocol.message import Message
 
@@ -16,7 +17,6 @@ class Step(Output):
     replies: list[Reply]
     records: list[Record]
     events: list[Event]
-    effects: list[Effect]
 
     def __init__(self, state: State, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> None:
         self.state = state
@@ -25,11 +25,10 @@ class Step(Output):
         self.replies = []
         self.records = []
         self.events = []
-        self.effects = []
 
-    def reply(self, token: object, response: Message) -> None:
+    def reply(self, respond: Respond, response: Message) -> None:
         """Answer a request."""
-        self.replies.append((token, response))
+        self.replies.append((respond, response))
 
     def record(self, record: Record) -> None:
         """Decide on a record: it goes to the log, and is part of the state from now on."""
@@ -39,6 +38,12 @@ class Step(Output):
     def event(self, kind: str, group_id: str, **facts: object) -> None:
         """Something worth telling; `events` has the kinds and their facts."""
         self.events.append(Event(kind, group_id, facts))
+
+    def refused(self, command: Command, group_id: str, error: int, member_id: str, instance_id: str | None) -> None:
+        """Tell the history that a member's request was refused."""
+        self.events.append(
+            events.request_refused(command.request, command.client, group_id, error, member_id, instance_id)
+        )
 
     def output(self) -> Output:
         """All of it."""

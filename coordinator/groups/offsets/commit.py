@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.core.interface import Command, Record
-from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.parked_requests import restart_session
 from muster.coordinator.groups.classic.states import PREPARING, STABLE
@@ -41,8 +40,8 @@ def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
     group = step.state.groups.get(request.group_id)
     error = _refusal(group, request)
     if error:
-        step.reply(command.token, same_for_all(request, error))
-        history.refused(step, command, request.group_id, error, request.member_id, request.group_instance_id)
+        step.reply(command.respond, same_for_all(request, error))
+        step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
         return
     if group is not None:
         _restart_session(step, group, request.member_id)
@@ -55,12 +54,12 @@ def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
     ]
     if is_too_large(step.state, made, _texts(request)):
         error = ErrorCode.UNKNOWN_SERVER_ERROR
-        step.reply(command.token, same_for_all(request, error))
-        history.refused(step, command, request.group_id, error, request.member_id, request.group_instance_id)
+        step.reply(command.respond, same_for_all(request, error))
+        step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
         return
     for record in made:
         step.record(record)
-    step.reply(command.token, OffsetCommitResponse(0, topics))
+    step.reply(command.respond, OffsetCommitResponse(0, topics))
 
 
 def _texts(request: OffsetCommitRequest) -> int:

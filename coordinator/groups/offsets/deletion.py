@@ -30,7 +30,7 @@ def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -
     else:
         error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_offset_delete()
     if error or group is None:
-        step.reply(command.token, OffsetDeleteResponse(error))
+        step.reply(command.respond, OffsetDeleteResponse(error))
         return
     made: list[Record] = []
     rows = [
@@ -39,7 +39,7 @@ def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -
     ]
     if is_too_large(step.state, made, sum(len(topic.name) * len(topic.partitions) for topic in request.topics)
                     + len(made) * len(request.group_id)):  # fmt: skip
-        step.reply(command.token, OffsetDeleteResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
+        step.reply(command.respond, OffsetDeleteResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
         return
     for record in made:
         step.record(record)
@@ -50,7 +50,7 @@ def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -
     }
     if deleted:
         step.event(events.OFFSETS_DELETED, request.group_id, cause=events.ASKED, topics=deleted)
-    step.reply(command.token, OffsetDeleteResponse(0, 0, rows))
+    step.reply(command.respond, OffsetDeleteResponse(0, 0, rows))
 
 
 def _delete_topic(
@@ -83,7 +83,7 @@ def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) ->
             if not error:
                 step.event(events.GROUP_DELETED, group_id)
     rows = [DeletableGroupResult(group_id, error) for group_id, error in zip(names, errors, strict=True)]
-    step.reply(command.token, DeleteGroupsResponse(0, rows))
+    step.reply(command.respond, DeleteGroupsResponse(0, rows))
 
 
 def _delete_group(step: Step, made: list[Record], group_id: str) -> int:

@@ -24,7 +24,7 @@ def handle(step: Step, command: Command, request: OffsetFetchRequest) -> None:
     """Answer an OffsetFetch: one row for each group, in their order, duplicates included."""
     offsets, stable = step.state.offsets, request.require_stable
     rows = [_fetch_group(offsets, group, stable) for group in request.groups]
-    step.reply(command.token, OffsetFetchResponse(groups=rows))
+    step.reply(command.respond, OffsetFetchResponse(groups=rows))
 
 
 def _fetch_group(offsets: Offsets, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:

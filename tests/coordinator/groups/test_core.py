@@ -20,7 +20,7 @@ def test_an_idle_core_only_looks_for_what_can_go() -> None:
     room = Room(offsets_retention_check_interval_ms=1_000)
     assert room.core.next_deadline_ms() == room.now.mono_ms + 1_000
     output = room.core.advance(room.now)
-    assert (list(output.replies), list(output.records), list(output.events), list(output.effects)) == ([], [], [], [])
+    assert (list(output.replies), list(output.records), list(output.events)) == ([], [], [])
 
 
 def test_a_heartbeat_leaves_the_heap_alone() -> None:

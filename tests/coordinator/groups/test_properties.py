@@ -116,22 +116,22 @@ class History:
             assert known.static_ids == {one.instance_id: key for key, one in members.items() if one.instance_id}
             assert not set(known.pending) & set(members)
             assert set(known.pending_sync) <= set(members)
-            assert known.awaiting == sum(one.join_token is not None for one in members.values())
+            assert known.parked_joins == sum(one.parked_join is not None for one in members.values())
             assert (known.leader_id in members) if members else (known.leader_id is None)
             assert known.generation >= self.generations.get(group_id, 0)
             assert (known.state == EMPTY) <= (not members)
             assert (known.state in (COMPLETING, STABLE)) <= bool(members)
-            assert (known.awaiting == 0) or known.state == PREPARING
-            assert (known.state == COMPLETING) or all(one.sync_token is None for one in members.values())
+            assert (known.parked_joins == 0) or known.state == PREPARING
+            assert (known.state == COMPLETING) or all(one.parked_sync is None for one in members.values())
             if members:
                 assert known.support.candidates(len(members))
             if known.state == PREPARING:
                 assert known.join_deadline.due_ms >= self.room.now.mono_ms
-                assert known.initial or known.awaiting < len(members) or known.pending or self.full(known)
+                assert known.initial or known.parked_joins < len(members) or known.pending or self.full(known)
             if known.state in (COMPLETING, STABLE) and known.pending_sync:
                 assert known.sync_deadline.due_ms >= self.room.now.mono_ms
             for one in members.values():
-                parked = one.join_token is not None or one.sync_token is not None
+                parked = one.parked_join is not None or one.parked_sync is not None
                 assert parked or self.room.now.mono_ms <= one.due_ms < 2**63 - 1
         self.check_beating()
         self.generations = {group_id: group.generation for group_id, group in state.groups.items()}  # type: ignore[attr-defined]  # all classic
@@ -173,7 +173,7 @@ class History:
         tokens = {token for token, _ in state.orphans.values()}
         for group in state.groups.values():
             for one in group.members.values():  # type: ignore[attr-defined]  # all classic
-                tokens |= {token for token in (one.join_token, one.sync_token) if token is not None}
+                tokens |= {token for token in (one.parked_join, one.parked_sync) if token is not None}
         return tokens
 
 
@@ -214,7 +214,7 @@ def test_whatever_happened_a_group_settles_once_its_members_behave(
     room.join()
     room.join()
     ids = list(room.group().members)
-    if room.group().members[ids[0]].join_token is None:  # no delay: it was alone in its first generation
+    if room.group().members[ids[0]].parked_join is None:  # no delay: it was alone in its first generation
         room.join(ids[0])
     room.advance(2 * delay_ms)
     assert room.group().state == COMPLETING

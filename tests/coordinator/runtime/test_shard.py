@@ -77,9 +77,9 @@ class FakeCore:
             response = OffsetCommitResponse(
                 topics=[OffsetCommitResponseTopic("t", partitions=[OffsetCommitResponsePartition(row.partition_index)])]
             )
-            return Output([(command.token, response)], [Record(key, value, 4)], [Event("commit", "g", {})])
+            return Output([(command.respond, response)], [Record(key, value, 4)], [Event("commit", "g", {})])
         assert isinstance(request, ListGroupsRequest)
-        return Output([(command.token, ListGroupsResponse())])
+        return Output([(command.respond, ListGroupsResponse())])
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         if self.deadline is not None:
@@ -99,7 +99,7 @@ class FakeCore:
         self.deadline = None
         parked, self.parked = self.parked, []
         records, self.records_at_deadline = self.records_at_deadline, []
-        return Output([(c.token, JoinGroupResponse(generation_id=1)) for c in parked], records)
+        return Output([(c.respond, JoinGroupResponse(generation_id=1)) for c in parked], records)
 
     def next_deadline_ms(self) -> int | None:
         return self.deadline
@@ -117,7 +117,7 @@ class FakeCore:
         return self.after_load
 
     def resign(self, error_code: int) -> Output:
-        replies: list[Reply] = [(c.token, JoinGroupResponse(error_code=error_code)) for c in self.parked]
+        replies: list[Reply] = [(c.respond, JoinGroupResponse(error_code=error_code)) for c in self.parked]
         self.parked = []
         return Output(replies)
 

@@ -104,8 +104,8 @@ class Reality:
             if isinstance(record.key, GroupMetadataKey):
                 assert record.value is None or isinstance(record.value, GroupMetadataValue)
                 self.records.append(_row(record.value, self.ms))
-        for token, response in output.replies:
-            token(response)  # type: ignore[operator]  # every request here has what takes its answer as its token
+        for respond, response in output.replies:
+            respond(response)
 
     def _image(self) -> TopicsImage:
         return TopicsImage(

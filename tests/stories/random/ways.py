@@ -142,7 +142,7 @@ class KafkaWays(OwnWays):
 
     def keep_or_elect_leader(self, group: ClassicGroup) -> bool:
         """The one that was chosen leads if it has joined, else any that has."""
-        joined = {member.member_id for member in group.members.values() if member.join_token is not None}
+        joined = {member.member_id for member in group.members.values() if member.parked_join is not None}
         possible = self._possible.get(group.group_id) or {group.leader_id or ""}
         if joined:
             self._possible.pop(group.group_id, None)

@@ -290,7 +290,7 @@ def test_a_new_member_is_waited_for_five_minutes_whatever_its_session() -> None:
         room.beat(a)
         room.beat(b)
     new = next(reversed(group.members))
-    assert group.members[new].join_token is not None
+    assert group.members[new].parked_join is not None
     group.join_deadline.due_ms = room.now.mono_ms + 1_000_000
     for _ in range(2):
         room.advance(9_990)

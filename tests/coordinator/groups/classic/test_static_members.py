@@ -99,7 +99,7 @@ def test_back_in_preparing_it_takes_the_place_and_fences_the_parked_join() -> No
     fenced = room.reply(token)
     assert (fenced.error_code, fenced.member_id, fenced.generation_id) == (ErrorCode.FENCED_INSTANCE_ID, b, -1)
     assert room.join(a).generation_id == 3
-    assert room.group().awaiting == 0
+    assert room.group().parked_joins == 0
 
 
 @pytest.mark.parametrize("instance", ["i1", None])
