@@ -21,7 +21,7 @@ from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, batches
+from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings, SharedSync, UnifiedLog, batches
 from muster.coordinator.log.cleaning import log_to_clean as dirt
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.compaction import Compaction
@@ -35,7 +35,7 @@ LOAD_CHUNK_BYTES = 256 * 1024
 TICKS = 3000
 
 
-def fill(log: Log, records: int, groups: int, per_batch: int) -> None:
+def fill(log: UnifiedLog, records: int, groups: int, per_batch: int) -> None:
     """Commits of random groups and partitions, as the coordinator writes them; the last segment is rolled."""
     draw = random.Random(1)
     topic_id = bytes(range(16))
@@ -50,11 +50,11 @@ def fill(log: Log, records: int, groups: int, per_batch: int) -> None:
     log.roll(NOW)
 
 
-def open_log(manager: LogManager, partition: int) -> Log:
+def open_log(manager: LogManager, partition: int) -> UnifiedLog:
     return manager.open_log("__consumer_offsets", partition, config=CONFIG)
 
 
-def replay(log: Log) -> float:
+def replay(log: UnifiedLog) -> float:
     """Records per second of one core: read, checked, decoded, given to the core."""
     core, codec, now = GroupCore(GroupSettings(), NO_TOPICS), OffsetsLogCodec(0), LoopClock.now(None)  # type: ignore[arg-type]  # it only reads the clock
     count = 0
@@ -64,7 +64,7 @@ def replay(log: Log) -> float:
     return count / (time.process_time() - begin)
 
 
-def compact(log: Log, manager: LogManager) -> float:
+def compact(log: UnifiedLog, manager: LogManager) -> float:
     """MB per second of one core, without pauses."""
     found = dirt.look(log, None, NOW)
     work = Compaction(

@@ -25,7 +25,7 @@ from muster.coordinator.log.errors import (
     UnsupportedCompression,
     WrongDirectory,
 )
-from muster.coordinator.log.log import Log
+from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.position import AppendResult, TimestampOffset
@@ -37,6 +37,7 @@ from muster.coordinator.log.storage.files import FileStorage, FilesystemSync
 from muster.coordinator.log.storage.interfaces import File, Storage
 from muster.coordinator.log.storage.memory import MemoryStorage
 from muster.coordinator.log.storage.shared_sync import SharedSync
+from muster.coordinator.log.unified_log import UnifiedLog
 
 __all__ = [
     "AppendResult",
@@ -67,6 +68,7 @@ __all__ = [
     "Storage",
     "TimestampOffset",
     "TruncatedBatch",
+    "UnifiedLog",
     "UnsupportedCompression",
     "WrongDirectory",
     "batches",

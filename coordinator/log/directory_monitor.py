@@ -16,9 +16,9 @@ import structlog
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.log.durability import REMOVED
 from muster.coordinator.log.errors import DirectoryGone
-from muster.coordinator.log.log import Log
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
+from muster.coordinator.log.unified_log import UnifiedLog
 
 LOOK_EVERY_MS: Final = 1_000
 LOGS_EACH: Final = 200
@@ -54,7 +54,7 @@ class Watch:
         some = list(islice(logs, self._next, self._next + LOGS_EACH))
         self._next = self._next + LOGS_EACH if self._next + LOGS_EACH < len(logs) else 0
         files = [(log, log.active_file) for log in some if log.failure is None]
-        removed: list[Log] = []
+        removed: list[UnifiedLog] = []
 
         def job() -> None:
             self._manager.storage.verify()

@@ -1,18 +1,20 @@
-"""Up to where a log is durable, who is told, and how it is synced and closed.
+"""Up to where a log is durable, who waits for that, and how it is synced.
 
-A sync never runs on the event loop: only `flush` and `close` wait for the disk, at a stop.
+A sync never runs on the event loop: only `flush` waits for the disk, at a stop.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
+from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
-from muster.coordinator.log.segments.segments import Contents, SegmentedLog
-from muster.coordinator.log.settings import MAX_INT64, LogConfig
+from muster.coordinator.log.settings import MAX_INT64
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
 
@@ -20,51 +22,60 @@ RESERVED_BYTES: Final = 64 * 1024
 """How much room a log that waits for its syncs has in advance: the syncs of a file that does not grow write its bytes
 and nothing else."""
 
-
-LOOK_EACH_SYNCS: Final = 8
-"""After so many syncs it is looked whether the file still has a name: after each it took 15 % of a commit's CPU. What
-is removed between two looks is found within a second (`watch`).
+CHECK_NAME_EACH_SYNCS: Final = 8
+"""After so many syncs the file is asked whether it still has a name: after each it took 15 % of a commit's CPU. What
+is removed in between is found within a second (`DirectoryMonitor`).
 """
 REMOVED: Final = "somebody removed it while the server runs"
 
 
-class DurableLog(SegmentedLog):
-    """A log whose readers and waiters learn how far it is durable."""
+class Durability:
+    """Of one log."""
 
     def __init__(
-        self, contents: Contents, config: LogConfig, *, sync: SharedSync | None = None, wait_for_sync: bool = False
+        self,
+        segments: LogSegments,
+        availability: Availability,
+        recovery_point: int,
+        sync: SharedSync | None,
+        wait_for_sync: bool,
     ) -> None:
         """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
-        super().__init__(contents, config)
+        self._segments = segments
+        self._availability = availability
+        availability.when_offline = self._fail_waiters
+        self._sync = sync
         self.waits_for_sync = wait_for_sync and sync is not None
-        self.found_end = contents.end_offset
-        """Where the log ended when it was opened: all before it may have been acknowledged, by whoever wrote it."""
-        if self.waits_for_sync:
-            # what a killed process left behind may stand in the page cache only
-            self.durable_offset = min(self.recovery_point, self.end_offset)
-        self.closed_cleanly = False
+        self.recovery_point = recovery_point
+        """Up to here the log is known to be on the disk: recovery begins here."""
+        self.found_end = segments.end_offset
+        """Where the log ended when it was opened: all before it may have been acknowledged by an earlier process."""
+        self.durable_offset = segments.end_offset
+        """All before it is durable."""
         self._listeners: tuple[Callable[[], object], ...] = ()
         self._waiters = Waiters()
-        self._sync = sync
         self._syncing = False
-        self._until_look = 1
+        self._syncs_until_check = 1
         self._cut_at = MAX_INT64
         """The lowest offset that was cut off since the running sync began: it says nothing of what came there since."""
         self._unsynced: list[File] = []
+        """Files of segments that are not appended to any more."""
         if self.waits_for_sync:
-            # nor what was done to older segments before: room that was given back, tails that were cut
-            followers = zip(self.segments, self._bases[1:], strict=False)
-            self._unsynced = [one.file for one, end in followers if end >= self.recovery_point]
+            # what a killed process left behind may stand in the page cache only
+            self.durable_offset = min(recovery_point, segments.end_offset)
+            # and so may what was done to older segments before: room that was given back, tails that were cut
+            pairs = pairwise(segments)
+            self._unsynced = [one.file for one, follower in pairs if follower.base_offset >= recovery_point]
         self._room_end = 0
         """Up to here the active segment's file has room in advance; 0: none was asked for."""
         self._unflushed = 0
         """Records appended since the last sync began."""
         self._flush_to = 0
         """`flush.messages` demands that what comes up to here is synced before it is acknowledged."""
-        if sync is not None and config.flush_messages < MAX_INT64:
-            self._flush_to = self.end_offset  # what an earlier log could not sync
-        self._to_flush = Waiters()
-        self._looked_ms = 0
+        if sync is not None and segments.config.flush_messages < MAX_INT64:
+            self._flush_to = segments.end_offset  # what an earlier log could not sync
+        self._flush_waiters = Waiters()
+        self._clean_ms = 0
         """Monotonic: when `sync_if_older` last found nothing left to sync."""
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
@@ -84,21 +95,21 @@ class DurableLog(SegmentedLog):
         """
         if position <= self.durable_offset:
             callback(None)
-        elif self.failure is not None:
-            callback(self.failure)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
         else:
             self._wait(self._waiters, position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
-        """`when_durable` for whoever acknowledges an append that ended at `position`: not before the sync has come to
-        its end that `flush.messages` has demanded with that append (Kafka flushes in the append itself).
+        """`when_durable` for the acknowledgement of an append that ended at `position`: it also waits for the sync that
+        `flush.messages` has demanded with that append (Kafka flushes in the append itself).
         """
         if position > self._flush_to or position <= self.recovery_point:
             self.when_durable(position, callback)
-        elif self.failure is not None:
-            callback(self.failure)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
         else:
-            self._wait(self._to_flush, position, callback)
+            self._wait(self._flush_waiters, position, callback)
 
     def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
         """Have `callback` called by a sync: the one under way is followed by another as soon as somebody wants one."""
@@ -108,60 +119,58 @@ class DurableLog(SegmentedLog):
         else:
             self._start_sync()
 
-    def _on_failure(self, failure: LogOffline) -> None:
+    def _fail_waiters(self, failure: LogOffline) -> None:
         self._waiters.fail(failure)
-        self._to_flush.fail(failure)
+        self._flush_waiters.fail(failure)
 
-    def _on_roll(self, old: Segment) -> None:
-        try:
-            self._give_back_room(old)
-        except OSError as error:
-            raise self._failed(old.file.path, error) from error
-        self._unsynced.append(old.file)
-        # so that recovery after a kill has the new segment to look at and not the whole log
-        self._start_sync()
-
-    def _in_background(self, job: Callable[[], object]) -> None:
-        if self._sync is None:
-            job()
-        else:
-            self._sync.run(job, self._ignore)
-
-    @staticmethod
-    def _ignore(failure: OSError | None) -> None:
-        """What could not be removed is removed at the next start."""
-
-    def _cut_to(self, end_offset: int) -> None:
-        self._cut_at = min(self._cut_at, end_offset)
-        self._room_end = 0
-        self.found_end = min(self.found_end, end_offset)
-        self._flush_to = min(self._flush_to, end_offset)
-        super()._cut_to(end_offset)
-
-    def _advance(self, end_offset: int) -> None:
-        """Records up to `end_offset` were appended."""
-        self._unflushed += end_offset - self.end_offset
-        self.end_offset = end_offset
+    def appended(self, count: int) -> None:
+        """So many records were appended."""
+        end_offset = self._segments.end_offset
+        self._unflushed += count
         if not self.waits_for_sync:
             self.durable_offset = end_offset
-        if self._unflushed >= self._config.flush_messages and self._sync is not None:
+        if self._unflushed >= self._segments.config.flush_messages and self._sync is not None:
             self._flush_to = end_offset
             self._start_sync()
         for callback in self._listeners:
             callback()
 
+    def rolled(self, old: Segment) -> None:
+        """`old` has just ceased to be the active segment."""
+        with self._availability.failing(old.file.path):
+            self._give_back_room(old)
+        self._unsynced.append(old.file)
+        # so that recovery after a kill has the new segment to look at and not the whole log
+        self._start_sync()
+
+    def cut_to(self, end_offset: int) -> None:
+        """The log ends at `end_offset` now."""
+        self._cut_at = min(self._cut_at, end_offset)
+        self._room_end = 0
+        self.found_end = min(self.found_end, end_offset)
+        self._flush_to = min(self._flush_to, end_offset)
+        self.durable_offset = min(self.durable_offset, end_offset)
+        self.recovery_point = min(self.recovery_point, end_offset)
+
+    def in_background(self, job: Callable[[], object]) -> None:
+        """Do what nobody waits for. What could not be done is done at the next start."""
+        if self._sync is None:
+            job()
+        else:
+            self._sync.run(job, lambda _: None)
+
     def sync_if_older(self, mono_ms: int) -> None:
         """Begin a sync when something was appended and the last one began `flush.ms` ago or earlier; nobody waits for
         it.
         """
-        if self._unflushed and mono_ms - self._looked_ms >= self._config.flush_ms:
+        if self._unflushed and mono_ms - self._clean_ms >= self._segments.config.flush_ms:
             self._start_sync()
         if not self._unflushed:
-            self._looked_ms = mono_ms
+            self._clean_ms = mono_ms
 
     def _start_sync(self) -> None:
         """Sync what is written, in a thread; those that come to wait meanwhile share the next one."""
-        if self._sync is not None and not self._syncing and self.failure is None:
+        if self._sync is not None and not self._syncing and self._availability.failure is None:
             self._syncing = True
             self._sync.sync(self._begin_sync)
 
@@ -171,34 +180,35 @@ class DurableLog(SegmentedLog):
             self._reserve_room()
         self._unflushed = 0
         self._cut_at = MAX_INT64
-        files, self._unsynced = [*self._unsynced, self._active.file], []
-        names_changed = len(files) > 1 or self.recovery_point <= self._active.base_offset
+        segments, availability = self._segments, self._availability
+        files, self._unsynced = [*self._unsynced, segments.active.file], []
+        names_changed = len(files) > 1 or self.recovery_point <= segments.active.base_offset
         is_new = self.recovery_point == 0
-        target = self.end_offset
+        target = segments.end_offset
 
         def job() -> None:
-            if self.failure is not None:
-                # a log that was opened anew has these files now: a failure that only we heard of would be lost on it
+            if availability.failure is not None:
+                # a log that was opened anew has these files now, and would not hear of a failure told here
                 return
             for file in files:
                 file.sync()
             if names_changed:
-                self._storage.sync_directory(self.directory)
+                segments.storage.sync_directory(segments.directory)
             if is_new:  # nor may the directory itself be lost
-                self._storage.sync_directory("")
-            self._storage.verify()
+                segments.storage.sync_directory("")
+            segments.storage.verify()
 
         return job, lambda failure: self._synced(target, files[-1].path, failure)
 
     def _synced(self, target: int, path: str, failure: OSError | None) -> None:
         self._syncing = False
-        if self.failure is not None:
+        if self._availability.failure is not None:
             return
         if failure is not None:
-            self._failed(path, failure)
+            self._availability.fail(path, failure)
             return
         if self.waits_for_sync and self._is_removed():
-            self._failed(self._active.file.path, OSError(REMOVED))
+            self._availability.fail(self._segments.active.file.path, OSError(REMOVED))
             return
         target = min(target, self._cut_at)
         self.recovery_point = max(self.recovery_point, target)
@@ -207,25 +217,25 @@ class DurableLog(SegmentedLog):
             self._waiters.release(target)
             for callback in self._listeners:
                 callback()
-        self._to_flush.release(self.recovery_point)
-        if self._waiters or self._unsynced or self._to_flush:
+        self._flush_waiters.release(self.recovery_point)
+        if self._waiters or self._unsynced or self._flush_waiters:
             self._start_sync()
 
     def _is_removed(self) -> bool:
         """Whether the active segment's file has lost its name, as far as it is looked at."""
-        self._until_look -= 1
-        if self._until_look > 0:
+        self._syncs_until_check -= 1
+        if self._syncs_until_check > 0:
             return False
-        self._until_look = LOOK_EACH_SYNCS
-        return self._active.file.is_removed()
+        self._syncs_until_check = CHECK_NAME_EACH_SYNCS
+        return self._segments.active.file.is_removed()
 
     def _reserve_room(self) -> None:
         """Before a sync, so that those that follow find a file that does not grow."""
-        size = self._active.size
-        if size + RESERVED_BYTES // 4 > self._room_end:
-            self._room_end = size + RESERVED_BYTES
+        active = self._segments.active
+        if active.size + RESERVED_BYTES // 4 > self._room_end:
+            self._room_end = active.size + RESERVED_BYTES
             with contextlib.suppress(OSError):  # a disk that is full will say so to the next write
-                self._active.file.allocate(min(self._room_end, max(self._config.segment_bytes, size)))
+                active.file.allocate(min(self._room_end, max(self._segments.config.segment_bytes, active.size)))
 
     def _give_back_room(self, segment: Segment) -> None:
         if self._room_end:
@@ -233,43 +243,25 @@ class DurableLog(SegmentedLog):
             segment.file.truncate(segment.size)
 
     def flush(self) -> None:
-        """Sync all that is written, waiting for the disk: for stops and tests, not for the event loop."""
-        if self.recovery_point == self.end_offset and not self._unsynced and not self._room_end:
+        """Sync all that is written, waiting for the disk. Raises LogOffline."""
+        segments = self._segments
+        end_offset, active = segments.end_offset, segments.active
+        if self.recovery_point == end_offset and not self._unsynced and not self._room_end:
             return
-        try:
-            self._give_back_room(self._active)
-            for file in [*self._unsynced, self._active.file]:
+        with self._availability.failing(active.file.path):
+            self._give_back_room(active)
+            for file in [*self._unsynced, active.file]:
                 file.sync()
-            self._storage.sync_directory(self.directory)
-        except OSError as error:
-            raise self._failed(self._active.file.path, error) from error
+            segments.storage.sync_directory(segments.directory)
         self._unsynced = []
         self._unflushed = 0
-        self.recovery_point = self.end_offset
-        if self.waits_for_sync and self.durable_offset < self.end_offset:
-            self.durable_offset = self.end_offset
-            self._waiters.release(self.end_offset)
-        self._to_flush.release(self.end_offset)
+        self.recovery_point = end_offset
+        if self.waits_for_sync and self.durable_offset < end_offset:
+            self.durable_offset = end_offset
+            self._waiters.release(end_offset)
+        self._flush_waiters.release(end_offset)
 
-    def close(self) -> None:
-        """Write what lets the next start begin without recovery, give the handles back; nothing more is appended."""
-        if self.failure is None:
-            try:
-                self.flush()
-                self._active.seal()
-            except LogOffline:
-                pass  # it has been told; the stop is not a clean one
-            except OSError as error:
-                self._failed(self._active.file.path, error)
-        self.closed_cleanly = self.failure is None
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Give all handles back without writing anything, as a killed process would; those that still wait are told."""
-        for segment in self.segments:
-            segment.file.close()
-        if self.failure is None:
-            self.failure = LogOffline(self.directory, "it is closed")
-        self._waiters.fail(self.failure)
-        self._to_flush.fail(self.failure)
+    def close(self, failure: LogOffline) -> None:
+        """Those that still wait are told `failure`; nobody is told anything afterwards."""
+        self._fail_waiters(failure)
         self._listeners = ()

@@ -17,7 +17,6 @@ from muster.coordinator.log.directory.folders import PartitionFolders
 from muster.coordinator.log.directory.identity import Identity, identify
 from muster.coordinator.log.directory.last_stop import LastStop
 from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline, MalformedCheckpoint
-from muster.coordinator.log.log import Log
 from muster.coordinator.log.opening.loader import load_log
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.segments.segment import LOG_SUFFIX
@@ -25,6 +24,7 @@ from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.log.storage.shared_sync import SharedSync
+from muster.coordinator.log.unified_log import UnifiedLog
 
 _logger = structlog.get_logger("muster.log")
 
@@ -40,7 +40,7 @@ class LogManager(PartitionFolders):
         self.offline: dict[Partition, DamagedLog] = {}
         """Partitions whose log could not be opened, and why."""
         self._lock: DirectoryHeld | None = None
-        self._logs: dict[Partition, Log] = {}
+        self._logs: dict[Partition, UnifiedLog] = {}
         self._was_clean = False
         self.gone: DirectoryGone | None = None
         """Why the directory is not the one that was opened; None while it is."""
@@ -139,7 +139,7 @@ class LogManager(PartitionFolders):
         topic_id: bytes | None = None,
         wall_ms: int = 0,
         wait_for_sync: bool = False,
-    ) -> Log:
+    ) -> UnifiedLog:
         """The log of a partition, made when it is not there, recovered when the last stop was not clean.
 
         `wait_for_sync`: durable means synced (needs a SharedSync). DamagedLog, also kept in `offline`, when that is why
@@ -197,15 +197,15 @@ class LogManager(PartitionFolders):
             _tell_of_damage(key, damage)
             raise damage
 
-    def get(self, topic: str, partition: int) -> Log | None:
+    def get(self, topic: str, partition: int) -> UnifiedLog | None:
         """The log of a partition, when it is open."""
         return self._logs.get((topic, partition))
 
-    def logs(self) -> list[Log]:
+    def logs(self) -> list[UnifiedLog]:
         """All open logs, in the order of their opening."""
         return list(self._logs.values())
 
-    def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> Log:
+    def reopen(self, topic: str, partition: int, *, wall_ms: int = 0) -> UnifiedLog:
         """Throw a log's state away and read it anew from its files, as after a kill: the way back from LogOffline.
 
         Of a log that waits for syncs, what was written since it was opened and is not durable is dropped: after a
@@ -228,12 +228,13 @@ class LogManager(PartitionFolders):
         old.abandon()
         self._recovery_points[key] = old.recovery_point
         self._start_offsets[key] = old.start_offset
+        waits = old.durability.waits_for_sync
         clean, self._was_clean = self._was_clean, False
         try:
-            log = self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=old.waits_for_sync)
-            if old.waits_for_sync:
+            log = self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=waits)
+            if waits:
                 try:
-                    log.truncate(max(old.durable_offset, old.found_end, log.start_offset))
+                    log.truncate(max(old.durable_offset, old.durability.found_end, log.start_offset))
                 except LogOffline:
                     log.abandon()
                     raise

@@ -72,11 +72,19 @@ class Core(Protocol):
 
 
 class ShardLog(Protocol):
-    """What a shard asks of the log of its partition (`log.Log`)."""
+    """What a shard asks of the log of its partition (`log.interfaces.Log`)."""
 
-    start_offset: int
-    end_offset: int
-    durable_offset: int
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @property
+    def durable_offset(self) -> int:
+        """All before it is durable."""
 
     def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
         """Append one batch; raises an exception with Kafka's `error_code`."""

@@ -21,8 +21,7 @@ from muster.coordinator.log.opening.recovery import (
     whole_batch_follows,
 )
 from muster.coordinator.log.records.headers import BatchHeader, read_header
-from muster.coordinator.log.segments.index import OffsetIndex, TimeIndex
-from muster.coordinator.log.segments.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.segments.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, OffsetIndex, TimeIndex
 from muster.coordinator.log.segments.segment import LOG_SUFFIX, segment_name
 from muster.coordinator.log.storage.interfaces import File, Storage
 

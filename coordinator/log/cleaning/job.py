@@ -14,10 +14,10 @@ from muster.coordinator.log.cleaning.compaction import Compaction, Part
 from muster.coordinator.log.cleaning.log_to_clean import Dirt
 from muster.coordinator.log.cleaning.throttle import Pace, Stopped
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.log.log import Log
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.segments.segment import LOG_SUFFIX, Segment
 from muster.coordinator.log.storage.shared_sync import SharedSync
+from muster.coordinator.log.unified_log import UnifiedLog
 
 _logger = structlog.get_logger("muster.log")
 
@@ -35,7 +35,7 @@ class Cleaning:
         ended: Callable[[Cleaning], object],
     ) -> None:
         """`ended` is called on the event loop, once."""
-        self.log: Log = found.log
+        self.log: UnifiedLog = found.log
         self.failure: LogError | OSError | None = None
         """Why it did not come to its end; a LogError: it would not another time either."""
         self.stopped = False
@@ -155,7 +155,7 @@ class Cleaning:
         old = self._old()
         new = Segment(self._manager.storage, cleaned.name, cleaned.base_offset, self.log.config, old[-1].created_ms)
         new.adopt_cleaned(cleaned, cleaned.name + LOG_SUFFIX + swap.SWAP_SUFFIX)
-        self.log.replace_segments(old, new)
+        self.log.segments.replace(old, new)
         self._swapped = new
 
     def _tell(self) -> None:

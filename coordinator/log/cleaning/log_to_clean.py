@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from muster.coordinator.log.cleaning.compaction import Part, Plan
 from muster.coordinator.log.cleaning.offset_map import BYTES_PER_KEY
-from muster.coordinator.log.log import Log
 from muster.coordinator.log.records.headers import HEADER_SIZE, read_header
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import MAX_INT64, LogSettings
+from muster.coordinator.log.unified_log import UnifiedLog
 
 
 @dataclass(frozen=True, slots=True)
 class Dirt:
     """How things stand with one compacted log."""
 
-    log: Log
+    log: UnifiedLog
     segments: tuple[Segment, ...]
     """All that may be compacted, the clean ones too."""
     first_dirty: int
@@ -41,7 +41,7 @@ class Dirt:
         return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio)
 
 
-def look(log: Log, cleaned_up_to: int | None, wall_ms: int) -> Dirt:
+def look(log: UnifiedLog, cleaned_up_to: int | None, wall_ms: int) -> Dirt:
     """How dirty a log is. `cleaned_up_to`: by the checkpoint; None: nothing was compacted yet."""
     first_dirty = log.start_offset
     if cleaned_up_to is not None and log.start_offset <= cleaned_up_to <= log.end_offset:
@@ -65,7 +65,7 @@ def look(log: Log, cleaned_up_to: int | None, wall_ms: int) -> Dirt:
     return Dirt(log, tuple(segments), first_dirty, clean_bytes, dirty_bytes, is_overdue)
 
 
-def _is_too_young(segment: Segment, log: Log, wall_ms: int) -> bool:
+def _is_too_young(segment: Segment, log: UnifiedLog, wall_ms: int) -> bool:
     lag_ms = log.config.min_compaction_lag_ms
     return lag_ms > 0 and segment.largest_timestamp() > wall_ms - lag_ms
 

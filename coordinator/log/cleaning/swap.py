@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.coordinator.log.cleaning.cleaned_file import CLEANED_SUFFIX, CleanedFile
-from muster.coordinator.log.segments.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.log.segments.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.segments.segment import LOG_SUFFIX, SUFFIXES
 from muster.coordinator.log.storage.interfaces import Storage
 

@@ -16,8 +16,7 @@ import structlog
 
 from muster.coordinator.log.directory import checkpoints
 from muster.coordinator.log.directory.last_stop import LastStop
-from muster.coordinator.log.errors import CorruptBatch, DamagedLog, MalformedCheckpoint, UnreadableLog
-from muster.coordinator.log.log import Log
+from muster.coordinator.log.errors import CorruptBatch, DamagedLog, UnreadableLog
 from muster.coordinator.log.opening import leftovers
 from muster.coordinator.log.opening.leftovers import ASIDE_SUFFIX
 from muster.coordinator.log.opening.recovery import (
@@ -30,12 +29,13 @@ from muster.coordinator.log.opening.recovery import (
 )
 from muster.coordinator.log.records.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.segments import walk
-from muster.coordinator.log.segments.leader_epochs import LeaderEpochs
+from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, load_epochs, store_epochs
+from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import LOG_SUFFIX, SUFFIXES, Segment, segment_name
-from muster.coordinator.log.segments.segments import Contents
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.log.storage.shared_sync import SharedSync
+from muster.coordinator.log.unified_log import UnifiedLog
 
 LONG_BYTES = 256 * 1024 * 1024
 """Recovery of more than that tells how far it is, each time so much is done."""
@@ -54,7 +54,7 @@ def load_log(
     wall_ms: int = 0,
     sync: SharedSync | None = None,
     wait_for_sync: bool = False,
-) -> Log:
+) -> UnifiedLog:
     """The log in `directory`, which must exist. DamagedLog when a batch does not hold together that was whole once;
     LogOffline or OSError when the disk fails.
     """
@@ -62,7 +62,7 @@ def load_log(
     with contextlib.ExitStack() as opened:
         for segment in segments:
             opened.callback(segment.file.close)
-        epochs = _epochs(storage, directory)
+        epochs = load_epochs(storage, directory)
         noted = epochs.entries()
         if last_stop.was_clean:
             end_offset = _end_of(segments)
@@ -76,38 +76,28 @@ def load_log(
             # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
             segments = _set_aside(storage, segments, start_offset, topic, partition)
             end_offset = start_offset
-        contents = Contents(
+        epochs.truncate_from_end(end_offset + 1)
+        epochs.truncate_from_start(start_offset)
+        if epochs.entries() != noted:
+            store_epochs(storage, directory, epochs)
+        opened.pop_all()
+    return UnifiedLog(
+        topic,
+        partition,
+        LogSegments(
             storage,
             directory,
-            topic,
-            partition,
             segments,
-            epochs,
+            config,
             start_offset=start_offset,
             end_offset=end_offset,
-            recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
             doubtful_start=doubtful_start,
-        )
-        log = Log(contents, config, sync=sync, wait_for_sync=wait_for_sync)
-        epochs.truncate_from_end(log.end_offset + 1)
-        epochs.truncate_from_start(log.start_offset)
-        log.leader_epoch = epochs.latest
-        if epochs.entries() != noted:
-            log.store_epochs()
-        opened.pop_all()
-    return log
-
-
-def _epochs(storage: Storage, directory: str) -> LeaderEpochs:
-    path = f"{directory}/{checkpoints.LEADER_EPOCHS}"
-    data = storage.load(path)
-    if data is None:
-        return LeaderEpochs()
-    try:
-        return LeaderEpochs(checkpoints.decode_epochs(path, data))
-    except MalformedCheckpoint as error:
-        _logger.warning("a checkpoint is ignored: it cannot be read", path=path, reason=str(error))
-        return LeaderEpochs()
+        ),
+        epochs,
+        recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
+        sync=sync,
+        wait_for_sync=wait_for_sync,
+    )
 
 
 def _segments(storage: Storage, directory: str, config: LogConfig, start_offset: int, wall_ms: int) -> list[Segment]:

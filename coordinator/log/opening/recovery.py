@@ -29,7 +29,7 @@ from muster.coordinator.log.records.headers import (
     read_header,
     unpack_header,
 )
-from muster.coordinator.log.segments.offset_search import MAX_RELATIVE_OFFSET
+from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.storage.interfaces import File
 from muster.protocol.message_sets import MIN_SIZES, may_be_message

@@ -1,4 +1,4 @@
-"""The two sparse indexes of a segment, in memory and in Kafka's file formats (OffsetIndex, TimeIndex). Pure.
+"""The two sparse indexes of a segment, in memory and in Kafka's file formats (OffsetIndex, TimeIndex).
 
 An index file is written whole (on roll, flush and close) and read whole when it is first needed; one that is missing
 or insane is rebuilt from the log, so nothing here has to survive a crash.
@@ -10,11 +10,18 @@ import sys
 from array import array
 from bisect import bisect_right
 from itertools import pairwise
+from typing import Final
 
-from muster.coordinator.log.errors import InsaneIndex
+from muster.coordinator.log.errors import InsaneIndex, TruncatedBatch
+from muster.coordinator.log.records.headers import HEADER_SIZE, read_header
+from muster.coordinator.log.storage.interfaces import File, Storage
 
 OFFSET_ENTRY = 8
 TIME_ENTRY = 12
+MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+"""No segment has offsets, or bytes, further from its start: an entry has 32 bits for them."""
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
 
 
 def _big_endian(values: array[int]) -> bytes:
@@ -155,3 +162,30 @@ class TimeIndex:
         ):
             raise InsaneIndex("its entries do not rise")
         return index
+
+
+def store_indexes(storage: Storage, name: str, index: OffsetIndex, time_index: TimeIndex) -> None:
+    """Write both; `name`: the path of the segment's files without a suffix."""
+    storage.save(name + INDEX_SUFFIX, index.encode())
+    storage.save(name + TIME_INDEX_SUFFIX, time_index.encode())
+
+
+def load_indexes(
+    storage: Storage, name: str, segment: File, base_offset: int, segment_size: int
+) -> tuple[OffsetIndex, TimeIndex]:
+    """Both indexes of a segment; InsaneIndex when one is missing or cannot be its own."""
+    offsets = storage.load(name + INDEX_SUFFIX)
+    times = storage.load(name + TIME_INDEX_SUFFIX)
+    if offsets is None or times is None:
+        raise InsaneIndex("it is missing")
+    index = OffsetIndex.decode(offsets, segment_size)
+    time_index = TimeIndex.decode(times)
+    if len(index):
+        data = segment.pread(HEADER_SIZE, index.positions[-1])
+        try:
+            found = read_header(data).last_offset - base_offset
+        except TruncatedBatch as error:
+            raise InsaneIndex("its last entry is not that of a batch") from error
+        if found != index.offsets[-1]:
+            raise InsaneIndex("its last entry is not that of a batch")
+    return index, time_index

@@ -1,35 +1,37 @@
-"""Which leader epoch began at which offset (KIP-101; Kafka: LeaderEpochFileCache). Pure: the log writes its
-checkpoint file.
-"""
+"""Which leader epoch began at which offset (KIP-101; Kafka: LeaderEpochFileCache), and its checkpoint file."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+import structlog
+
+from muster.coordinator.log.directory.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
+from muster.coordinator.log.errors import MalformedCheckpoint
+from muster.coordinator.log.storage.interfaces import Storage
+
 UNDEFINED = (-1, -1)
+_logger = structlog.get_logger("muster.log")
 
 
 class LeaderEpochs:
     """The epochs of one log, each with the offset of its first record; both always rise."""
 
-    __slots__ = ("_epochs", "_starts")
+    __slots__ = ("_epochs", "_starts", "latest")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         """`entries`: pairs (epoch, start offset) in order, as read from a checkpoint."""
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self.latest = -1
+        """The newest epoch; -1 when there is none."""
         for epoch, start in entries:
             self.assign(epoch, start)
 
     def entries(self) -> list[tuple[int, int]]:
         """Pairs (epoch, start offset), in order."""
         return list(zip(self._epochs, self._starts, strict=True))
-
-    @property
-    def latest(self) -> int:
-        """The newest epoch; -1 when there is none."""
-        return self._epochs[-1] if self._epochs else -1
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """From `start_offset` on, `epoch` leads. True when that is news. Entries that contradict it are dropped, as
@@ -44,6 +46,7 @@ class LeaderEpochs:
             self._starts.pop()
         self._epochs.append(epoch)
         self._starts.append(start_offset)
+        self.latest = epoch
         return True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
@@ -70,6 +73,7 @@ class LeaderEpochs:
         keep = bisect_left(self._starts, end_offset)
         changed = keep < len(self._starts)
         del self._epochs[keep:], self._starts[keep:]
+        self.latest = self._epochs[-1] if self._epochs else -1
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
@@ -82,3 +86,19 @@ class LeaderEpochs:
         del self._epochs[:index], self._starts[:index]
         self._starts[0] = start_offset
         return True
+
+
+def load_epochs(storage: Storage, directory: str) -> LeaderEpochs:
+    """The epochs in the checkpoint of a partition's folder; none when there is no such file, or an unreadable one."""
+    path = f"{directory}/{LEADER_EPOCHS}"
+    data = storage.load(path)
+    try:
+        return LeaderEpochs() if data is None else LeaderEpochs(decode_epochs(path, data))
+    except MalformedCheckpoint as error:
+        _logger.warning("a checkpoint is ignored: it cannot be read", path=path, reason=str(error))
+        return LeaderEpochs()
+
+
+def store_epochs(storage: Storage, directory: str, epochs: LeaderEpochs) -> None:
+    """Write the checkpoint. Raises OSError."""
+    storage.save(f"{directory}/{LEADER_EPOCHS}", encode_epochs(epochs.entries()))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
 
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.records.headers import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, check_shape, read_header
+from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET
 from muster.coordinator.log.storage.interfaces import File
-
-MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
-"""No segment has offsets, or bytes, further from its start."""
 
 _unpack_bounds = struct.Struct(">qI4xb6xi").unpack_from
 """Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta of a
@@ -25,7 +22,7 @@ def batch_size(data: bytes, at: int) -> int:
     return length + LENGTH_OVERHEAD
 
 
-def find(data: bytes, offset: int, file: File, position: int) -> int:
+def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
     """Where in `data` the first batch stands that ends at `offset` or behind it; the negated count of bytes passed when
     there is none. `data` begins with a batch, at byte `position` of `file`. Raises CorruptBatch.
     """

@@ -23,9 +23,18 @@ from muster.coordinator.log.records.headers import (
     read_header,
     unpack_header,
 )
-from muster.coordinator.log.segments import offset_search as scan
-from muster.coordinator.log.segments.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
-from muster.coordinator.log.segments.index_files import INDEX_SUFFIX, TIME_INDEX_SUFFIX, load_indexes, store_indexes
+from muster.coordinator.log.segments.index import (
+    INDEX_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    TIME_INDEX_SUFFIX,
+    OffsetIndex,
+    TimeIndex,
+    load_indexes,
+    store_indexes,
+)
+from muster.coordinator.log.segments.offset_search import batch_size, find_offset
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
 
@@ -121,7 +130,7 @@ class Segment:
         self._index = None
         self._time_index = None
         self._stored = True
-        self._tail_floor = scan.MAX_RELATIVE_OFFSET
+        self._tail_floor = MAX_RELATIVE_OFFSET
 
     def adopt_cleaned(self, cleaned: CleanedFile, swap_name: str) -> None:
         """The segment is what a compaction has written, which lies under `swap_name` until `settle`."""
@@ -209,7 +218,7 @@ class Segment:
 
     def _forget_tail(self) -> None:
         del self._tail_offsets[:], self._tail_positions[:]
-        self._tail_floor = scan.MAX_RELATIVE_OFFSET
+        self._tail_floor = MAX_RELATIVE_OFFSET
 
     def cut(self, position: int) -> int:
         """Drop the batch at `position` and all behind it; the offset after what is left."""
@@ -264,7 +273,7 @@ class Segment:
         self.reset_indexes()
         try:
             for position, header in batches:
-                if not 0 <= header.last_offset - self.base_offset <= scan.MAX_RELATIVE_OFFSET:
+                if not 0 <= header.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
                     raise CorruptBatch(f"{self.file.path} has the offset {header.last_offset} at byte {position}")
                 self.note(header.size, header.last_offset, header.max_timestamp)
         finally:
@@ -355,9 +364,9 @@ class Segment:
         size = self.size
         while position < size:
             data = self.file.pread(min(self.config.index_interval_bytes + HEADER_SIZE, size - position), position)
-            at = scan.find(data, offset, self.file, position)
+            at = find_offset(data, offset, self.file, position)
             if at >= 0:
-                return position + at, scan.batch_size(data, at)
+                return position + at, batch_size(data, at)
             position -= at
         return None
 
@@ -386,10 +395,10 @@ class Segment:
             return None
         wanted = 2 * self.config.index_interval_bytes + max_bytes
         data = self.file.pread(min(wanted, end_position - position), position)
-        at = scan.find(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
+        at = find_offset(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
         if at < 0:
             return None
-        size = scan.batch_size(data, at)
+        size = batch_size(data, at)
         if size > max_bytes and not min_one_message:
             return b""
         wanted = max(size, max_bytes)

@@ -5,27 +5,25 @@ may take long in the thread. Changes nothing.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from muster.coordinator.log.position import TimestampOffset
 from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.headers import COMPRESSION_MASK, BatchHeader
+from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.slices import Apart, Job
-
-if TYPE_CHECKING:
-    from muster.coordinator.log.log import Log
 
 Found = TimestampOffset | None
 MANY_RECORDS: Final = 2_000
 """A batch of more is looked through in the thread, and so is one that is compressed: nobody knows how large it is."""
 
 
-def offset_for_timestamp(log: Log, timestamp_ms: int) -> Job[Found]:
+def offset_for_timestamp(segments: LogSegments, timestamp_ms: int) -> Job[Found]:
     """The first record at or after the log's start whose timestamp is `timestamp_ms` or later."""
-    for segment in tuple(log.segments):
+    for segment in tuple(segments):
         if segment.size and segment.largest_timestamp() >= timestamp_ms:
-            found = yield from _in_segment(segment, timestamp_ms, log.start_offset)
+            found = yield from _in_segment(segment, timestamp_ms, segments.start_offset)
             if found is not None:
                 return found
         yield None
@@ -62,12 +60,12 @@ def _first(data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: in
     return None
 
 
-def offset_of_max_timestamp(log: Log) -> Job[Found]:
+def offset_of_max_timestamp(segments: LogSegments) -> Job[Found]:
     """The first record that carries the greatest timestamp (KIP-734), -1 where none has a time; None when the log is
     empty. As on Kafka it may be one that DeleteRecords took away: its segment is still there.
     """
     greatest: Segment | None = None
-    for segment in tuple(log.segments):
+    for segment in tuple(segments):
         segment.largest_timestamp()  # sees to it that max_timestamp is known
         if segment.size and (greatest is None or segment.max_timestamp > greatest.max_timestamp):
             greatest = segment

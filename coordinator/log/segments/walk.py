@@ -5,7 +5,6 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from muster.coordinator.log.errors import BatchError, CorruptBatch, DamagedLog, OffsetOutOfRange, damage
 from muster.coordinator.log.records.headers import (
@@ -17,35 +16,36 @@ from muster.coordinator.log.records.headers import (
     whole_batches,
 )
 from muster.coordinator.log.records.old_format import as_batch, runs
+from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 
-if TYPE_CHECKING:
-    from muster.coordinator.log.log import Log
 
-
-def _parts(log: Log, offset: int, end_offset: int) -> list[tuple[Segment, int, int]]:
+def _parts(segments: LogSegments, offset: int, end_offset: int) -> list[tuple[Segment, int, int]]:
     """Segment, first position and last position of all that lies from `offset` to the end."""
-    if not log.start_offset <= offset <= end_offset:
-        raise OffsetOutOfRange(offset, log.start_offset, end_offset)
+    if not segments.start_offset <= offset <= end_offset:
+        raise OffsetOutOfRange(offset, segments.start_offset, end_offset)
     parts: list[tuple[Segment, int, int]] = []
     if offset == end_offset:
         return parts
-    for segment in log.segments[log.segment_index(offset) :]:
+    for segment in segments.since(offset):
         where = segment.locate(offset) if segment.base_offset < offset else (0, 0)
         if where is not None and where[0] < segment.size:
             parts.append((segment, where[0], segment.size))
     return parts
 
 
-def replay(log: Log, offset: int, end_offset: int, chunk_bytes: int) -> Iterator[bytes]:
-    """Whole batches v2 in chunks of about `chunk_bytes`, at least one batch in each; a compaction may put other
-    segments in the place of those read between two chunks. Messages of old formats come as batches v2.
+def replay(segments: LogSegments, offset: int, chunk_bytes: int) -> Iterator[bytes]:
+    """Whole batches v2 from `offset` to the present end, in chunks of about `chunk_bytes`, at least one batch in each.
+
+    Between two chunks a compaction may put other segments in the place of those that are read. Messages of old formats
+    come as batches v2.
     """
-    return _chunks(log, _parts(log, offset, end_offset), offset, end_offset, chunk_bytes)
+    end_offset = segments.end_offset
+    return _chunks(segments, _parts(segments, offset, end_offset), offset, end_offset, chunk_bytes)
 
 
 def _chunks(
-    log: Log, parts: list[tuple[Segment, int, int]], offset: int, end_offset: int, chunk_bytes: int
+    segments: LogSegments, parts: list[tuple[Segment, int, int]], offset: int, end_offset: int, chunk_bytes: int
 ) -> Iterator[bytes]:
     while parts:
         segment, position, end = parts.pop(0)
@@ -64,7 +64,7 @@ def _chunks(
             position += whole
             offset = next_offset
         if segment.is_replaced:
-            parts = _parts(log, offset, end_offset)
+            parts = _parts(segments, offset, end_offset)
 
 
 def _no_batch(segment: Segment, position: int, data: bytes, wanted: int) -> DamagedLog:
@@ -84,9 +84,9 @@ def _as_batches(segment: Segment, position: int, messages: bytes) -> Iterator[by
         raise damage(segment.place(position + at), error) from error
 
 
-def headers(log: Log, offset: int, end_offset: int) -> Iterator[BatchHeader]:
+def headers(segments: LogSegments, offset: int) -> Iterator[BatchHeader]:
     """The headers of all batches from the one that holds `offset`."""
-    parts = _parts(log, offset, end_offset)
+    parts = _parts(segments, offset, segments.end_offset)
     return (header for segment, start, end in parts for _, header in batches(segment, start, end))
 
 

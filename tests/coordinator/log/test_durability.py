@@ -288,7 +288,7 @@ def test_a_failed_sync_acknowledges_nothing() -> None:
         list(fill(log, 1))
     storage.made[-1].failing = None
     again = manager.reopen("t", 0)
-    assert again.waits_for_sync
+    assert again.durability.waits_for_sync
     # the system may call bytes clean that a failed sync has lost: what nobody was told of is gone
     assert again.end_offset == again.durable_offset == 0
 

@@ -73,7 +73,7 @@ def test_compacted_topics_keep_everything() -> None:
 
 def test_what_lies_before_the_start_goes_whatever_the_policy() -> None:
     log = made(replace(FOREVER, cleanup_policy=("compact",)))
-    log.raise_start(7)
+    log._raise_start(7)
     assert log.enforce_retention(NOW) == 2
     assert log.segments[0].base_offset == 6
 

@@ -1,0 +1,112 @@
+"""What other rooms need of one partition's log. `UnifiedLog` keeps it in segments of files; another engine that has
+these methods can stand in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from muster.coordinator.log.errors import BatchError, DamagedLog, LogOffline
+from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.records.headers import BatchHeader, Buffer
+from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.storage.shared_sync import Waiter
+from muster.coordinator.slices import Job
+
+
+class Log(Protocol):
+    """One partition's log. Used from one thread, the event loop; only `flush` and `truncate` wait for the disk."""
+
+    config: LogConfig
+    """The topic's settings; assigning new ones takes effect at once."""
+
+    @property
+    def directory(self) -> str:
+        """The name of its folder."""
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+
+    @property
+    def durable_offset(self) -> int:
+        """All before it is durable: the high watermark of a partition without replicas."""
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch that the log has seen; -1: none."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all batches."""
+
+    @property
+    def failure(self) -> LogOffline | None:
+        """Why nothing can be appended any more; None while all is well."""
+
+    # -- appending
+
+    def append(self, leader_epoch: int, batch: Buffer, *, wall_ms: int) -> AppendResult:
+        """Append whole batches, giving them the next offsets and the epoch. Raises FencedLeaderEpoch,
+        RecordListTooLarge, CorruptBatch or LogOffline.
+        """
+
+    def append_as_is(self, data: Buffer, *, wall_ms: int = 0) -> AppendResult:
+        """Append batches that have their offsets and epochs already. Raises the same."""
+
+    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back after each append, and when more has become durable; returns what ends that."""
+
+    def when_durable(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
+
+    def when_flushed(self, position: int, callback: Waiter) -> None:
+        """`when_durable` for the acknowledgement of an append that ended at `position` (`flush.messages`)."""
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True, up_to: int | None = None) -> bytes:
+        """Batches from the one that holds `offset`, as a fetch gets them. Raises OffsetOutOfRange or LogOffline."""
+
+    def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
+        """All whole batches from `offset` (the start) to the present end, in chunks. Raises DamagedLog."""
+
+    def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
+        """The headers of the same batches."""
+
+    def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
+        """The batch at `offset` of a replay cannot be read: the log goes offline; returns its error."""
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
+        """A job that finds the first record whose timestamp is `timestamp_ms` or later."""
+
+    def offset_of_max_timestamp(self) -> Job[TimestampOffset | None]:
+        """A job that finds the first record with the greatest timestamp."""
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """The greatest known epoch not above `epoch`, and where it ends; (-1, -1) when unknown (KIP-101)."""
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch under which `offset` was appended; -1 when unknown."""
+
+    # -- removing
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the start of the log up to `offset` (DeleteRecords); returns the new start."""
+
+    def truncate(self, offset: int) -> None:
+        """Drop all batches that hold `offset` or later ones (Kafka: truncateTo)."""
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Begin a sync when `flush.ms` is over; nobody waits for it."""
+
+    def flush(self) -> None:
+        """Sync all that is written, waiting for the disk. Raises LogOffline."""
+
+    def go_offline(self, path: str, error: OSError) -> None:
+        """The files cannot be relied on: nothing is appended until the log is opened anew."""

@@ -1,0 +1,162 @@
+"""The segments of one log in order, and from which offset to which they are read (Kafka: LogSegments, LocalLog).
+
+Knows how to begin, cut and remove segments; not what is appended to them, nor when that is durable.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import overload
+
+from muster.coordinator.log.errors import RecordListTooLarge
+from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET
+from muster.coordinator.log.segments.segment import Segment, segment_name
+from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.storage.interfaces import Storage
+
+
+class LogSegments(Sequence[Segment]):
+    """The segments of one log; there is always one."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        segments: list[Segment],
+        config: LogConfig,
+        *,
+        start_offset: int,
+        end_offset: int,
+        doubtful_start: int = -1,
+    ) -> None:
+        self.storage = storage
+        self.directory = directory
+        self.config = config
+        """Set it by `use_config`."""
+        self.start_offset = start_offset
+        """The first offset that may be read."""
+        self.doubtful_start = doubtful_start
+        """While the log begins there, the segments before are kept, for only a checkpoint says so; -1: all is well."""
+        self.end_offset = end_offset
+        """The offset that the next record gets."""
+        self.active = segments[-1]
+        """The segment that is appended to."""
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @overload
+    def __getitem__(self, index: int) -> Segment: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Segment]: ...
+    def __getitem__(self, index: int | slice) -> Segment | list[Segment]:
+        return self._segments[index]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments)
+
+    def use_config(self, config: LogConfig) -> None:
+        """The topic has these settings from now on."""
+        self.config = config
+        for segment in self._segments:
+            segment.config = config
+
+    def index_for(self, offset: int) -> int:
+        """Which segment holds `offset`, or would."""
+        return max(bisect_right(self._bases, offset) - 1, 0)
+
+    def since(self, offset: int) -> list[Segment]:
+        """The segments from the one that holds `offset`, or would, to the active one."""
+        active = self.active
+        return [active] if offset >= active.base_offset else self._segments[self.index_for(offset) :]
+
+    # -- beginning new ones
+
+    def must_roll(self, size: int, last_offset: int, max_timestamp: int, wall_ms: int) -> bool:
+        """Whether the active segment is too full, too old or too far away for a batch. Raises RecordListTooLarge."""
+        segment, config = self.active, self.config
+        limit, used = config.segment_bytes, segment.size
+        if size > limit:
+            raise RecordListTooLarge(f"a batch of {size} bytes does not fit into a segment of {limit} bytes")
+        if used == 0:
+            segment.created_ms = wall_ms
+            waited_ms = 0
+        elif segment.first_timestamp >= 0 and max_timestamp >= 0:
+            # by the records' own time where they have one, as on Kafka: replayed old data rolls as it did when new
+            waited_ms = max_timestamp - segment.first_timestamp
+        else:
+            waited_ms = wall_ms - segment.created_ms
+        return (
+            used + size > limit
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or segment.has_full_index
+            or waited_ms > config.segment_ms - (self._jitter() if config.segment_jitter_ms else 0)
+            # compaction leaves the active segment alone
+            or (waited_ms > config.max_compaction_lag_ms and config.compacts)
+        )
+
+    def _jitter(self) -> int:
+        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        return zlib.crc32(self.active.name.encode()) % jitter if jitter > 0 else 0
+
+    def make(self, base_offset: int, created_ms: int) -> Segment:
+        """A segment that belongs into this log; nothing is written yet."""
+        return Segment(
+            self.storage, f"{self.directory}/{segment_name(base_offset)}", base_offset, self.config, created_ms
+        )
+
+    def append(self, segment: Segment) -> None:
+        """`segment` follows the others, and is the active one now."""
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+
+    # -- removing
+
+    def take_out(self, first: int, last: int) -> list[Segment]:
+        """Take `[first:last]` out of the log; their files are to go in the order of the result. A crash leaves no hole
+        then: from the start on, or from the end backwards. When the last goes, `append` or `cut_last` must follow.
+        """
+        doomed = self._segments[first:last]
+        if last == len(self._segments):
+            doomed.reverse()
+        del self._segments[first:last], self._bases[first:last]
+        return doomed
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Readers find `new`, a compacted segment, in the place of neighbours of the log, `old`; their files are left
+        alone.
+        """
+        first = self._segments.index(old[0])
+        last = first + len(old)
+        self._segments[first:last] = [new]
+        self._bases[first:last] = [new.base_offset]
+        for segment in old:
+            segment.is_replaced = True
+            segment.file.close()
+
+    def count_below_start(self) -> int:
+        """How many segments lie wholly below the log's start."""
+        count = 0
+        if self.start_offset > self.doubtful_start:
+            while count + 1 < len(self._segments) and self._bases[count + 1] <= self.start_offset:
+                count += 1
+        return count
+
+    def cut_last(self, offset: int) -> int:
+        """The last segment is the active one again, without the batches that hold `offset` or later ones; waits for
+        the disk. Returns the offset after what is left. OSError.
+        """
+        segment = self.active = self._segments[-1]
+        where = segment.locate(offset)
+        end_offset = segment.cut(where[0]) if where is not None else segment.restore_marks()
+        # what is appended from here on must never be found beside what was cut off
+        segment.file.sync()
+        self.storage.sync_directory(self.directory)
+        return end_offset

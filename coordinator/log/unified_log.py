@@ -1,0 +1,464 @@
+"""One partition's log (Kafka: UnifiedLog): what is appended to it, read from it and removed from it.
+
+It is made of `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and who waits for that) and
+`Availability` (whether it still works). Used from one thread, the event loop. Nothing here waits for the disk but
+`flush`, `close` and `truncate`. It parses batch headers and nothing inside a batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import structlog
+
+from muster.coordinator.log.availability import Availability
+from muster.coordinator.log.directory.checkpoints import LEADER_EPOCHS
+from muster.coordinator.log.durability import Durability
+from muster.coordinator.log.errors import (
+    BatchError,
+    CorruptBatch,
+    DamagedLog,
+    FencedLeaderEpoch,
+    LogOffline,
+    OffsetOutOfRange,
+    TruncatedBatch,
+    damage,
+)
+from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.records.headers import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    Buffer,
+    iterate,
+    set_log_append_time,
+    stamp,
+    unpack_essence,
+)
+from muster.coordinator.log.segments import retention, timestamps, walk
+from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
+from muster.coordinator.log.segments.log_segments import LogSegments
+from muster.coordinator.log.segments.segment import Segment
+from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.storage.interfaces import File
+from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
+from muster.coordinator.slices import Job
+
+_tuple = tuple.__new__
+_COPY_LIMIT = 32 * 1024
+"""Batches above it are written in two pieces rather than copied."""
+_logger = structlog.get_logger("muster.log")
+
+
+class UnifiedLog:
+    """The log of one partition, an `interfaces.Log`. `loader.load_log` and `LogManager.open_log` make it."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        segments: LogSegments,
+        epochs: LeaderEpochs,
+        *,
+        recovery_point: int,
+        sync: SharedSync | None = None,
+        wait_for_sync: bool = False,
+    ) -> None:
+        """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
+        self.topic = topic
+        self.partition = partition
+        self.segments = segments
+        self.epochs = epochs
+        self.closed_cleanly = False
+        self._availability = Availability(topic, partition)
+        self.durability = Durability(segments, self._availability, recovery_point, sync, wait_for_sync)
+
+    # -- how it stands
+
+    @property
+    def directory(self) -> str:
+        """The name of its folder."""
+        return self.segments.directory
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's settings; assigning new ones takes effect at once."""
+        return self.segments.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        self.segments.use_config(config)
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self.segments.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self.segments.end_offset
+
+    @property
+    def durable_offset(self) -> int:
+        """All before it is durable: the high watermark of a partition without replicas."""
+        return self.durability.durable_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Up to here the log is known to be on the disk: recovery begins here."""
+        return self.durability.recovery_point
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest leader epoch that the log has seen; -1: none."""
+        return self.epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def active_file(self) -> File:
+        """The file that is appended to."""
+        return self.segments.active.file
+
+    @property
+    def failure(self) -> LogOffline | None:
+        """Why nothing can be appended any more; None while all is well."""
+        return self._availability.failure
+
+    def go_offline(self, path: str, error: OSError) -> None:
+        """The files cannot be relied on: as after a failed write."""
+        self._availability.fail(path, error)
+
+    def come_back(self) -> None:
+        """The data directory, which was away, is back: the log goes on with the files that it has held open."""
+        self._availability.come_back()
+
+    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back after each append, and when more has become durable; returns what ends that. `callback` must be
+        quick.
+        """
+        return self.durability.on_append(callback)
+
+    def when_durable(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be; at once
+        when that is known.
+        """
+        self.durability.when_durable(position, callback)
+
+    def when_flushed(self, position: int, callback: Waiter) -> None:
+        """`when_durable` for the acknowledgement of an append that ended at `position`, see `Durability`."""
+        self.durability.when_flushed(position, callback)
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Begin a sync when `flush.ms` is over; nobody waits for it."""
+        self.durability.sync_if_older(mono_ms)
+
+    def flush(self) -> None:
+        """Sync all that is written, waiting for the disk. Raises LogOffline."""
+        self.durability.flush()
+
+    # -- appending
+
+    def append(self, leader_epoch: int, batch: Buffer, *, wall_ms: int) -> AppendResult:
+        """Append whole batches, giving them the next offsets, the epoch and (when the topic says so) the time of
+        appending.
+
+        The batches are otherwise stored as they came; a bytearray may be changed in place. Their CRC is not checked:
+        see `validation.validate_produce`. Raises FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
+        """
+        if self._availability.failure is not None:
+            self._availability.raise_if_offline()
+        size = len(batch)
+        if size < HEADER_SIZE:
+            raise TruncatedBatch(f"{size} bytes are no batch")
+        length, magic, delta, max_timestamp = unpack_essence(batch)
+        if length + LENGTH_OVERHEAD != size:
+            return self._append_each(leader_epoch, batch, wall_ms)
+        if magic != MAGIC or delta < 0:
+            raise CorruptBatch(f"a batch with magic {magic} and last offset delta {delta} cannot be appended")
+        if leader_epoch != self.epochs.latest:
+            self.begin_epoch(leader_epoch)
+        segments = self.segments
+        stamps = segments.config.stamps_append_time
+        base_offset = segments.end_offset
+        last_offset = base_offset + delta
+        if stamps:
+            max_timestamp = wall_ms
+        if segments.must_roll(size, last_offset, max_timestamp, wall_ms):
+            self.roll(wall_ms)
+        segment = segments.active
+        if size > _COPY_LIMIT:
+            self._write_large(segment, batch, base_offset, length, leader_epoch, wall_ms)
+        else:
+            buffer = batch if type(batch) is bytearray else bytearray(batch)
+            stamp(buffer, 0, base_offset, length, leader_epoch)
+            if stamps:
+                set_log_append_time(buffer, 0, wall_ms)
+            try:
+                segment.file.pwrite(buffer, segment.size)
+            except OSError as error:
+                raise self._availability.fail(segment.file.path, error) from error
+        segment.note(size, last_offset, max_timestamp)
+        segments.end_offset = last_offset + 1
+        self.durability.appended(delta + 1)
+        # what AppendResult(…) does, without the call of its own: this runs once per commit
+        return _tuple(AppendResult, (base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset))
+
+    def _append_each(self, leader_epoch: int, data: Buffer, wall_ms: int) -> AppendResult:
+        view, found = memoryview(data), _whole_batches(data)
+        results = [self.append(leader_epoch, view[at : at + header.size], wall_ms=wall_ms) for at, header in found]
+        return results[-1]._replace(base_offset=results[0].base_offset)
+
+    def append_as_is(self, data: Buffer, *, wall_ms: int = 0) -> AppendResult:
+        """Append batches that carry their offsets and epochs already (from a replica, or from a Kafka log)."""
+        self._availability.raise_if_offline()
+        view, found = memoryview(data), _whole_batches(data)
+        segments = self.segments
+        for at, header in found:
+            if header.magic != MAGIC:
+                raise CorruptBatch(f"a batch with magic {header.magic} cannot be appended")
+            if header.base_offset < segments.end_offset:
+                what = f"a batch at offset {header.base_offset} cannot follow offset {segments.end_offset - 1}"
+                raise CorruptBatch(what)
+            if segments.must_roll(header.size, header.last_offset, header.max_timestamp, wall_ms):
+                self.roll(wall_ms)
+            segment = segments.active
+            with self._availability.failing(segment.file.path):
+                segment.file.pwrite(view[at : at + header.size], segment.size)
+            segment.note(header.size, header.last_offset, header.max_timestamp)
+            self._assign_epoch(header.leader_epoch, header.base_offset)
+            count = header.next_offset - segments.end_offset
+            segments.end_offset = header.next_offset
+            self.durability.appended(count)
+        return AppendResult(found[0][1].base_offset, found[-1][1].last_offset, -1, segments.start_offset)
+
+    def _write_large(
+        self, segment: Segment, batch: Buffer, base_offset: int, length: int, leader_epoch: int, wall_ms: int
+    ) -> None:
+        head = bytearray(batch[:HEADER_SIZE])
+        rest = memoryview(batch)[HEADER_SIZE:]
+        stamp(head, 0, base_offset, length, leader_epoch)
+        if self.config.stamps_append_time:
+            set_log_append_time(head, 0, wall_ms, rest)
+        with self._availability.failing(segment.file.path):
+            segment.file.pwrite_parts([head, rest], segment.size)
+
+    def roll(self, wall_ms: int) -> None:
+        """Go on in a new segment that begins at the present end; nothing happens when the active one is empty."""
+        old = self.segments.active
+        if old.size == 0:
+            return
+        segment = self.segments.make(self.end_offset, wall_ms)
+        with self._availability.failing(segment.file.path):
+            segment.create()
+            old.seal()
+        self.segments.append(segment)
+        self.durability.rolled(old)
+
+    # -- leader epochs
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """From the present end on, `leader_epoch` leads; FencedLeaderEpoch when a later one was seen."""
+        if leader_epoch < self.epochs.latest:
+            raise FencedLeaderEpoch(leader_epoch, self.epochs.latest)
+        self._availability.raise_if_offline()
+        self._assign_epoch(leader_epoch, self.end_offset)
+
+    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+        if epoch > self.epochs.latest and self.epochs.assign(epoch, start_offset):
+            self._store_epochs()
+
+    def _store_epochs(self) -> None:
+        with self._availability.failing(f"{self.directory}/{LEADER_EPOCHS}"):
+            store_epochs(self.segments.storage, self.directory, self.epochs)
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """The greatest known epoch not above `epoch`, and where it ends; (-1, -1) when unknown (KIP-101)."""
+        return self.epochs.end_offset(epoch, self.end_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch under which `offset` was appended; -1 when unknown."""
+        return self.epochs.epoch_of(offset)
+
+    # -- reading
+
+    def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True, up_to: int | None = None) -> bytes:
+        """Bytes of the log, from the batch that holds `offset`, straight from the file.
+
+        At most `max_bytes`, so the last batch may be cut off, as in every fetch of Kafka's; the first one is whole when
+        `min_one_message`, otherwise nothing is returned when it does not fit. `up_to`: only batches below this offset.
+        Raises OffsetOutOfRange, or LogOffline when the file cannot be read.
+        """
+        segments = self.segments
+        end_offset = segments.end_offset
+        if not segments.start_offset <= offset <= end_offset:
+            raise OffsetOutOfRange(offset, segments.start_offset, end_offset)
+        if offset == end_offset or (up_to is not None and up_to <= offset):
+            return b""
+        for segment in segments.since(offset):
+            end_position = segment.size
+            try:
+                if up_to is not None and up_to < end_offset:
+                    where = segment.locate(max(up_to, segment.base_offset))
+                    end_position = where[0] if where is not None else end_position
+                found = segment.read(offset, max_bytes, end_position, min_one_message)
+            except OSError as error:
+                raise LogOffline(segment.file.path, str(error)) from error
+            if found is not None:
+                return found
+        return b""
+
+    def replay(self, offset: int | None = None, *, chunk_bytes: int = 1024 * 1024) -> Iterator[bytes]:
+        """All whole batches from `offset` (the start) to the present end, in chunks of about `chunk_bytes`.
+
+        DamagedLog where there is none; the log is offline then.
+        """
+        chunks = walk.replay(self.segments, self.start_offset if offset is None else offset, chunk_bytes)
+        return self._offline_when_damaged(chunks)
+
+    def _offline_when_damaged(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        try:
+            yield from chunks
+        except DamagedLog as found:
+            self.go_offline(found.path, OSError(found.what))
+            raise
+
+    def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
+        """The batch at `offset` of a replay cannot be read: the log goes offline; returns its error."""
+        segment = self.segments.since(offset)[0]
+        where = segment.locate(offset)
+        found = damage(segment.place(0 if where is None else where[0]), error)
+        self.go_offline(found.path, OSError(found.what))
+        return found
+
+    def headers(self, offset: int | None = None) -> Iterator[BatchHeader]:
+        """The headers of the same batches."""
+        return walk.headers(self.segments, self.start_offset if offset is None else offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
+        """A job that finds the first record whose timestamp is `timestamp_ms` or later; None when there is none."""
+        return timestamps.offset_for_timestamp(self.segments, timestamp_ms)
+
+    def offset_of_max_timestamp(self) -> Job[TimestampOffset | None]:
+        """A job that finds the first record with the greatest timestamp (ListOffsets -3); None if the log is empty."""
+        return timestamps.offset_of_max_timestamp(self.segments)
+
+    # -- removing
+
+    def delete_records_before(self, offset: int) -> int:
+        """Move the start of the log up to `offset` (Kafka's DeleteRecords) and remove the segments below it; the new
+        start.
+        """
+        if offset > self.durable_offset or offset < 0:
+            raise OffsetOutOfRange(offset, self.start_offset, self.durable_offset)
+        self._raise_start(offset)
+        self._remove_segments(0, self.segments.count_below_start())
+        return self.start_offset
+
+    def enforce_retention(self, wall_ms: int) -> int:
+        """Remove the segments that `retention.ms` and `retention.bytes` give up; how many."""
+        if self.failure is not None:
+            return 0
+        segments = self.segments
+        removed = 0
+        for why, is_given_up in retention.rules(segments, wall_ms, topic=self.topic, partition=self.partition):
+            count = retention.count_given_up(segments, self.durable_offset, is_given_up)
+            if count == 0:
+                continue
+            if count == len(segments):
+                self.roll(wall_ms)  # a log always has a segment to append to, and keeps its end offset by it
+            start_offset = segments[count].base_offset
+            _logger.info("segments were removed", topic=self.topic, partition=self.partition, why=why, segments=count,
+                         start_offset=start_offset)  # fmt: skip
+            self._raise_start(start_offset)
+            removed += self._remove_segments(0, count)
+        removed += self._remove_segments(0, segments.count_below_start())
+        for segment in segments[:-1]:
+            segment.release()
+        return removed
+
+    def _raise_start(self, offset: int) -> None:
+        """The log begins at `offset` now, unless it begins later already."""
+        if offset > self.segments.start_offset:
+            self.segments.start_offset = offset
+            if self.epochs.truncate_from_start(offset):
+                self._store_epochs()
+
+    def _remove_segments(self, first: int, last: int) -> int:
+        """Take `segments[first:last]` out of the log at once, and off the disk when there is time; how many."""
+        names: list[str] = []
+        for segment in self.segments.take_out(first, last):
+            with self._availability.failing(segment.file.path):
+                names.append(segment.discard())
+
+        def remove() -> None:
+            for name in names:
+                self.segments.storage.remove(name)
+
+        if names:
+            self.durability.in_background(remove)
+        return len(names)
+
+    def truncate(self, offset: int) -> None:
+        """Drop all batches that hold `offset` or later ones (Kafka: truncateTo), waiting for the disk: it is rare."""
+        segments = self.segments
+        if offset >= segments.end_offset:
+            return
+        if offset < segments[0].base_offset:
+            self.restart_at(offset)
+            return
+        keep = segments.index_for(offset)
+        self._remove_segments(keep + 1, len(segments))
+        with self._availability.failing(segments[keep].file.path):
+            end_offset = segments.cut_last(offset)
+        self._ends_at(end_offset)
+
+    def restart_at(self, offset: int) -> None:
+        """Drop everything; the log is empty and begins at `offset` (Kafka: truncateFullyAndStartAt)."""
+        segment = self.segments.make(offset, self.segments.active.created_ms)
+        self._remove_segments(0, len(self.segments))
+        with self._availability.failing(segment.file.path):
+            segment.create()
+        self.segments.append(segment)
+        self._ends_at(0)
+        self.segments.start_offset = self.segments.end_offset = self.durability.durable_offset = offset
+
+    def _ends_at(self, end_offset: int) -> None:
+        self.segments.end_offset = end_offset
+        self.segments.start_offset = min(self.segments.start_offset, end_offset)
+        self.durability.cut_to(end_offset)
+        if self.epochs.truncate_from_end(end_offset):
+            self._store_epochs()
+
+    # -- closing
+
+    def close(self) -> None:
+        """Write what lets the next start begin without recovery, give the handles back; nothing more is appended."""
+        if self.failure is None:
+            active = self.segments.active
+            with contextlib.suppress(LogOffline):  # it has been told; the stop is not a clean one
+                self.flush()
+                with self._availability.failing(active.file.path):
+                    active.seal()
+        self.closed_cleanly = self.failure is None
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Give all handles back without writing anything, as a killed process would; those that still wait are told."""
+        for segment in self.segments:
+            segment.file.close()
+        self.durability.close(self._availability.close(self.directory))
+
+
+def _whole_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
+    """Position and header of each batch; CorruptBatch when `data` is anything else than whole batches."""
+    found = list(iterate(data))
+    if not found or found[-1][0] + found[-1][1].size != len(data):
+        raise CorruptBatch(f"{len(data)} bytes are not a sequence of whole batches")
+    return found
