@@ -18,7 +18,6 @@ import structlog
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
@@ -205,7 +204,6 @@ class Server:
             topics=self.topics,
             routing=self.routing,
             config=self.live,
-            settings=config.settings(ApiSettings),
             node_id=config.node_id,
             cluster_id=self._identity.cluster_id,
             rack=config.rack,

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.api.registry import SERVED
-from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.config import load
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.settings import LogSettings
@@ -101,7 +100,7 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
     listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
     assert len(listed) == len(set(listed))
     config = load()
-    for room in (ApiSettings, GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings, TopicSettings):
+    for room in (GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings, TopicSettings):
         config.settings(room)
     assert set(listed) == config.asked
 

@@ -6,7 +6,7 @@ May not reach the node, a shard or a socket: a context is what the connection sa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -24,38 +24,6 @@ class Endpoint(NamedTuple):
 
     host: str
     port: int
-
-
-class Operation:
-    """Kafka's AclOperation codes, as `authorize` is asked about them."""
-
-    READ: Final = 3
-    WRITE: Final = 4
-    CREATE: Final = 5
-    DELETE: Final = 6
-    ALTER: Final = 7
-    DESCRIBE: Final = 8
-    CLUSTER_ACTION: Final = 9
-    DESCRIBE_CONFIGS: Final = 10
-    ALTER_CONFIGS: Final = 11
-    IDEMPOTENT_WRITE: Final = 12
-
-
-class Resource(NamedTuple):
-    """What an operation is done to: Kafka's ResourceType code and the name."""
-
-    kind: int
-    name: str
-
-
-TOPIC: Final = 2
-GROUP: Final = 3
-CLUSTER: Final = 4
-TRANSACTIONAL_ID: Final = 5
-"""Kafka's ResourceType codes."""
-
-THE_CLUSTER: Final = Resource(CLUSTER, "kafka-cluster")
-"""Kafka's Resource.CLUSTER."""
 
 
 class Channel:
@@ -144,27 +112,14 @@ class RequestContext:
     Immutable by convention, and kept by the connection, so that a heartbeat makes none.
     """
 
-    __slots__ = ("api_key", "api_version", "channel", "client", "listener", "peer", "principal")
+    __slots__ = ("api_key", "api_version", "channel", "client", "host", "listener", "peer", "principal")
 
     def __init__(self, channel: Channel, client: Client, api_key: int, api_version: int) -> None:
         self.channel = channel
+        self.host = channel.host
         self.listener = channel.listener
         self.principal = channel.principal
         self.peer = channel.peer
         self.client = client
         self.api_key = api_key
         self.api_version = api_version
-
-
-def authorize(context: RequestContext, operation: int, resource: tuple[int, str]) -> bool:  # noqa: ARG001 - the seam; nobody is refused yet
-    """Whether the principal of `context` may do `operation` (`Operation`) to `resource` (a `Resource`); handlers ask.
-
-    Allows all for now: there is no authorizer (Kafka's `authorizer.class.name` unset).
-    """
-    return True
-
-
-class Permissions:
-    """`version` moves whenever `authorize` might answer otherwise: until then nobody need ask again."""
-
-    version: ClassVar[int] = 0

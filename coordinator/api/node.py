@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from muster.coordinator.api.context import Channel, Endpoint, RequestContext
-from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.properties.live import Live
+from muster.coordinator.security.authorizer import AllowAll, Authorizer
 from muster.coordinator.slices import Job, Slices
 from muster.protocol.message import Message
 
@@ -41,6 +41,7 @@ class Node:
     """This node, as handlers see it."""
 
     __slots__ = (
+        "authorizer",
         "clock",
         "cluster_id",
         "config",
@@ -49,7 +50,6 @@ class Node:
         "node_id",
         "rack",
         "routing",
-        "settings",
         "slices",
         "topics",
         "unsent",
@@ -62,7 +62,7 @@ class Node:
         topics: Topics,
         routing: Routing,
         config: Live,
-        settings: ApiSettings | None = None,
+        authorizer: Authorizer | None = None,
         node_id: int = 1,
         cluster_id: str = "",
         rack: str | None = None,
@@ -82,7 +82,7 @@ class Node:
         self.topics = topics
         self.routing = routing
         self.config = config
-        self.settings = settings or ApiSettings()
+        self.authorizer = authorizer or AllowAll()
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.rack = rack

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from muster.coordinator.api.authorized_operations import NOT_ASKED, authorized_operations
-from muster.coordinator.api.context import THE_CLUSTER, RequestContext
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import OPERATIONS_NOT_ASKED, cluster_operations
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -29,9 +29,9 @@ def handle_describe_cluster(
             )
         respond(DescribeClusterResponse(error_code=code, error_message=message))
         return
-    operations = NOT_ASKED
+    operations = OPERATIONS_NOT_ASKED
     if request.include_cluster_authorized_operations:
-        operations = authorized_operations(context, THE_CLUSTER)
+        operations = cluster_operations(node.authorizer, context)
     host, port = node.endpoint(context)
     respond(
         DescribeClusterResponse(

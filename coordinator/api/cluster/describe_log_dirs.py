@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.coordinator.api.context import THE_CLUSTER, Operation, RequestContext, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_log_dirs import (
@@ -24,7 +25,7 @@ def handle_describe_log_dirs(
     node: Node, context: RequestContext, request: DescribeLogDirsRequest, respond: Respond
 ) -> None:
     """The one data directory with the partitions asked for (null: all)."""
-    if not authorize(context, Operation.DESCRIBE, THE_CLUSTER):
+    if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         respond(DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return
     node.run(context, respond, _describe(node, request))

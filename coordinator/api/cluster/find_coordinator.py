@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.api.context import (
-    GROUP,
-    TRANSACTIONAL_ID,
-    Operation,
-    RequestContext,
-    Resource,
-    authorize,
-)
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -54,11 +48,11 @@ def _row(node: Node, context: RequestContext, key_type: int, key: str) -> Coordi
 
 def _check(node: Node, context: RequestContext, key_type: int, key: str) -> int:
     if key_type == _GROUP_KEY:
-        if not authorize(context, Operation.DESCRIBE, Resource(GROUP, key)):
+        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, key):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         return ErrorCode.NONE if node.routing.ready else ErrorCode.COORDINATOR_NOT_AVAILABLE
     if key_type == _TRANSACTION_KEY:
-        if not authorize(context, Operation.DESCRIBE, Resource(TRANSACTIONAL_ID, key)):
+        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return ErrorCode.NONE
     return ErrorCode.INVALID_REQUEST

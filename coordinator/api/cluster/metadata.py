@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from muster.coordinator.api.authorized_operations import NOT_ASKED, authorized_operations
-from muster.coordinator.api.context import (
-    THE_CLUSTER,
-    TOPIC,
-    Operation,
-    RequestContext,
-    Resource,
-    authorize,
-)
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import metadata_by_topic_id
+from muster.coordinator.security.authorizer import (
+    OPERATIONS_NOT_ASKED,
+    Operation,
+    ResourceType,
+    authorized_operations,
+    cluster_operations,
+    may_create_topic,
+)
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST
 from muster.coordinator.topics.errors import ApiError
@@ -53,7 +53,7 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
     made: list[MetadataResponseTopic] = []
     if request.topics is None:
         for present in [*node.topics.by_name.values()]:
-            if authorize(context, Operation.DESCRIBE, Resource(TOPIC, present.name)):
+            if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, present.name):
                 rows.append((yield from _present(node, context, present, tell_operations)))
             yield None
     else:
@@ -61,9 +61,9 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
         yield from asked.look()
         rows, made = asked.rows, asked.made
     host, port = node.endpoint(context)
-    operations = NOT_ASKED
+    operations = OPERATIONS_NOT_ASKED
     if request.include_cluster_authorized_operations:
-        operations = authorized_operations(context, THE_CLUSTER)
+        operations = cluster_operations(node.authorizer, context)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node.node_id, host, port, node.rack)],
         cluster_id=node.cluster_id,
@@ -107,7 +107,7 @@ class _Asked:
                 found = self._find(name, topic_id)
                 present = (yield from self._create(name or "")) if found is None else found
             except ApiError as refusal:
-                self.rows.append(_refused(self._context, refusal.error_code, name, topic_id, self._tells_operations))
+                self.rows.append(self._refused(refusal.error_code, name, topic_id))
             else:
                 row = yield from _present(self._node, self._context, present, self._tells_operations)
                 self.rows.append(row)
@@ -128,20 +128,22 @@ class _Asked:
         node, context = self._node, self._context
         if topic_id != ZERO_UUID or name is None:
             topic = node.topics.by_id.get(topic_id)
-            if topic is None or not authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
+            if topic is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             return topic
-        if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
+        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         topic = node.topics.by_name.get(name)
         if topic is not None:
             return topic
+        if self._may_create and not may_create_topic(node.authorizer, context, name):
+            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if name_fault(name) is not None:
             raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if not self._may_create:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not authorize(context, Operation.CREATE, Resource(TOPIC, name)):
-            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return None
 
     def _create(self, name: str) -> Job[Topic]:
@@ -153,6 +155,16 @@ class _Asked:
             storage = refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             raise refusal if storage else ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
 
+    def _refused(self, error_code: int, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+        """A topic that is not there may be asked about all the same, if it has a name: what one might do to it."""
+        if error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            # whether there is such a topic is not told
+            return MetadataResponseTopic(error_code, name, topic_id, topic_authorized_operations=OPERATIONS_NOT_ASKED)
+        operations = OPERATIONS_NOT_ASKED
+        if self._tells_operations and name is not None:
+            operations = authorized_operations(self._node.authorizer, self._context, ResourceType.TOPIC, name)
+        return MetadataResponseTopic(error_code, name, topic_id, name in INTERNAL_TOPICS, [], operations)
+
 
 def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse]:
     """The answer to versions 10 and 11, which have a place for ids that may not be used: nothing but refusals."""
@@ -160,27 +172,20 @@ def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse
     for topic in wanted:
         rows.append(
             MetadataResponseTopic(
-                ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id, topic_authorized_operations=NOT_ASKED
+                ErrorCode.INVALID_REQUEST,
+                topic.name or "",
+                topic.topic_id,
+                topic_authorized_operations=OPERATIONS_NOT_ASKED,
             )
         )
         yield None
     return MetadataResponse(topics=rows, error_code=ErrorCode.INVALID_REQUEST)
 
 
-def _refused(
-    context: RequestContext, error_code: int, name: str | None, topic_id: bytes, tell_operations: bool
-) -> MetadataResponseTopic:
-    """A topic that is not there may be asked about all the same, if it has a name: what one might do to it."""
-    operations = NOT_ASKED
-    if tell_operations and name is not None:
-        operations = authorized_operations(context, Resource(TOPIC, name))
-    return MetadataResponseTopic(error_code, name, topic_id, name in INTERNAL_TOPICS, [], operations)
-
-
 def _present(node: Node, context: RequestContext, topic: Topic, tell_operations: bool) -> Job[MetadataResponseTopic]:
-    operations = NOT_ASKED
+    operations = OPERATIONS_NOT_ASKED
     if tell_operations:
-        operations = authorized_operations(context, Resource(TOPIC, topic.name))
+        operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, topic.name)
     rows: list[MetadataResponsePartition] = []
     for index, state in enumerate(topic.state.partitions):
         epoch, replicas = topic.leader_epoch(index), list(state.replicas)

@@ -13,12 +13,13 @@ from typing import Final, TypeVar
 
 from muster.coordinator.api.configs import logger_levels
 from muster.coordinator.api.configs.operations import DELETE, Changes, applied, broker_after
-from muster.coordinator.api.configs.resources import Kind, check_altered_broker, check_altered_loggers
-from muster.coordinator.api.context import GROUP, THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.configs.resources import Kind, check_altered_broker, check_altered_loggers, check_authorized
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.properties import InvalidProperty, client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidRequest
+from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS
@@ -49,7 +50,7 @@ def handle_incremental_alter_configs(
         kind, name = row.resource_type, row.resource_name
         _check_form(row.configs, [c.name for c in row.configs if c.value is None and c.config_operation != DELETE])
         if kind == Kind.BROKER_LOGGER:
-            _authorize(context, kind, name)
+            check_authorized(node, context, Operation.ALTER_CONFIGS, kind, name)
             check_altered_loggers(name, node.node_id)
             logger_levels.alter(row.configs, validate_only=request.validate_only)
             return
@@ -123,22 +124,11 @@ def _check_form(
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _authorize(context: RequestContext, kind: int, name: str) -> None:
-    """Raises `ApiError`."""
-    resource, error_code = THE_CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    if kind == Kind.TOPIC:
-        resource, error_code = Resource(TOPIC, name), ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    elif kind == Kind.GROUP:
-        resource, error_code = Resource(GROUP, name), ErrorCode.GROUP_AUTHORIZATION_FAILED
-    if not authorize(context, Operation.ALTER_CONFIGS, resource):
-        raise ApiError(error_code)
-
-
 def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mapping[str, str]:
     """What is set on a resource that may be altered. Raises `ApiError`."""
     if kind not in (Kind.TOPIC, Kind.BROKER, Kind.CLIENT_METRICS, Kind.GROUP):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
-    _authorize(context, kind, name)
+    check_authorized(node, context, Operation.ALTER_CONFIGS, kind, name)
     if kind == Kind.BROKER:
         check_altered_broker(name, node.node_id)
     return node.topics.state.resource_configs(kind, name)

@@ -7,20 +7,18 @@ from typing import Final
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.configs import logger_levels
-from muster.coordinator.api.configs.resources import Kind, check_described_broker, check_described_loggers
-from muster.coordinator.api.configs.rows import described, documentation_of
-from muster.coordinator.api.context import (
-    GROUP,
-    THE_CLUSTER,
-    TOPIC,
-    Operation,
-    RequestContext,
-    Resource,
-    authorize,
+from muster.coordinator.api.configs.resources import (
+    Kind,
+    check_authorized,
+    check_described_broker,
+    check_described_loggers,
 )
+from muster.coordinator.api.configs.rows import described, documentation_of
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import Entry
+from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import name_fault
@@ -104,16 +102,13 @@ def _size(result: DescribeConfigsResult) -> int:
 def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) -> list[Entry]:
     """Raises `ApiError`."""
     kind, name = row.resource_type, row.resource_name
+    check_authorized(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
     if kind == Kind.TOPIC:
-        return _topic_entries(node, context, name)
+        return _topic_entries(node, name)
     if kind == Kind.GROUP:
-        if not authorize(context, Operation.DESCRIBE_CONFIGS, Resource(GROUP, name)):
-            raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return describe.group(node.topics.state.resource_configs(kind, name), node.config)
-    if not authorize(context, Operation.DESCRIBE_CONFIGS, THE_CLUSTER):
-        raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if kind == Kind.BROKER:
         return _broker_entries(node, name)
     if kind == Kind.BROKER_LOGGER:
@@ -126,9 +121,7 @@ def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) 
     raise ApiError(ErrorCode.INVALID_REQUEST, error_message(ErrorCode.INVALID_REQUEST))
 
 
-def _topic_entries(node: Node, context: RequestContext, name: str) -> list[Entry]:
-    if not authorize(context, Operation.DESCRIBE_CONFIGS, Resource(TOPIC, name)):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def _topic_entries(node: Node, name: str) -> list[Entry]:
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from muster.coordinator.api.configs.resources import Kind
-from muster.coordinator.api.context import THE_CLUSTER, Operation, RequestContext, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import lists_all_config_resources
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.list_config_resources import (
@@ -23,7 +24,7 @@ def handle_list_config_resources(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest, respond: Respond
 ) -> None:
     """The resources of the kinds asked for, all when none is; of groups those that were configured."""
-    if not authorize(context, Operation.DESCRIBE_CONFIGS, THE_CLUSTER):
+    if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         respond(ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
         return
     kinds: Collection[int] = frozenset(request.resource_types) or _ALL

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node
+from muster.coordinator.security.authorizer import CLUSTER_NAME, ResourceType
 from muster.coordinator.topics.errors import ApiError
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_message
 
 
 class Kind:
@@ -17,6 +20,21 @@ class Kind:
     BROKER_LOGGER: Final = 8
     CLIENT_METRICS: Final = 16
     GROUP: Final = 32
+
+
+_AUTHORIZED_AS: Final = {
+    Kind.TOPIC: (ResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    Kind.GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+}
+"""What a client must be allowed to describe or alter, and the error if it is not; everything else is of the cluster."""
+
+
+def check_authorized(node: Node, context: RequestContext, operation: int, kind: int, name: str) -> None:
+    """May the client do this to the configs of a resource? Raises `ApiError`."""
+    resource_type, error_code = _AUTHORIZED_AS.get(kind, (ResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    resource = CLUSTER_NAME if resource_type == ResourceType.CLUSTER else name
+    if not node.authorizer.allows(context, operation, resource_type, resource):
+        raise ApiError(error_code, error_message(error_code))
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)

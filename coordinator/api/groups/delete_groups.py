@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -25,7 +26,7 @@ def _delete(node: Node, context: RequestContext, request: DeleteGroupsRequest) -
 
     def allowed() -> Iterator[str]:
         for group_id in distinct(request.groups_names):
-            if authorize(context, Operation.DELETE, Resource(GROUP, group_id)):
+            if node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
                 yield group_id
             else:
                 refused.append(DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))

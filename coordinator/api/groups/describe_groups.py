@@ -5,23 +5,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
-from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command
+from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from muster.protocol.shapes import client_features
 
-_GROUP_OPERATIONS: Final = (
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-"""What can be done to a group at all (Kafka's AclEntry.supportedOperations)."""
 _ROW_BYTES: Final = 40
 """Of a row of an answer, besides its texts."""
 _FOUND: Final = (ErrorCode.NONE,)
@@ -31,7 +24,7 @@ _FOUND_OR_NOT: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest, respond: Respond
 ) -> None:
-    """Each group is asked at its shard; refused ones come last, as on Kafka."""
+    """Each group is asked at its shard; those that the client may not describe come first, as on Kafka."""
     node.run(context, respond, _describe(node, context, request))
 
 
@@ -48,11 +41,11 @@ def _describe(node: Node, context: RequestContext, request: DescribeGroupsReques
     def take(group_id: str, response: Any) -> None:
         (row,) = response.groups
         if request.include_authorized_operations and row.error_code in shown:
-            row.authorized_operations = _operations(context, group_id)
+            row.authorized_operations = authorized_operations(node.authorizer, context, ResourceType.GROUP, group_id)
         found[group_id] = row, _size(row)
 
     def allowed(group_id: str) -> bool:
-        return authorize(context, Operation.DESCRIBE, Resource(GROUP, group_id))
+        return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
 
     # one that is named again and again is asked once: it has a row each time, as on Kafka
     yield from ask_each(filter(allowed, distinct(request.groups)), ask, take)
@@ -67,7 +60,7 @@ def _describe(node: Node, context: RequestContext, request: DescribeGroupsReques
         else:
             rows.append(DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id))
         yield None
-    return DescribeGroupsResponse(groups=rows + refused)
+    return DescribeGroupsResponse(groups=refused + rows)
 
 
 def _size(row: DescribedGroup) -> int:
@@ -86,9 +79,3 @@ def _size(row: DescribedGroup) -> int:
             for one in row.members
         )
     )
-
-
-def _operations(context: RequestContext, group_id: str) -> int:
-    """The bit field of what the principal may do to the group: one bit per AclOperation code."""
-    resource = Resource(GROUP, group_id)
-    return sum(1 << operation for operation in _GROUP_OPERATIONS if authorize(context, operation, resource))

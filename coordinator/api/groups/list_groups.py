@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.api.context import GROUP, THE_CLUSTER, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command
 from muster.coordinator.runtime.shard import Shard
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -25,7 +26,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
 
 
 def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
-    see_all = authorize(context, Operation.DESCRIBE, THE_CLUSTER)
+    see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
     failed: list[int] = []
     # every shard looks at each filter again: with very many the rows are chosen here
@@ -57,7 +58,9 @@ def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Jo
     if failed:
         return ListGroupsResponse(error_code=failed[0])
     if not see_all:
-        groups = [g for g in groups if authorize(context, Operation.DESCRIBE, Resource(GROUP, g.group_id))]
+        names = [group.group_id for group in groups]
+        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.GROUP, names)
+        groups = [group for group in groups if group.group_id in allowed]
     for _ in groups:
         yield None  # as many rows are to be encoded
     return ListGroupsResponse(groups=groups)

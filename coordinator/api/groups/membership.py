@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.api.context import GROUP, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command, JoinCommand
 from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -24,11 +25,12 @@ from muster.protocol.shapes import client_features
 MOST_PROTOCOLS: Final = 1_000
 """A member's JoinGroup names so many at most; clients have a handful, and each is looked at for each member."""
 _READ: Final = Operation.READ
+_GROUP: Final = ResourceType.GROUP
 
 
 def handle_join_group(node: Node, context: RequestContext, request: JoinGroupRequest, respond: Respond) -> None:
     """A member wants in, or the next generation (key 11). Answered when the round is complete."""
-    if not _may_read(context, request.group_id):
+    if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     if len(request.protocols) > MOST_PROTOCOLS:
@@ -50,7 +52,7 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
 def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupRequest, respond: Respond) -> None:
     """A member brings the assignment (the leader) or asks for its own (key 14). Answered when it is there."""
     unnamed = request.protocol_type is None or request.protocol_name is None
-    if not _may_read(context, request.group_id):
+    if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif unnamed and client_features.sync_names_protocol(context.api_version):
         # only the version tells this from an older client; Kafka looks before it looks at the group
@@ -64,14 +66,14 @@ def handle_heartbeat(
 ) -> Message | None:
     """A member lives (key 12). The most frequent request of all: no call and no object more than it takes."""
     group_id = request.group_id
-    if authorize(context, _READ, (GROUP, group_id)):
+    if node.authorizer.allows(context, _READ, _GROUP, group_id):
         return node.routing.shard(group_id).heartbeat(request, respond, context.client)
     return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest, respond: Respond) -> None:
     """Members go, by id or by instance id (key 13)."""
-    if not _may_read(context, request.group_id):
+    if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(request.members) > ROWS_AT_ONCE:
         node.run(context, respond, _leave_in_pieces(node, context, request))
@@ -95,5 +97,5 @@ def _leave_in_pieces(node: Node, context: RequestContext, request: LeaveGroupReq
     return LeaveGroupResponse(members=rows)
 
 
-def _may_read(context: RequestContext, group_id: str) -> bool:
-    return authorize(context, Operation.READ, Resource(GROUP, group_id))
+def _may_read(node: Node, context: RequestContext, group_id: str) -> bool:
+    return node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id)

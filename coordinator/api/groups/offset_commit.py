@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.offsets.commit import least_bytes
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import ZERO_UUID, Message
+from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,7 +28,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from muster.protocol.shapes.topic_ids import by_id as names_by_id
+from muster.protocol.shapes import topic_ids
 
 _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
 """Topics of which rows are refused, by name and id."""
@@ -35,7 +36,7 @@ _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
 
 def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
     """Write the positions to the log of the group's shard, then answer; each partition has its own error."""
-    if not authorize(context, Operation.READ, (GROUP, request.group_id)):
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     elements = len(request.topics)
@@ -49,7 +50,7 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
 
 def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
     """Commit what may be looked at in one go."""
-    known, refused = sort_out(context, node.topics.image, request.topics)
+    known, refused = sort_out(node, context, request.topics)
     if not known:
         # the group is not asked, so that this is no sign of life of its member
         respond(OffsetCommitResponse(topics=refused))
@@ -108,7 +109,7 @@ def _with_rows(
 
 
 def sort_out(
-    context: RequestContext, image: TopicsImage, topics: Sequence[OffsetCommitRequestTopic]
+    node: Node, context: RequestContext, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
     """The rows that exist, with name and id of their topic, and the refused ones with their errors.
 
@@ -116,8 +117,17 @@ def sort_out(
     """
     known: list[OffsetCommitRequestTopic] = []
     refused: _Refused = {}
+    by_id = topic_ids.by_id(context.api_key, context.api_version)
+    image = node.topics.image
+    if by_id:
+        for topic in topics:
+            named = image.by_id.get(topic.topic_id)
+            if named is not None:
+                topic.name = named.name
+    names = [topic.name for topic in topics]
+    allowed = node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, names)
     for topic in topics:
-        found = _find(context, image, topic)
+        found = _find(image, topic, by_id, topic.name in allowed)
         if isinstance(found, int):
             _refuse(refused, topic, topic.partitions, found)
             continue
@@ -132,21 +142,13 @@ def sort_out(
     return known, list(refused.values())
 
 
-def _find(context: RequestContext, image: TopicsImage, topic: OffsetCommitRequestTopic) -> TopicImage | int:
-    """The topic, by name or (v10) by id; or the error of all its rows."""
-    if topic.topic_id != ZERO_UUID:
-        by_id = image.by_id.get(topic.topic_id)
-        if by_id is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        found, name = by_id, by_id.name
-    else:
-        name = topic.name
-        by_name = image.by_name.get(name)
-        if by_name is None:
-            is_id = names_by_id(context.api_key, context.api_version)
-            return ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        found = by_name
-    return found if authorize(context, Operation.READ, (TOPIC, name)) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+def _find(image: TopicsImage, topic: OffsetCommitRequestTopic, by_id: bool, is_allowed: bool) -> TopicImage | int:
+    """The topic, or the error of all its rows. Whether it is there is told only to clients that may read it."""
+    if by_id and not topic.name:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not is_allowed:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return image.by_name.get(topic.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _take_out(refused: _Refused, topic: OffsetCommitRequestTopic, count: int) -> None:

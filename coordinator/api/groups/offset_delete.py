@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import add_partitions, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_delete import (
@@ -23,7 +24,7 @@ from muster.protocol.messages.offset_delete import (
 
 def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest, respond: Respond) -> None:
     """Unknown partitions are refused by row; the group is asked even when nothing is left, for its own errors."""
-    if not authorize(context, Operation.DELETE, Resource(GROUP, request.group_id)):
+    if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
     node.run(context, respond, _delete(node, context, request))
@@ -76,10 +77,12 @@ def _sort_out(
 ) -> list[OffsetDeleteRequestTopic]:
     """The rows that may be there; unknown ones get into `refused`."""
     known: list[OffsetDeleteRequestTopic] = []
+    names = [topic.name for topic in topics]
+    allowed = node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, names)
     for topic in topics:
         found = node.topics.image.by_name.get(topic.name)
         count = 0 if found is None else found.partitions
-        if not authorize(context, Operation.READ, Resource(TOPIC, topic.name)):
+        if topic.name not in allowed:
             count, error_code = 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         else:
             error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -10,11 +10,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
-from muster.coordinator.api.context import GROUP, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_fetch import (
@@ -83,7 +84,7 @@ def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> 
     wanted: list[_Wanted] = []
     for group in request.groups:
         yield None
-        if not authorize(context, Operation.DESCRIBE, Resource(GROUP, group.group_id)):
+        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
             rows.append((failed_group(group, ErrorCode.GROUP_AUTHORIZATION_FAILED), []))
             continue
         if group.topics is None and group.group_id in whole:
@@ -114,7 +115,7 @@ def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> 
     def ask(piece: _Piece, token: Later) -> None:
         known = piece.topics
         if known is not None and not piece.is_all:
-            known, refused = _sort_out(context, node.topics.image, known)
+            known, refused = _sort_out(node, context, known)
             _join(piece.refused, refused, piece.goes_on)
         group = OffsetFetchRequestGroup(piece.row.group_id, topics=known)
         asked = OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
@@ -127,7 +128,7 @@ def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> 
         if piece.is_all:
             if piece.topics is not None:
                 found = _still_there(node.routing.shard(row.group_id).committed(row.group_id), found)
-            found = _seen(context, node.topics.image if by_id else None, found)
+            found = _seen(node, context, by_id, found)
         row.error_code = row.error_code or part.error_code
         size = _size(found)
         sizes[row.group_id] += size if piece.is_all else 0
@@ -191,20 +192,22 @@ def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
 
 
 def _sort_out(
-    context: RequestContext, image: TopicsImage, asked: Sequence[OffsetFetchRequestTopics]
+    node: Node, context: RequestContext, asked: Sequence[OffsetFetchRequestTopics]
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
     """The topics that may be asked for, by name, and the refused ones. A name that no topic has may be asked for."""
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     by_id = topic_ids.by_id(context.api_key, context.api_version)
+    if by_id:
+        for topic in asked:
+            found = node.topics.image.by_id.get(topic.topic_id)
+            if found is not None:
+                topic.name = found.name
+    allowed = _may_describe(node, context, asked)
     for topic in asked:
-        if by_id:
-            found = image.by_id.get(topic.topic_id)
-            if found is None:
-                refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-                continue
-            topic.name = found.name
-        if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name)):
+        if by_id and not topic.name:
+            refused.append(_refuse(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+        elif topic.name in allowed:
             known.append(topic)
         else:
             refused.append(_refuse(topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -229,12 +232,21 @@ def _still_there(
 
 
 def _seen(
-    context: RequestContext, image: TopicsImage | None, rows: Sequence[OffsetFetchResponseTopics]
+    node: Node, context: RequestContext, by_id: bool, rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """What the principal may see of a group's topics; with an image: under their ids, less deleted topics."""
-    seen = [topic for topic in rows if authorize(context, Operation.DESCRIBE, Resource(TOPIC, topic.name))]
-    if image is not None:
-        seen = [topic for topic in seen if topic.name in image.by_name]
+    """The topics of a group that the client may describe; by id: with their ids, without deleted topics."""
+    allowed = _may_describe(node, context, rows)
+    seen = [topic for topic in rows if topic.name in allowed]
+    if by_id:
+        by_name = node.topics.image.by_name
+        seen = [topic for topic in seen if topic.name in by_name]
         for topic in seen:
-            topic.topic_id = image.by_name[topic.name].topic_id
+            topic.topic_id = by_name[topic.name].topic_id
     return seen
+
+
+def _may_describe(
+    node: Node, context: RequestContext, topics: Sequence[OffsetFetchRequestTopics | OffsetFetchResponseTopics]
+) -> Container[str]:
+    names = [topic.name for topic in topics]
+    return node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, names)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from muster.coordinator.api.context import Permissions, RequestContext
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.groups.membership import handle_heartbeat
 from muster.coordinator.api.groups.offset_commit import handle_offset_commit, sort_out
 from muster.coordinator.api.node import Node
@@ -17,6 +17,7 @@ from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_be
 from muster.coordinator.api.registry import Handler
 from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.security.authorizer import Authorizer
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -67,13 +68,18 @@ class AskingConnection(Protocol):
 class PreparedHeartbeat:
     """A member's Heartbeat, word by word."""
 
-    __slots__ = ("_after", "_beating", "_before", "_head", "_permissions", "_route", "_shard", "_tail", "met", "size")
+    __slots__ = (
+        "_after", "_authorizer", "_beating", "_before", "_head", "_permissions", "_route", "_shard", "_tail", "met",
+        "size",
+    )  # fmt: skip
 
-    def __init__(self, route: Route, frame: bytes, shard: Shard, beating: GenerationMember) -> None:
+    def __init__(
+        self, authorizer: Authorizer, route: Route, frame: bytes, shard: Shard, beating: GenerationMember
+    ) -> None:
         self.met = False
         self.size = len(frame)
         self._head, self._tail = route.head, frame[8:]
-        self._permissions = Permissions.version
+        self._authorizer, self._permissions = authorizer, authorizer.version
         self._route, self._shard, self._beating = route, shard, beating
         self._before, self._after = route.around_often(WELL)
 
@@ -82,7 +88,7 @@ class PreparedHeartbeat:
         if (
             data[start + 8 : start + self.size] != self._tail
             or data[start : start + 4] != self._head
-            or self._permissions != Permissions.version
+            or self._permissions != self._authorizer.version
         ):
             return NOT_PREPARED
         well = self._shard.beat(self._beating)
@@ -107,7 +113,7 @@ def prepare_heartbeat(
     request: HeartbeatRequest = route.decode(frame, body_at, len(frame))
     shard = node.routing.shard(request.group_id)
     beating = shard.beating(request)
-    return None if beating is None else PreparedHeartbeat(route, frame, shard, beating)
+    return None if beating is None else PreparedHeartbeat(node.authorizer, route, frame, shard, beating)
 
 
 class PreparedCommit(FrameTemplate):
@@ -116,8 +122,8 @@ class PreparedCommit(FrameTemplate):
     """
 
     __slots__ = (
-        "_after", "_before", "_commit", "_correlation", "_image", "_no_epochs", "_permissions", "_requests",
-        "_response", "_route", "_shard", "_topics", "met",
+        "_after", "_authorizer", "_before", "_commit", "_correlation", "_image", "_no_epochs", "_permissions",
+        "_requests", "_response", "_route", "_shard", "_topics", "met",
     )  # fmt: skip
 
     def __init__(
@@ -132,7 +138,7 @@ class PreparedCommit(FrameTemplate):
         super().__init__(frame, runs)
         self.met = False
         self._route = route
-        self._permissions = Permissions.version
+        self._authorizer, self._permissions = node.authorizer, node.authorizer.version
         self._topics, self._image = node.topics, node.topics.image
         self._shard, self._commit = shard, commit
         self._no_epochs = None if len(runs[0][1]) == 2 else (-1,) * len(runs)
@@ -144,7 +150,7 @@ class PreparedCommit(FrameTemplate):
     def take(self, data: bytes, start: int, requests: AskingConnection) -> Answer | None:
         """See `PreparedRequest`."""
         parts = self.match(data, start)
-        if parts is None or self._topics.image is not self._image or self._permissions != Permissions.version:
+        if parts is None or self._topics.image is not self._image or self._permissions != self._authorizer.version:
             return NOT_PREPARED
         self.met = True
         self._correlation = data[start + 4 : start + 8]
@@ -185,7 +191,7 @@ def prepare_commit(
         return None
     if FrameTemplate(frame, runs).match(encoded, 0) is None:  # there is something in it that the encoder does not say
         return None
-    request.topics, refused = sort_out(context, node.topics.image, request.topics)
+    request.topics, refused = sort_out(node, context, request.topics)
     shard = node.routing.shard(request.group_id)
     commit = None if refused else shard.prepare_commit(request)
     return None if commit is None else PreparedCommit(node, route, frame, runs, shard, commit)

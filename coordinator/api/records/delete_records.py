@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.log import LogError
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
@@ -45,11 +46,11 @@ def _delete_all(node: Node, context: RequestContext, request: DeleteRecordsReque
 
 def _delete(node: Node, context: RequestContext, name: str, index: int, offset: int) -> int:
     """The new start of the log. Raises `ApiError` or an error of the log."""
+    if not node.authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name):
+        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.topics.by_name.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not authorize(context, Operation.DELETE, Resource(TOPIC, name)):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partition = topic.existing(index)
     if topic.internal:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)

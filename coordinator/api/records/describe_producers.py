@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import name_fault
@@ -54,12 +55,11 @@ def _producers(node: Node, context: RequestContext, name: str, index: int) -> li
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
-    topic = node.topics.by_name.get(name)
+    topic, code = node.topics.by_name.get(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, name):
+        topic, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if topic is None:
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         raise ApiError(code, error_message(code))
-    if not authorize(context, Operation.READ, Resource(TOPIC, name)):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return topic.existing(index).producers.all()
 
 

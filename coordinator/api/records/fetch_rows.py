@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
 from muster.coordinator.log import LogError
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.fetch_sessions import FetchRow
@@ -74,7 +75,7 @@ def read_rows(
     for row in rows:
         yield None
         try:
-            topic = _find(node, context, row, by_id)
+            topic = _find(node, context, row, by_id, terms.from_follower)
         except ApiError as refusal:
             data = refused_row(row, refusal.error_code)
             data.aborted_transactions = ()
@@ -101,7 +102,7 @@ def read_rows(
     return read
 
 
-def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool) -> Topic:
+def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_follower: bool) -> Topic:
     """The topic that a row means, which has such a partition. When a reader of a session asked for an id that a topic
     had, it is the topic that has its name now.
 
@@ -119,11 +120,14 @@ def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool) -> To
             topic = topics.by_name.get(row.topic)
     else:
         topic = topics.by_name.get(name)
-    if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not authorize(context, Operation.READ, Resource(TOPIC, topic.name)):
+    if from_follower:
+        is_allowed = node.authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    else:
+        wanted = (row.topic or name) if topic is None else topic.name
+        is_allowed = node.authorizer.allows(context, Operation.READ, ResourceType.TOPIC, wanted)
+    if not is_allowed:
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    if not 0 <= index < len(topic.partitions):
+    if topic is None or not 0 <= index < len(topic.partitions):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return topic
 

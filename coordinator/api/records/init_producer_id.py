@@ -7,16 +7,10 @@ UNSUPPORTED_VERSION and most others librdkafka asks again for ever.
 
 from __future__ import annotations
 
-from muster.coordinator.api.context import (
-    THE_CLUSTER,
-    TRANSACTIONAL_ID,
-    Operation,
-    RequestContext,
-    Resource,
-    authorize,
-)
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
@@ -35,7 +29,7 @@ def handle_init_producer_id(
 
 def _init(node: Node, context: RequestContext, request: InitProducerIdRequest) -> Job[InitProducerIdResponse]:
     try:
-        _check(context, request)
+        _check(node, context, request)
         response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
     except ApiError as refusal:
         return InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
@@ -44,12 +38,17 @@ def _init(node: Node, context: RequestContext, request: InitProducerIdRequest) -
     return response
 
 
-def _check(context: RequestContext, request: InitProducerIdRequest) -> None:
+def _check(node: Node, context: RequestContext, request: InitProducerIdRequest) -> None:
     """Raises `ApiError`."""
     if request.transactional_id is not None:
-        if not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, request.transactional_id)):
+        if not node.authorizer.allows(
+            context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        ):
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    elif not authorize(context, Operation.IDEMPOTENT_WRITE, THE_CLUSTER):
+    elif not (
+        node.authorizer.allows(context, Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        or node.authorizer.allows_some(context, Operation.WRITE, ResourceType.TOPIC)
+    ):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     one_without_the_other = (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN)
     if request.transactional_id == "" or one_without_the_other:

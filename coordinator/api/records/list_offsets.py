@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import knows_timestamp
 from muster.coordinator.log import LogError
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
@@ -17,6 +18,7 @@ from muster.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -30,7 +32,9 @@ READ_COMMITTED = 1
 
 
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest, respond: Respond) -> None:
-    """Answer each partition on its own; one that is asked twice is refused, and answered once."""
+    """Answer each partition on its own; one that is asked twice is refused, and answered once. Topics that the client
+    may not describe come last, as on Kafka.
+    """
     node.run(context, respond, _answer_all(node, context, request))
 
 
@@ -42,7 +46,11 @@ def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest
             asked[topic.name, row.partition_index] += 1
             yield None
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    refused: list[ListOffsetsTopicResponse] = []
     for topic in request.topics:
+        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+            refused.append((yield from _refused(topic)))
+            continue
         for row in topic.partitions:
             twice = asked[topic.name, row.partition_index] > 1
             try:
@@ -52,17 +60,23 @@ def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest
             topics.setdefault(topic.name, {})[row.partition_index] = answer
             yield None
         yield None
-    return ListOffsetsResponse(
-        topics=[ListOffsetsTopicResponse(name, list(rows.values())) for name, rows in topics.items()]
-    )
+    answered = [ListOffsetsTopicResponse(name, list(rows.values())) for name, rows in topics.items()]
+    return ListOffsetsResponse(topics=answered + refused)
+
+
+def _refused(topic: ListOffsetsTopic) -> Job[ListOffsetsTopicResponse]:
+    """A topic that the client may not describe."""
+    rows = []
+    for row in topic.partitions:
+        rows.append(ListOffsetsPartitionResponse(row.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        yield None
+    return ListOffsetsTopicResponse(topic.name, rows)
 
 
 def _answer(
     node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool, twice: bool
 ) -> Job[ListOffsetsPartitionResponse]:
     """Raises `ApiError` or an error of the log."""
-    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if twice:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if not knows_timestamp(context.api_version, row.timestamp):

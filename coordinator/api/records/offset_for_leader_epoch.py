@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
@@ -19,34 +20,38 @@ from muster.protocol.messages.offset_for_leader_epoch import (
 def handle_offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest, respond: Respond
 ) -> None:
-    """Answer each partition on its own."""
+    """Answer each partition on its own; topics that the client may not describe come last, as on Kafka."""
     node.run(context, respond, _answer_all(node, context, request))
 
 
 def _answer_all(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Job[OffsetForLeaderEpochResponse]:
-    topics = []
+    allows = node.authorizer.allows
+    is_broker = allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    topics: list[OffsetForLeaderTopicResult] = []
+    refused: list[OffsetForLeaderTopicResult] = []
     for topic in request.topics:
+        is_allowed = is_broker or allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         rows = []
         for row in topic.partitions:
             try:
-                rows.append(_answer(node, context, topic.topic, row))
+                if not is_allowed:
+                    raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                rows.append(_answer(node, topic.topic, row))
             except ApiError as refusal:
                 rows.append(EpochEndOffset(refusal.error_code, row.partition))
             yield None
         yield None
-        topics.append(OffsetForLeaderTopicResult(topic.topic, rows))
-    return OffsetForLeaderEpochResponse(topics=topics)
+        (topics if is_allowed else refused).append(OffsetForLeaderTopicResult(topic.topic, rows))
+    return OffsetForLeaderEpochResponse(topics=topics + refused)
 
 
-def _answer(node: Node, context: RequestContext, name: str, row: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(node: Node, name: str, row: OffsetForLeaderPartition) -> EpochEndOffset:
     """Raises `ApiError`."""
     topic = node.topics.by_name.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partition = topic.existing(row.partition)
     partition.check_leader_epoch(row.current_leader_epoch)
     epoch, end_offset = partition.epoch_end_offset(row.leader_epoch)

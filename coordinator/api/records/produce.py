@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.context import TOPIC, TRANSACTIONAL_ID, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import produce_allows_zstd, produce_by_topic_id
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
 from muster.coordinator.log.errors import MoreThanAllowed
 from muster.coordinator.log.records.compression import LITTLE, Allowed, Unpacking
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Apart, Job, Later
 from muster.coordinator.topics.errors import ApiError, InvalidRecords
 from muster.coordinator.topics.partition import Partition
@@ -65,7 +66,7 @@ def _produce(node: Node, context: RequestContext, request: ProduceRequest) -> Jo
         rows += len(topic.partition_data)
     many = rows > ROWS_AT_ONCE
     try:
-        firsts = yield from _first_batches(context, request, many)
+        firsts = yield from _first_batches(node, context, request, many)
     except (ApiError, CorruptBatch) as refusal:
         yield from produce.refuse_all(request, refusal)
     else:
@@ -77,7 +78,9 @@ def _produce(node: Node, context: RequestContext, request: ProduceRequest) -> Jo
     return produce.answer()
 
 
-def _first_batches(context: RequestContext, request: ProduceRequest, many: bool) -> Job[list[BatchHeader | None]]:
+def _first_batches(
+    node: Node, context: RequestContext, request: ProduceRequest, many: bool
+) -> Job[list[BatchHeader | None]]:
     """The header of the first batch of each row, in order. `many`: there are so many that others must have their turn.
 
     Raises what refuses the whole request: CorruptBatch, and `ApiError` (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
@@ -96,7 +99,7 @@ def _first_batches(context: RequestContext, request: ProduceRequest, many: bool)
             yield None
     if is_transactional and (
         transactional_id is None
-        or not authorize(context, Operation.WRITE, Resource(TRANSACTIONAL_ID, transactional_id))
+        or not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     ):
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     return firsts
@@ -147,12 +150,11 @@ class _Produce:
         """
         allow_zstd = produce_allows_zstd(self._context.api_version)
         by_id = produce_by_topic_id(self._context.api_version)
-        topics = self._node.topics
         accepted: dict[tuple[_Key, int], _Accepted] = {}
         headers = iter(firsts)
         for data in request.topic_data:
             key = (data.name, data.topic_id)
-            topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
+            topic = self._find(data, by_id)
             if many:
                 yield None
             for row, first in zip(data.partition_data, headers, strict=False):
@@ -160,7 +162,7 @@ class _Produce:
                 if many:
                     yield None
                 try:
-                    found = self._writable(topic, row.index, by_id)
+                    found = _with_partition(topic, row.index)
                     header = only_batch(row.records or b"", first, allow_zstd=allow_zstd)
                 except (ApiError, LogError) as error:
                     answers[row.index] = _refused(row.index, error)
@@ -174,15 +176,18 @@ class _Produce:
     def _answers(self, data: TopicProduceData) -> dict[int, PartitionProduceResponse]:
         return self._rows.setdefault((data.name, data.topic_id), {})
 
-    def _writable(self, topic: Topic | None, index: int, by_id: bool) -> Topic:
-        """The topic, if it and the partition are there. Raises `ApiError`."""
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if not authorize(self._context, Operation.WRITE, Resource(TOPIC, topic.name)):
-            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if not 0 <= index < len(topic.partitions):
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return topic
+    def _find(self, data: TopicProduceData, by_id: bool) -> Topic | int:
+        """The topic that is meant, or the error of all its rows. Whether a name has a topic is told only to clients
+        that may write to it.
+        """
+        topics = self._node.topics
+        topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
+        if topic is None and by_id:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        name = data.name if topic is None else topic.name
+        if not self._node.authorizer.allows(self._context, Operation.WRITE, ResourceType.TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
         """Append the batches, or say of each why not."""
@@ -269,6 +274,15 @@ class _Produce:
     def _name(self, topic_id: bytes) -> str:
         topic = self._node.topics.by_id.get(topic_id)
         return topic_id.hex() if topic is None else topic.name
+
+
+def _with_partition(topic: Topic | int, index: int) -> Topic:
+    """The topic that was found, if it has the partition. Raises `ApiError`."""
+    if isinstance(topic, int):
+        raise ApiError(topic)
+    if not 0 <= index < len(topic.partitions):
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic
 
 
 def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHeader, most: Allowed) -> Checked | None:

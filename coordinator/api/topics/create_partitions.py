@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
@@ -53,7 +54,7 @@ def _grow(
 ) -> Job[CreatePartitionsTopicResult]:
     assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
     try:
-        if not authorize(context, Operation.ALTER, Resource(TOPIC, topic.name)):
+        if not node.authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if topic.name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
             raise ApiError(

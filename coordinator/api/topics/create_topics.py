@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from muster.coordinator.api.configs.rows import created_configs
-from muster.coordinator.api.context import THE_CLUSTER, TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
+from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
 from muster.coordinator.topics.errors import ApiError
@@ -50,7 +51,7 @@ def _create_all(node: Node, context: RequestContext, request: CreateTopicsReques
             rows.append(_refused(topic, _TOO_MANY))
         else:
             row = yield from _create(node, context, topic, request.validate_only)
-            if not row.error_code:
+            if not (row.error_code or row.topic_config_error_code):
                 # most topics of one request are configured the same
                 given = tuple([(config.name, config.value) for config in topic.configs])
                 if given not in configs:
@@ -92,9 +93,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
     try:
         if row.name == METADATA_TOPIC:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-        if not authorize(context, Operation.CREATE, THE_CLUSTER) and not authorize(
-            context, Operation.CREATE, Resource(TOPIC, row.name)
-        ):
+        if not may_create_topic(node.authorizer, context, row.name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         wanted = NewTopic(
             row.name,
@@ -107,13 +106,13 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
         partitions = yield from topics.creating(wanted, validate_only=validate_only)
     except ApiError as refusal:
         return _refused(row, refusal)
-    return CreatableTopicResult(
-        name=row.name,
-        topic_id=wanted.topic_id,
-        error_message=None,
-        num_partitions=partitions,
-        replication_factor=1,
-    )
+    answer = CreatableTopicResult(name=row.name, topic_id=wanted.topic_id, error_message=None)
+    if node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
+        answer.num_partitions, answer.replication_factor = partitions, 1
+    else:
+        answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        answer.configs = ()
+    return answer
 
 
 def _refused(row: CreatableTopic, refusal: ApiError) -> CreatableTopicResult:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.api.version_rules import tells_deletion_disabled
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.topic import Topic
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -38,15 +39,31 @@ def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTop
 def _delete_all(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> Job[DeleteTopicsResponse]:
     wanted = [(t.name, t.topic_id) for t in request.topics] + [(name, ZERO_UUID) for name in request.topic_names]
     refusal = _refusal(node, context, request)
+    rows: list[DeletableTopicResult] = []
     if refusal is not None:
-        refused = []
         for name, topic_id in wanted:
-            refused.append(DeletableTopicResult(name, topic_id, refusal))
+            rows.append(DeletableTopicResult(name, topic_id, refusal))
             yield None
-        return DeleteTopicsResponse(responses=refused)
+        return DeleteTopicsResponse(responses=rows)
+    names, ids = yield from _count(wanted, rows)
+    for one, count in names.items():
+        rows.append((yield from _row(node, context, one, ZERO_UUID, count, ids)))
+        yield None
+    by_name = {row.topic_id for row in rows if row.error_message == _ID_TOO}
+    for topic_id, count in ids.items():
+        if topic_id not in by_name or count > 1:
+            rows.append((yield from _row(node, context, None, topic_id, count, ())))
+        yield None
+    yield from until_durable(node, [row for row in rows if not row.error_code])
+    return DeleteTopicsResponse(responses=rows)
+
+
+def _count(
+    wanted: Iterable[tuple[str | None, bytes]], rows: list[DeletableTopicResult]
+) -> Job[tuple[Counter[str], Counter[bytes]]]:
+    """How often each name and each id is given; those given with both or neither are refused in `rows`."""
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
-    rows = []
     for name, topic_id in wanted:
         yield None
         if name is None and topic_id != ZERO_UUID:
@@ -54,19 +71,9 @@ def _delete_all(node: Node, context: RequestContext, request: DeleteTopicsReques
         elif name is not None and topic_id == ZERO_UUID:
             names[name] += 1
         else:
-            rows.append(
-                DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, _NEITHER_NOR_BOTH[name is None])
-            )
-    for name, count in names.items():
-        rows.append((yield from _row(node, context, name, ZERO_UUID, count, ids)))
-        yield None
-    by_name = {row.topic_id for row in rows if row.error_message == _ID_TOO}
-    for one, count in ids.items():
-        if one not in by_name or count > 1:
-            rows.append((yield from _row(node, context, None, one, count, ())))
-        yield None
-    yield from until_durable(node, [row for row in rows if not row.error_code])
-    return DeleteTopicsResponse(responses=rows)
+            why = _NEITHER_NOR_BOTH[name is None]
+            rows.append(DeletableTopicResult(name, topic_id, ErrorCode.INVALID_REQUEST, why))
+    return names, ids
 
 
 def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> int | None:
@@ -81,37 +88,59 @@ def _row(
     node: Node, context: RequestContext, name: str | None, topic_id: bytes, count: int, ids: Container[bytes]
 ) -> Job[DeletableTopicResult]:
     """Delete the topic of this name, or without one of this id, unless it is named more than once, or in `ids` too."""
+    answer = DeletableTopicResult(name, topic_id)
     try:
         if count > 1:
             what = "id" if name is None else "name"
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
-        topic = _find(node, context, name, topic_id)
+        topic = _find_by_id(node, context, answer) if name is None else _find_by_name(node, context, name)
         if topic.topic_id in ids:
-            topic_id = topic.topic_id
+            answer.topic_id = topic.topic_id
             raise ApiError(ErrorCode.INVALID_REQUEST, _ID_TOO)
-        yield from _delete(node, topic)
+        if topic.internal:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal: the coordinator needs it.")
+        yield from node.topics.deleting(topic)
     except ApiError as refusal:
-        return DeletableTopicResult(name, topic_id, refusal.error_code, refusal.message)
+        answer.error_code, answer.error_message = refusal.error_code, refusal.message
+        return answer
     return DeletableTopicResult(topic.name, topic.topic_id)
 
 
-def _find(node: Node, context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
-    """The topic that is meant, by name or by id, if it may be deleted by this principal. Raises `ApiError`."""
-    if name is None:
-        topic = node.topics.by_id.get(topic_id)
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, _NO_ID)
-    else:
-        topic = node.topics.by_name.get(name)
-        if topic is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_TOPIC)
-    if not authorize(context, Operation.DELETE, Resource(TOPIC, topic.name)):
-        raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResult) -> Topic:
+    """The topic, if the client may delete it. If it may at least describe it, its name gets into the answer. Raises
+    `ApiError`.
+    """
+    topic = node.topics.by_id.get(answer.topic_id)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, _NO_ID)
+    if not _may(node, context, Operation.DELETE, topic.name):
+        answer.name = topic.name if _may(node, context, Operation.DESCRIBE, topic.name) else None
+        raise _not_allowed()
     return topic
 
 
-def _delete(node: Node, topic: Topic) -> Job[None]:
-    """Raises `ApiError`."""
-    if topic.internal:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal: the coordinator needs it.")
-    yield from node.topics.deleting(topic)
+def _find_by_name(node: Node, context: RequestContext, name: str) -> Topic:
+    """The topic, if the client may delete it. Whether there is one is told only to a client that may describe it.
+    Raises `ApiError`.
+    """
+    if not _may(node, context, Operation.DESCRIBE, name):
+        raise _not_allowed()
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_TOPIC)
+    if not _may(node, context, Operation.DELETE, name):
+        raise _not_allowed()
+    return topic
+
+
+def _not_allowed() -> ApiError:
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ApiError(code, error_message(code))
+
+
+def _may(node: Node, context: RequestContext, operation: int, name: str) -> bool:
+    """May the client do this to the topic? It may if it may delete any topic of the cluster."""
+    allows = node.authorizer.allows
+    return allows(context, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or allows(
+        context, operation, ResourceType.TOPIC, name
+    )

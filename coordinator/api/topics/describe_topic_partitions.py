@@ -7,9 +7,9 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
-from muster.coordinator.api.authorized_operations import authorized_operations
-from muster.coordinator.api.context import TOPIC, Operation, RequestContext, Resource, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
 from muster.coordinator.topics.topic import Topic
@@ -55,8 +55,13 @@ def _describe(
     first = "" if cursor is None else cursor.topic_name
     # sorted some at a time, then merged one by one
     left, runs = iter(asked), list[list[str]]()
-    while run := [*islice(left, _SORTED_AT_ONCE)]:
-        runs.append(sorted(name for name in run if name >= first))
+    refused = list[DescribeTopicPartitionsResponseTopic]()
+    while some := [*islice(left, _SORTED_AT_ONCE)]:
+        run = [name for name in some if name >= first]
+        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, run)
+        runs.append(sorted(name for name in run if name in allowed))
+        if request.topics:  # of topics that it has not named the client is told nothing
+            refused += (_refused(name) for name in run if name not in allowed)
         yield None
     names = merge(*runs)
     limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
@@ -65,7 +70,12 @@ def _describe(
     for row in _page(node, context, names, cursor, limit, response):
         rows.append(row)
         yield None
+    rows += refused
     return response
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
 
 
 def _page(
@@ -82,23 +92,21 @@ def _page(
         if not left:
             response.next_cursor = DescribeTopicPartitionsResponseCursor(name, 0)
             return
-        if topic is None or not authorize(context, Operation.DESCRIBE, Resource(TOPIC, name)):
-            yield _missing(context, name)
+        operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, name)
+        if topic is None:
+            yield _missing(name, operations)
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         rows = _partitions(node, topic, start, start + left)
-        yield DescribeTopicPartitionsResponseTopic(
-            0, name, topic.topic_id, topic.internal, rows, authorized_operations(context, Resource(TOPIC, name))
-        )
+        yield DescribeTopicPartitionsResponseTopic(0, name, topic.topic_id, topic.internal, rows, operations)
         left -= len(rows)
         if start + len(rows) < len(topic.partitions):
             response.next_cursor = DescribeTopicPartitionsResponseCursor(name, start + len(rows))
             return
 
 
-def _missing(context: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
+def _missing(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
     error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_fault(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION
-    operations = authorized_operations(context, Resource(TOPIC, name))
     internal = name in INTERNAL_TOPICS
     return DescribeTopicPartitionsResponseTopic(
         error_code, name, is_internal=internal, topic_authorized_operations=operations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.coordinator.api.context import THE_CLUSTER, Operation, RequestContext, authorize
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -12,13 +13,13 @@ from muster.protocol.messages.list_partition_reassignments import (
 
 
 def handle_list_partition_reassignments(
-    node: Node,  # noqa: ARG001 - every handler has this shape
+    node: Node,
     context: RequestContext,
-    request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - as above
+    request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - every handler has this shape
     respond: Respond,
 ) -> None:
     """No partition is ever being reassigned."""
     error_code = 0
-    if not authorize(context, Operation.DESCRIBE, THE_CLUSTER):
+    if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     respond(ListPartitionReassignmentsResponse(error_code=error_code, error_message=None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard
+from muster.coordinator.security.authorizer import Requester
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from tests.coordinator.fakes import FakeCodec, FakeLog
@@ -63,6 +65,27 @@ def make_node(**parts: Any) -> Node:
         "draw_uuid_text": lambda: f"00000000-0000-4000-8000-{next(ids):012}",
     }
     return Node(**cast(Any, {**defaults, **parts}))
+
+
+class Refusing:
+    """An authorizer that allows everything but what it was told, and remembers what it was asked."""
+
+    def __init__(self, *refused: tuple[int, int, str]) -> None:
+        """`refused`: (operation, resource type, name); the name "*" is that of `allows_some`."""
+        self.version = 0
+        self.refused = set(refused)
+        self.asked: list[tuple[int, int, str]] = []
+
+    def allows(self, _: Requester, operation: int, resource_type: int, name: str) -> bool:
+        question = operation, resource_type, name
+        self.asked.append(question)
+        return question not in self.refused
+
+    def allowed(self, requester: Requester, operation: int, resource_type: int, names: Iterable[str]) -> set[str]:
+        return {name for name in names if self.allows(requester, operation, resource_type, name)}
+
+    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
+        return self.allows(requester, operation, resource_type, "*")
 
 
 class FakeTopics:

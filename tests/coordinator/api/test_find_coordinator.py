@@ -4,12 +4,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.cluster import find_coordinator
-from muster.coordinator.api.context import GROUP, TRANSACTIONAL_ID, Operation
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
-from tests.coordinator.api.harness import ask, make_channel, make_context, make_group_node
+from tests.coordinator.api.harness import Refusing, ask, make_channel, make_context, make_group_node
 
 
 def rows(keys: list[str], key_type: int = 0, **node: Any) -> list[Any]:
@@ -51,20 +50,14 @@ def test_before_the_offsets_topic_is_there_nobody_coordinates() -> None:
 @pytest.mark.parametrize(
     ("key_type", "resource", "told"),
     [
-        (0, GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
-        (1, TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        (0, ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (1, ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
 )
-def test_without_permission_nobody_is_found(
-    key_type: int, resource: int, told: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def only_b(_: Any, operation: int, asked: Any) -> bool:
-        assert (operation, asked[0]) == (Operation.DESCRIBE, resource)
-        return bool(asked[1] == "b")
-
-    monkeypatch.setattr(find_coordinator, "authorize", only_b)
+def test_without_permission_nobody_is_found(key_type: int, resource: int, told: int) -> None:
+    authorizer = Refusing((Operation.DESCRIBE, resource, "a"))
     found = [
         (row.key, row.node_id, row.host, row.port, row.error_code, row.error_message)
-        for row in rows(["a", "b", "a"], key_type, node_id=3)
+        for row in rows(["a", "b", "a"], key_type, node_id=3, authorizer=authorizer)
     ]
     assert found == [("a", -1, "", -1, told, ""), ("b", 3, "here.example", 1234, 0, ""), ("a", -1, "", -1, told, "")]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.groups import delete_groups, describe_groups, list_groups, offset_delete
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import DamagedLog, LogError, LogOffline
 from muster.coordinator.log.position import Place
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -24,7 +24,7 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+from tests.coordinator.api.harness import FakeTopics, Refusing, ask, make_context, make_group_node
 
 GROUPS = ["a", "b", "c", "d"]
 
@@ -43,10 +43,6 @@ def node() -> Node:
     return node
 
 
-def forbid(monkeypatch: pytest.MonkeyPatch, module: Any, *resources: tuple[int, str]) -> None:
-    monkeypatch.setattr(module, "authorize", lambda context, operation, resource: tuple(resource) not in resources)
-
-
 class TestDescribe:
     def describe(self, node: Node, *groups: str, **request: Any) -> list[Any]:
         return list(ask(node, DescribeGroupsRequest(list(groups), **request)).one().groups)
@@ -61,13 +57,13 @@ class TestDescribe:
         ]
         assert self.describe(node) == []
 
-    def test_operations_are_told_to_those_who_ask(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_operations_are_told_to_those_who_ask(self, node: Node) -> None:
         untold = -2147483648
         assert self.describe(node, "a")[0].authorized_operations == untold
         known, unknown = self.describe(node, "a", "nobody", include_authorized_operations=True)
         every = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
         assert (known.authorized_operations, unknown.authorized_operations) == (every, untold)
-        monkeypatch.setattr(describe_groups, "authorize", lambda context, operation, resource: operation == 8)
+        node.authorizer = Refusing(*((operation, 3, "a") for operation in (3, 6, 10, 11)))
         assert self.describe(node, "a", include_authorized_operations=True)[0].authorized_operations == 1 << 8
 
     def test_before_it_was_an_error_an_unknown_group_had_operations_too(self, node: Node) -> None:
@@ -75,12 +71,12 @@ class TestDescribe:
         row = ask(node, request, make_context(15, 5)).one().groups[0]
         assert row.authorized_operations == 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
-    def test_without_permission_it_comes_last(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        forbid(monkeypatch, describe_groups, (3, "a"))
+    def test_without_permission_it_comes_first(self, node: Node) -> None:
+        node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.GROUP, "b"))
         rows = self.describe(node, "a", "b")
         assert [(row.group_id, row.error_code) for row in rows] == [
-            ("b", 0),
-            ("a", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            ("b", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+            ("a", 0),
         ]
 
 
@@ -119,10 +115,10 @@ class TestList:
         assert response.error_code == 0
         assert "a" not in [group.group_id for group in response.groups]
 
-    def test_who_may_not_see_the_cluster_sees_the_groups_he_may(
-        self, node: Node, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        forbid(monkeypatch, list_groups, (4, "kafka-cluster"), (3, "b"))
+    def test_who_may_not_see_the_cluster_sees_the_groups_he_may(self, node: Node) -> None:
+        node.authorizer = Refusing(
+            (Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME), (Operation.DESCRIBE, ResourceType.GROUP, "b")
+        )
         assert sorted(group.group_id for group in self.list(node).groups) == ["a", "c", "d"]
 
 
@@ -137,8 +133,8 @@ class TestDelete:
         assert self.delete(node, "b") == [("b", missing)]
         assert sorted(group.group_id for group in ask(node, ListGroupsRequest()).one().groups) == ["c", "d"]
 
-    def test_without_permission(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        forbid(monkeypatch, delete_groups, (3, "a"))
+    def test_without_permission(self, node: Node) -> None:
+        node.authorizer = Refusing((Operation.DELETE, ResourceType.GROUP, "a"))
         assert self.delete(node, "a", "b") == [("b", 0), ("a", ErrorCode.GROUP_AUTHORIZATION_FAILED)]
 
 
@@ -177,9 +173,9 @@ class TestOffsetDelete:
         assert self.delete(node, "nobody", no=[1]) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
         assert self.delete(node, "", t=[0]) == (ErrorCode.INVALID_GROUP_ID, [])
 
-    def test_without_permission(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        forbid(monkeypatch, offset_delete, (2, "t"))
+    def test_without_permission(self, node: Node) -> None:
+        node.authorizer = Refusing((Operation.READ, ResourceType.TOPIC, "t"))
         failed = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         assert self.delete(node, "a", t=[0, 1]) == (0, [("t", [(0, failed), (1, failed)])])
-        forbid(monkeypatch, offset_delete, (3, "a"))
+        node.authorizer = Refusing((Operation.DELETE, ResourceType.GROUP, "a"))
         assert self.delete(node, "a", t=[0]) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])

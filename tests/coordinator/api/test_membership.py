@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from muster.coordinator.api.groups import membership
 from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition
 from muster.protocol.message import Message
@@ -14,7 +12,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.coordinator.api.harness import Answers, ask, make_context, make_group_node
+from tests.coordinator.api.harness import Answers, Refusing, ask, make_context, make_group_node
 
 
 def join(member_id: str = "", group: str = "g") -> JoinGroupRequest:
@@ -71,17 +69,12 @@ def test_a_sync_that_names_no_protocol_is_refused_if_its_version_can_name_one() 
     [join(), SyncGroupRequest("g"), HeartbeatRequest("g"), LeaveGroupRequest("g")],
     ids=["join", "sync", "heartbeat", "leave"],
 )
-def test_without_permission_the_group_is_not_asked(request_: Message, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    def refuse(context: Any, operation: int, resource: Any) -> bool:
-        asked.append((operation, tuple(resource)))
-        return False
-
-    monkeypatch.setattr(membership, "authorize", refuse)
-    answers: Answers = ask(make_group_node(), request_)
+def test_without_permission_the_group_is_not_asked(request_: Message) -> None:
+    question = Operation.READ, ResourceType.GROUP, "g"
+    authorizer = Refusing(question)
+    answers: Answers = ask(make_group_node(authorizer=authorizer), request_)
     assert answers.one().error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
-    assert asked == [(3, (3, "g"))]
+    assert authorizer.asked == [question]
 
 
 def test_drawn_ids() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.groups import offset_commit
 from muster.coordinator.api.node import Node
 from muster.coordinator.core.interface import Command
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
@@ -14,7 +14,7 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+from tests.coordinator.api.harness import FakeTopics, Refusing, ask, make_context, make_group_node
 
 T1, T2 = (1).to_bytes(16, "big"), (2).to_bytes(16, "big")
 
@@ -75,16 +75,13 @@ def test_topics_by_id(node: Node) -> None:
     assert rows == [("", [(0, unknown)]), ("", [(0, unknown)]), ("t1", [(1, 0)])]
 
 
-def test_without_permission(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    forbidden: set[tuple[int, str]] = {(2, "t2")}
-    monkeypatch.setattr(
-        offset_commit, "authorize", lambda context, operation, resource: tuple(resource) not in forbidden
-    )
+def test_without_permission(node: Node) -> None:
+    node.authorizer = Refusing((Operation.READ, ResourceType.TOPIC, "t2"))
     assert commit(node, topic("t1", 0), topic("t2", 0)) == [
         ("t2", [(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]),
         ("t1", [(0, 0)]),
     ]
-    forbidden.add((3, "g"))
+    node.authorizer = Refusing((Operation.READ, ResourceType.GROUP, "g"))
     assert commit(node, topic("t1", 0), topic("no", 1)) == [
         ("t1", [(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)]),
         ("no", [(1, ErrorCode.GROUP_AUTHORIZATION_FAILED)]),

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.gather import ROWS_AT_ONCE
-from muster.coordinator.api.groups import offset_fetch
 from muster.coordinator.api.node import Node
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (
@@ -20,7 +20,7 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+from tests.coordinator.api.harness import FakeTopics, Refusing, ask, make_context, make_group_node
 
 T1, T2 = (1).to_bytes(16, "big"), (2).to_bytes(16, "big")
 
@@ -103,10 +103,9 @@ def test_all_by_id_leaves_out_topics_that_are_no_more(node: Node) -> None:
     ]
 
 
-def test_without_permission(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    forbidden = {(3, "h"), (2, "t2")}
-    monkeypatch.setattr(
-        offset_fetch, "authorize", lambda context, operation, resource: tuple(resource) not in forbidden
+def test_without_permission(node: Node) -> None:
+    node.authorizer = Refusing(
+        (Operation.DESCRIBE, ResourceType.GROUP, "h"), (Operation.DESCRIBE, ResourceType.TOPIC, "t2")
     )
     named = OffsetFetchRequestGroup("g", topics=[topic("t2", 0), topic("t1", 0)])
     refused = OffsetFetchRequestGroup("h", topics=[topic("t1", 0)])

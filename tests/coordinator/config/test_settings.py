@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.api.settings import ApiSettings
 from muster.coordinator.config import load
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.topics.settings import TopicSettings
 
-ROOMS = (ApiSettings, GroupSettings, LogSettings, NetSettings, TopicSettings)
+ROOMS = (GroupSettings, LogSettings, NetSettings, TopicSettings)
 
 
 @pytest.mark.parametrize("room", ROOMS)

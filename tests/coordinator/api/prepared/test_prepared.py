@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api import dispatch
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.context import Permissions
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.node import Node
@@ -232,9 +231,7 @@ def test_a_failed_append_is_told(linger_ms: int) -> None:
     assert peer.met
 
 
-def test_other_topics_other_permissions_and_a_shard_out_of_office_go_the_usual_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_other_topics_other_permissions_and_a_shard_out_of_office_go_the_usual_way() -> None:
     peer = Peer()
     member = peer.member()
 
@@ -246,7 +243,7 @@ def test_other_topics_other_permissions_and_a_shard_out_of_office_go_the_usual_w
     for _ in range(3):
         assert ask() == (0, 0)
     assert peer.met
-    monkeypatch.setattr(Permissions, "version", 1)
+    peer.node.authorizer.version += 1
     made = peer.requests.prepared
     assert ask() == ask() == (0, 0)
     assert peer.requests.prepared is not made, "made anew"

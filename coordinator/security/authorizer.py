@@ -1,0 +1,163 @@
+"""Who may do what: Kafka's question (principal, host, listener; operation; resource) and the object that answers it.
+
+Each node has one authorizer, and every handler asks it. Today it allows everything, as a Kafka broker without
+`authorizer.class.name` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Final, Protocol
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The one resource of the type CLUSTER (Kafka's Resource.CLUSTER_NAME)."""
+OPERATIONS_NOT_ASKED: Final = -(2**31)
+"""Stands in an answer in place of the operations when the client did not ask for them."""
+
+
+class Operation:
+    """Kafka's AclOperation codes."""
+
+    READ: Final = 3
+    WRITE: Final = 4
+    CREATE: Final = 5
+    DELETE: Final = 6
+    ALTER: Final = 7
+    DESCRIBE: Final = 8
+    CLUSTER_ACTION: Final = 9
+    DESCRIBE_CONFIGS: Final = 10
+    ALTER_CONFIGS: Final = 11
+    IDEMPOTENT_WRITE: Final = 12
+
+
+class ResourceType:
+    """Kafka's ResourceType codes."""
+
+    TOPIC: Final = 2
+    GROUP: Final = 3
+    CLUSTER: Final = 4
+    TRANSACTIONAL_ID: Final = 5
+
+
+class Requester(Protocol):
+    """Who asks: what an authorizer may look at (`api.context.RequestContext` is one)."""
+
+    @property
+    def principal(self) -> str:
+        """Type and name, as "User:ANONYMOUS"."""
+
+    @property
+    def host(self) -> str:
+        """The address that the connection comes from, with a "/" before it."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the connection arrived at."""
+
+
+class Authorizer(Protocol):
+    """Answers whether a requester may do an operation to a resource.
+
+    `version` is another number whenever an answer may be another than before: what was asked under a version need not
+    be asked again while it stands.
+    """
+
+    version: int
+
+    def allows(self, requester: Requester, operation: int, resource_type: int, name: str) -> bool:
+        """May the requester do this to the resource of this name?"""
+
+    def allowed(self, requester: Requester, operation: int, resource_type: int, names: Iterable[str]) -> Container[str]:
+        """Those of many names that `allows` is true for. Only names that were asked may be looked up in the answer."""
+
+    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
+        """Is there any resource of this type that the requester may do this to (authorizeByResourceType)?"""
+
+
+class _Everything:
+    """A container in which every name is."""
+
+    __slots__ = ()
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+class AllowAll:
+    """The authorizer of a server without one: everything is allowed."""
+
+    __slots__ = ("version",)
+
+    _EVERYTHING: Final = _Everything()
+
+    def __init__(self) -> None:
+        self.version = 0
+
+    def allows(self, requester: Requester, operation: int, resource_type: int, name: str) -> bool:  # noqa: ARG002
+        """Yes."""
+        return True
+
+    def allowed(
+        self,
+        requester: Requester,  # noqa: ARG002
+        operation: int,  # noqa: ARG002
+        resource_type: int,  # noqa: ARG002
+        names: Iterable[str],  # noqa: ARG002
+    ) -> Container[str]:
+        """All of them."""
+        return self._EVERYTHING
+
+    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:  # noqa: ARG002
+        """Yes."""
+        return True
+
+
+SUPPORTED: Final = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+"""The operations that there are for each type of resource (AclEntry.supportedOperations)."""
+
+
+def authorized_operations(authorizer: Authorizer, requester: Requester, resource_type: int, name: str) -> int:
+    """The operations that a requester may do to a resource, one bit (1 << code) for each (KIP-430)."""
+    operations = SUPPORTED[resource_type]
+    return sum(1 << one for one in operations if authorizer.allows(requester, one, resource_type, name))
+
+
+def may_create_topic(authorizer: Authorizer, requester: Requester, name: str) -> bool:
+    """May the requester create this topic? It may if it may create any topic of the cluster."""
+    return authorizer.allows(requester, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorizer.allows(
+        requester, Operation.CREATE, ResourceType.TOPIC, name
+    )
+
+
+def cluster_operations(authorizer: Authorizer, requester: Requester) -> int:
+    """The same for the cluster: none at all for a requester that may not describe it, as on Kafka."""
+    if not authorizer.allows(requester, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(authorizer, requester, ResourceType.CLUSTER, CLUSTER_NAME)
