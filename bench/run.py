@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from bench import measure, remember, report
@@ -68,9 +69,14 @@ def start_up(workdir: Path, muster: Path, samples: Samples) -> None:
         begin = time.perf_counter()
         server.start()
         samples["start-up, spawn to ready, ms"]["muster"].append((time.perf_counter() - begin) * 1000)
-        samples["start-up, CPU ms"]["muster"].append(measure.cpu_s(server.pid) * 1000)
-        samples["resident memory when ready, MB"]["muster"].append(measure.resident_mb(server.pid))
+        note_process(samples, server)
         server.stop()
+
+
+def note_process(samples: Samples, server: ServerProcess) -> None:
+    """What a server has taken by the time it is ready."""
+    samples["start-up, CPU ms"][server.name].append(measure.cpu_s(server.pid) * 1000)
+    samples["resident memory when ready, MB"][server.name].append(measure.resident_mb(server.pid))
 
 
 class BareServer(ServerProcess):
@@ -112,7 +118,11 @@ def commit_figures(targets: list[Target], unsynced: Target, samples: Samples) ->
 
 def note_commits(samples: Samples, where: str, comes: str, connections: int, target: Target, load: Load) -> None:
     """Figures of one load of commits."""
-    for name, value in of_load(f"commit, {where}, {comes}, {connections} connections", load).items():
+    note(samples, target, of_load(f"commit, {where}, {comes}, {connections} connections", load))
+
+
+def note(samples: Samples, target: Target, figures: Mapping[str, float]) -> None:
+    for name, value in figures.items():
         samples[name][target.server.name].append(value)
 
 
@@ -151,6 +161,21 @@ def codec_figures(samples: Samples) -> str:
     return done.stdout
 
 
+def started(server: ServerProcess, frameload: FrameLoad, args: argparse.Namespace, samples: Samples) -> Target:
+    """A server that is started, measured cold, and warmed up."""
+    begin = time.perf_counter()
+    server.start()
+    if server.name == "kafka":
+        samples["start-up, spawn to ready, ms"]["kafka"].append((time.perf_counter() - begin) * 1000)
+        note_process(samples, server)
+    target = Target(server, frameload, args.seconds)
+    first_group(target, samples)
+    target.prepare()
+    note(samples, target, cold(target))
+    warm_up(target, args.warm_up)
+    return target
+
+
 def run(args: argparse.Namespace, workdir: Path) -> str:
     samples: Samples = defaultdict(lambda: defaultdict(list))
     frameload, muster = FrameLoad(workdir), executable()
@@ -169,24 +194,11 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
         servers.append(KafkaServer(workdir / "kafka", SETTINGS))
     else:
         notes.append("No Kafka was measured (Java and Maven are needed).")
-    targets = []
+    targets: list[Target] = []
     bare = BareServer(workdir / "bare")
     try:
         bare.start()
-        for server in servers:
-            begin = time.perf_counter()
-            server.start()
-            if server.name == "kafka":
-                samples["start-up, spawn to ready, ms"]["kafka"].append((time.perf_counter() - begin) * 1000)
-                samples["start-up, CPU ms"]["kafka"].append(measure.cpu_s(server.pid) * 1000)
-                samples["resident memory when ready, MB"]["kafka"].append(measure.resident_mb(server.pid))
-            target = Target(server, frameload, args.seconds)
-            first_group(target, samples)
-            target.prepare()
-            for name, value in cold(target).items():
-                samples[name][target.server.name].append(value)
-            warm_up(target, args.warm_up)
-            targets.append(target)
+        targets.extend(started(server, frameload, args, samples) for server in servers)
         page_cache.start()
         unsynced = Target(page_cache, frameload, args.seconds)
         unsynced.prepare_commits()
@@ -197,8 +209,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
             commit_figures(targets, unsynced, samples)
             for scenario in SCENARIOS:
                 for target in targets:
-                    for name, value in scenario(target).items():
-                        samples[name][target.server.name].append(value)
+                    note(samples, target, scenario(target))
         for target in targets:
             samples["resident memory after the load, MB"][target.server.name].append(
                 measure.resident_mb(target.server.pid)

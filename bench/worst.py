@@ -109,21 +109,29 @@ def request_for(module: Any, root: type[Message], path: tuple[str, ...], text: C
     for depth in range(1, len(path) + 1):
         element = steps[path[:depth]]
         number = count if depth == len(path) else 1
-        if inspect.isclass(element):
-            # the same object again and again is as good on the wire
-            rows: list[Any] = [filled(element, text(0) if depth == len(path) else "t")] * number
-            if depth == len(path) and text(0) != text(1):
-                rows = [copy(rows[0]) for _ in rows]
-                for name in [n for n in rows[0].__slots__ if getattr(rows[0], n) == text(0)]:
-                    for i, row in enumerate(rows):
-                        setattr(row, name, text(i))
-        elif element == "str":
-            rows = [text(i) for i in range(number)]
-        else:
-            rows = [i if text(0) != text(1) else 0 for i in range(number)] if element == "int" else [bytes(16)] * number
+        rows = elements(element, text if depth == len(path) else lambda _: "t", number)
         setattr(at, path[depth - 1], rows)
         at = rows[0] if rows else None
     return request
+
+
+def elements(element: Any, text: Callable[[int], str], number: int) -> list[Any]:
+    """So many elements of an array; `element` is their class or the name of their type."""
+    differ = text(0) != text(1)
+    if element == "str":
+        return [text(i) for i in range(number)]
+    if element == "int":
+        return [i if differ else 0 for i in range(number)]
+    if not inspect.isclass(element):
+        return [bytes(16)] * number
+    # the same object again and again is as good on the wire
+    rows = [filled(element, text(0))] * number
+    if differ:
+        rows = [copy(rows[0]) for _ in rows]
+        for name in [n for n in rows[0].__slots__ if getattr(rows[0], n) == text(0)]:
+            for i, row in enumerate(rows):
+                setattr(row, name, text(i))
+    return rows
 
 
 def cases(served: Api, wanted: list[int]) -> Iterator[Case]:

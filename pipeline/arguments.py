@@ -102,19 +102,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def read(options: argparse.Namespace) -> Arguments:
     """Check what was given. Raises BadArgument."""
-    if (options.source is None) == (options.bootstrap_server is None):
-        both = "both were given" if options.source is not None else "neither was given"
-        raise BadArgument(f"a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; {both}")
-    if options.source is not None and not options.source.strip():
-        raise BadArgument(f"SOURCE '{options.source}': a data directory, copied segments or a table was expected")
+    _check_source(options)
     kafka = _client(options)
     formats = tuple(name.strip().lower() for name in options.format.split(","))
     for name in formats:
         if name not in FORMATS:
             raise BadArgument(f"--format {options.format}: {name!r} is none of {', '.join(FORMATS)}")
-    since_ms, until_ms = _time("--since", options.since), _time("--until", options.until)
-    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
-        raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
+    since_ms, until_ms = _times(options)
     if any(not pattern for pattern in options.group):
         raise BadArgument("--group '': the name of a group, or a pattern such as 'payments*', was expected")
     # what it needs would be loaded with `muster serve` too, which has these options in its help
@@ -133,6 +127,21 @@ def read(options: argparse.Namespace) -> Arguments:
         options.source, kafka, options.out, formats, master, _what_if(options.what_if), since_ms, until_ms, groups,
         options.verbose, follow,
     )  # fmt: skip
+
+
+def _check_source(options: argparse.Namespace) -> None:
+    if (options.source is None) == (options.bootstrap_server is None):
+        both = "both were given" if options.source is not None else "neither was given"
+        raise BadArgument(f"a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; {both}")
+    if options.source is not None and not options.source.strip():
+        raise BadArgument(f"SOURCE '{options.source}': a data directory, copied segments or a table was expected")
+
+
+def _times(options: argparse.Namespace) -> tuple[int | None, int | None]:
+    since_ms, until_ms = _time("--since", options.since), _time("--until", options.until)
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
+    return since_ms, until_ms
 
 
 def _client(options: argparse.Namespace) -> dict[str, str]:

@@ -61,88 +61,113 @@ def assign(
     if not workers:
         raise ValueError("nobody to assign to: a group has at least one worker")
     held = {name: dict.fromkeys(workers[name]) for name in string_order(workers)}
-    active = frozenset(item for work in held.values() for item in work)
     everything = configured_work(configured)
-    wanted = frozenset(everything)
-
     previous = state.previous if state.generation == completed_generation else frozenset()
-    if state.revoked & active:  # they were told to stop it, and did not hear
-        previous = active
-    deleted = previous - wanted
-    twice = repeated(held.values())
-    lost = in_order(previous - active - deleted)
-    created = [item for item in everything if item not in previous and item not in active]
+    found = _found(held, everything, previous, state.revoked)
 
-    revoked = {name: _to_stop(tuple(work), deleted, twice) for name, work in held.items()}
+    revoked = {name: _to_stop(tuple(work), found) for name, work in held.items()}
     loads = [Load(name, work) for name, work in held.items()]
     for load in loads:
         load.remove(revoked[load.name])
 
-    state, given_up = _lost(state, now_ms, lost, loads, max_delay_ms)
+    state, given_up = _lost(state, now_ms, found.lost, loads, max_delay_ms)
     state = _balance(state, now_ms, everything, loads, revoked, max_delay_ms)
     for connectors in (True, False):
-        new = [item for item in created + given_up if (item.number == CONNECTOR) == connectors]
+        new = [item for item in found.created + given_up if (item.number == CONNECTOR) == connectors]
         deal(loads, new, connectors=connectors)
 
     stopped = frozenset(item for items in revoked.values() for item in items)
     running = frozenset(item for load in loads for item in load)
-    changes = {
-        load.name: Change(
-            assigned=tuple(item for item in load if item not in held[load.name] or item in deleted),
-            revoked=tuple(revoked[load.name]),
-            running=tuple(load),
-        )
-        for load in loads
-    }
     state = replace(
         state,
-        previous=(running - stopped) | frozenset(lost),
+        previous=(running - stopped) | frozenset(found.lost),
         revoked=stopped,
         members=frozenset(held),
         generation=generation,
     )
-    return Round(changes, state.delay_ms, state)
+    return Round(_changes(loads, held, revoked, found.deleted), state.delay_ms, state)
 
 
-def _to_stop(work: Work, deleted: frozenset[Task], twice: set[Task]) -> list[Task]:
-    """What a worker runs and must not: it was deleted, or others run it too (who gets it is for the next round)."""
-    if deleted.isdisjoint(work) and twice.isdisjoint(work):
+class _Found(NamedTuple):
+    """What the workers run, compared with what was assigned before and with what is configured."""
+
+    deleted: frozenset[Task]
+    """It is configured no more."""
+    twice: set[Task]
+    """Several workers run it."""
+    lost: list[Task]
+    """It was assigned, and no worker runs it."""
+    created: list[Task]
+    """It is configured, and was not assigned before."""
+
+
+def _found(
+    held: Mapping[str, dict[Task, None]], everything: list[Task], previous: frozenset[Task], revoked: frozenset[Task]
+) -> _Found:
+    active = frozenset(item for work in held.values() for item in work)
+    if revoked & active:  # they were told to stop it, and did not hear
+        previous = active
+    deleted = previous - frozenset(everything)
+    created = [item for item in everything if item not in previous and item not in active]
+    return _Found(deleted, repeated(held.values()), in_order(previous - active - deleted), created)
+
+
+def _changes(
+    loads: list[Load],
+    held: Mapping[str, dict[Task, None]],
+    revoked: Mapping[str, list[Task]],
+    deleted: frozenset[Task],
+) -> dict[str, Change]:
+    changes = {}
+    for load in loads:
+        assigned = tuple(item for item in load if item not in held[load.name] or item in deleted)
+        changes[load.name] = Change(assigned, tuple(revoked[load.name]), tuple(load))
+    return changes
+
+
+def _to_stop(work: Work, found: _Found) -> list[Task]:
+    """What a worker runs and must not: it was deleted, or others run it too (the next round gives it to one worker)."""
+    if found.deleted.isdisjoint(work) and found.twice.isdisjoint(work):
         return []
     items = as_hash_sets(work)
-    stop = [item for item in items if item in deleted] + [item for item in items if item in twice]
+    stop = [item for item in items if item in found.deleted] + [item for item in items if item in found.twice]
     return list(dict.fromkeys(stop))
 
 
 def _lost(
     state: State, now_ms: int, lost: list[Task], loads: list[Load], max_delay_ms: int
 ) -> tuple[State, list[Task]]:
-    """What to do about the work of those who went away: wait, give it to who seems to have come back, or give it up.
+    """Wait for the workers that ran what is lost, give it to those that seem to be back, or give it up.
 
     Second is what is to be assigned as if it were new.
     """
     if not lost and not state.took_away:
         return _no_delay(state), []
-    if state.rebalance_at_ms <= 0 and state.members <= {load.name for load in loads}:
-        return state, lost  # nobody left: somebody did not get the last assignment
-    if max_delay_ms == 0:
+    nobody_left = state.rebalance_at_ms <= 0 and state.members <= {load.name for load in loads}
+    if nobody_left or max_delay_ms == 0:  # in the first case a worker did not get the last assignment
         return state, lost
     if 0 < state.rebalance_at_ms <= now_ms:
-        by_name = {load.name: load for load in loads}
-        returned = [by_name[name] for name in state.candidates if name in by_name]
-        if returned:
-            deal_round(returned, lost)
-        return replace(_no_delay(state), took_away=False), [] if returned else lost
+        return _after_the_delay(state, lost, loads)
+    return _wait(state, now_ms, loads, max_delay_ms), []
+
+
+def _after_the_delay(state: State, lost: list[Task], loads: list[Load]) -> tuple[State, list[Task]]:
+    by_name = {load.name: load for load in loads}
+    returned = [by_name[name] for name in state.candidates if name in by_name]
+    if returned:
+        deal_round(returned, lost)
+    return replace(_no_delay(state), took_away=False), [] if returned else lost
+
+
+def _wait(state: State, now_ms: int, loads: list[Load], max_delay_ms: int) -> State:
     idle = string_order([load.name for load in loads if not load])
     planned = state.rebalance_at_ms - now_ms
     delay_ms = min(planned, max_delay_ms) if planned > 0 else max_delay_ms
-    return (
-        replace(
-            state,
-            candidates=tuple(dict.fromkeys((*state.candidates, *idle))),
-            delay_ms=delay_ms,
-            rebalance_at_ms=now_ms + delay_ms,
-        ),
-        [],
+    return replace(
+        state,
+        candidates=tuple(dict.fromkeys((*state.candidates, *idle))),
+        delay_ms=delay_ms,
+        rebalance_at_ms=now_ms + delay_ms,
     )
 
 

@@ -110,26 +110,29 @@ class _Group:
         """The next operation."""
         self._last_ms = at_ms = operation[0].at_ms
         bump = next((one for one in operation if one.key_type == EPOCH), None)
-        if bump is not None and bump.value is not None and bump.value["epoch"] == self._number:
-            bump = None
-        if bump is not None and self._epoch is not None and self._epoch.is_open:
+        begins = bump is not None and (bump.value is None or bump.value["epoch"] != self._number)
+        if begins and self._epoch is not None and self._epoch.is_open:
             yield self._state(at_ms)
-        ids = list(self._image.members)
+        ids = set(self._image.members)
         for record in operation:
             yield from self._apply(record)
         self._image.learn_names(self._number)
         if self._epoch is None:
             return
-        if self._epoch.is_open and self._is_settled():
-            if all(one.away_ms is None for one in self._image.members.values()):
-                # what nobody has now, nobody is to have
-                self._image.forget_pauses()
-            yield self._state(at_ms)
-        elif not self._epoch.is_open and bump is None and any(one not in ids for one in self._image.members):
+        if self._epoch.is_open:
+            yield from self._settle(at_ms)
+        elif not begins and not ids.issuperset(self._image.members):
             # a static member under another id, or one whose pattern has not been looked up yet
             self._begin_again(operation[0].offset, at_ms)
             if self._is_settled():
                 yield self._state(at_ms)
+
+    def _settle(self, at_ms: int) -> Iterator[State]:
+        if self._is_settled():
+            if all(one.away_ms is None for one in self._image.members.values()):
+                # what nobody has now, nobody is to have
+                self._image.forget_pauses()
+            yield self._state(at_ms)
 
     def end(self) -> Iterator[State | Hold]:
         """The log ends here."""
@@ -140,20 +143,13 @@ class _Group:
     # ---- records
 
     def _apply(self, record: Record) -> Iterator[State | Hold]:
-        kind, value, image = record.key_type, record.value, self._image
+        kind, value = record.key_type, record.value
         if kind == EPOCH and value is not None:
             self._to_epoch(record, value)
         elif kind == EPOCH:
             yield from self._end_of_group(record)
-        elif kind == MEMBER and value is not None:
-            image.come(record)
-        elif kind == MEMBER and record.key in image.members:
-            key = image.key(record.key)
-            for one in image.go(record.key, record.at_ms, self._reached):
-                if isinstance(one, Hold):
-                    yield one
-                else:
-                    self._gone.append((key, one))
+        elif kind == MEMBER:
+            yield from self._member(record)
         elif kind == CURRENT:
             yield from self._current(record)
         elif kind == TARGET_EPOCH:
@@ -161,11 +157,25 @@ class _Group:
         elif kind == PARTITION_METADATA:
             self._topics_changed = True
         elif kind == PATTERN:
-            topics = () if value is None else tuple(value.get("topics") or ())
-            self._topics_changed |= image.patterns.get(record.key, topics) != topics
-            image.patterns[record.key] = topics
+            self._pattern(record)
         elif kind == CLASSIC:
             self._converted_ms = record.at_ms
+
+    def _member(self, record: Record) -> Iterator[Hold]:
+        if record.value is not None:
+            self._image.come(record)
+        elif record.key in self._image.members:
+            key = self._image.key(record.key)
+            for one in self._image.go(record.key, record.at_ms, self._reached):
+                if isinstance(one, Hold):
+                    yield one
+                else:
+                    self._gone.append((key, one))
+
+    def _pattern(self, record: Record) -> None:
+        topics = () if record.value is None else tuple(record.value.get("topics") or ())
+        self._topics_changed |= self._image.patterns.get(record.key, topics) != topics
+        self._image.patterns[record.key] = topics
 
     def _current(self, record: Record) -> Iterator[Hold]:
         if record.value is None:
@@ -206,20 +216,25 @@ class _Group:
         if before is None and (is_conversion or self._is_known or number <= FIRST):
             before = number - 1
         has = {self._image.key(one): one for one in members}
-        # somebody whose metadata is older than the log has not come now
-        new = [one for key, one in has.items() if key not in self._before and members[one].value]
-        stayed = {key: one for key, one in has.items() if key in self._before}
         return Change(
             before,
             len(self._before),
-            tuple(new) if before is not None else (),
+            self._joined(has) if before is not None else (),
             # a static member that came back under another id is not gone
             # (nor is it two that are gone when that one goes, too)
             tuple({key: one for key, one in self._gone if key not in has}.values()),
-            tuple(one for key, one in stayed.items() if self._before[key] != members[one].subscription),
+            self._resubscribed(has),
             self._topics_changed,
             is_conversion,
         )
+
+    def _joined(self, has: Mapping[str, str]) -> tuple[str, ...]:
+        # a member whose metadata is older than the log has not come now
+        return tuple(one for key, one in has.items() if key not in self._before and self._image.members[one].value)
+
+    def _resubscribed(self, has: Mapping[str, str]) -> tuple[str, ...]:
+        before, members = self._before, self._image.members
+        return tuple(one for key, one in has.items() if key in before and before[key] != members[one].subscription)
 
     # ---- states
 

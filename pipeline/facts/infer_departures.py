@@ -62,43 +62,74 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     """How `member` of `before` went, which is not in `after`. `came`: something else may have begun the rebalance, and
     have waited for its session to end: others came, or went before. `several`: others went as well.
     """
+    if after.joined_ms - _alive_ms(before, member) < member.session_timeout_ms * _SLACK:
+        return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
+    beat_ms = _beat_ms(before, member, habits)
+    told = _told_by_those_that_stayed(before, after, member, habits, beat_ms, came, several)
+    if told is not None:
+        return told
+    if came and _was_waited_for(before, after, habits):
+        return _expired_meanwhile(before, member, 0.8)
+    return _most_likely(before, after, member, habits, beat_ms)
+
+
+def _beat_ms(before: State, member: Member, habits: Habits) -> int | None:
+    """How long two of its commits are apart; None: nothing tells."""
     activity = before.activity.get(member.member_id)
-    last_ms = None if activity is None else activity.last_ms
-    alive_ms = _alive_ms(before, member)
-    silent_ms = after.joined_ms - alive_ms
-    session_ms = member.session_timeout_ms
-    if silent_ms < session_ms * _SLACK:
-        return Gone(member, LEFT, last_ms, 0.97)
     beat_ms = (activity and activity.gap_ms) or before.usual_ms() or habits.usual_ms
     if beat_ms is None and activity is not None:
         # it committed once: an interval after it had begun, as clients do
-        beat_ms = max(activity.first_ms - before.at_ms, 1)
+        return max(activity.first_ms - before.at_ms, 1)
+    return beat_ms
+
+
+def _expired_meanwhile(before: State, member: Member, certainty: float) -> Gone:
+    """Its session ran out while the group waited for it."""
+    end_ms = _alive_ms(before, member) + member.session_timeout_ms
+    return Gone(member, EXPIRED, end_ms, certainty, in_join_phase=True)
+
+
+def _told_by_those_that_stayed(
+    before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, came: bool, several: bool
+) -> Gone | None:
+    """How it went, where the others had stopped already when its session could have run out first."""
+    alive_ms, session_ms = _alive_ms(before, member), member.session_timeout_ms
     began_ms = began(before, after, habits, came or several)
-    if began_ms is not None and beat_ms is not None and began_ms - alive_ms < session_ms * _SLACK:
-        # the others had stopped already when its session could have run out first
-        rest_ms = rested_ms(before, after) or began_ms
-        overtaken = after.generation > before.generation + 1 and after.joined_ms - rest_ms >= session_ms * _SLACK
-        if overtaken or (came and silent_ms <= session_ms + beat_ms + JOIN_MS):
-            # it was waited for; if it had joined once more meanwhile, until the session ended that began then
-            return Gone(member, EXPIRED, alive_ms + session_ms, 0.85, in_join_phase=True)
-        heard_ms = began_ms - alive_ms - 3 * beat_ms
-        is_clear = began_ms - alive_ms + beat_ms < session_ms * _SLACK
-        if heard_ms <= (HEARTBEAT_MS if is_clear else 0):
-            return Gone(member, LEFT, last_ms, 0.75)
-    if came and _was_waited_for(before, after, habits):
-        return Gone(member, EXPIRED, alive_ms + session_ms, 0.8, in_join_phase=True)
+    if began_ms is None or beat_ms is None or began_ms - alive_ms >= session_ms * _SLACK:
+        return None
+    rest_ms = rested_ms(before, after) or began_ms
+    overtaken = after.generation > before.generation + 1 and after.joined_ms - rest_ms >= session_ms * _SLACK
+    if overtaken or (came and after.joined_ms - alive_ms <= session_ms + beat_ms + JOIN_MS):
+        # it was waited for; if it had joined once more meanwhile, until the session ended that began then
+        return _expired_meanwhile(before, member, 0.85)
+    heard_ms = began_ms - alive_ms - 3 * beat_ms
+    is_clear = began_ms - alive_ms + beat_ms < session_ms * _SLACK
+    if heard_ms <= (HEARTBEAT_MS if is_clear else 0):
+        return Gone(member, LEFT, _last_commit_ms(before, member), 0.75)
+    return None
+
+
+def _most_likely(before: State, after: State, member: Member, habits: Habits, beat_ms: int | None) -> Gone:
+    """How it went by the likelihoods of each way."""
+    alive_ms = _alive_ms(before, member)
+    silent_ms = after.joined_ms - alive_ms
     parts = _parts_with_commit(before, after, habits)
     if beat_ms is not None and _silent_of_itself(before, after, member, beat_ms):
         parts = 0.0
-    to_the_ms = 0 <= silent_ms - session_ms <= _EXACT_MS
+    to_the_ms = 0 <= silent_ms - member.session_timeout_ms <= _EXACT_MS
     if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
         parts, beat_ms = min(parts, 0.5), None
     left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms)
     total = left + expired + polls
     if expired >= left + polls:
-        return Gone(member, EXPIRED, alive_ms + session_ms, expired / total)
+        return Gone(member, EXPIRED, alive_ms + member.session_timeout_ms, expired / total)
     when_ms = alive_ms + member.rebalance_timeout_ms if polls > left else None
     return Gone(member, LEFT, when_ms, (left + polls) / total)
+
+
+def _last_commit_ms(before: State, member: Member) -> int | None:
+    activity = before.activity.get(member.member_id)
+    return None if activity is None else activity.last_ms
 
 
 def _alive_ms(before: State, member: Member) -> int:

@@ -102,10 +102,7 @@ def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Itera
     """Of the records of a partition, in the order of the log, those whose time cannot be: offset, that time, and the
     time that the record before has that can be (where there is none: the one after).
     """
-    latest_ms = now_ms + DAY_MS
-    if sum(time_ms > latest_ms for time_ms in times) > max(_FEW, len(times) * _FEW // 1_000):
-        # so many of them: then it is the clock of this machine that is wrong
-        latest_ms = max(times)
+    latest_ms = _latest_ms(times, now_ms)
     run = _without_far_ends(_longest_run(times, latest_ms), times)
     if not run:
         return
@@ -116,11 +113,24 @@ def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Itera
             after += 1
         low = times[run[after - 1]] if after else None
         high = times[run[after]] if after < len(run) else None
-        is_early = time_ms <= 0 or (low is not None and time_ms < low - DAY_MS)
-        is_late = time_ms > latest_ms or (high is not None and time_ms > high + DAY_MS)
-        is_far = low is None and high is not None and time_ms < high - YEARS_MS
-        if is_early or is_late or is_far:
+        if time_ms > latest_ms or _cannot_be(time_ms, low, high):
             yield offset, time_ms, low if low is not None else times[run[0]]
+
+
+def _latest_ms(times: Sequence[int], now_ms: int) -> int:
+    """No record was logged later."""
+    latest_ms = now_ms + DAY_MS
+    if sum(time_ms > latest_ms for time_ms in times) > max(_FEW, len(times) * _FEW // 1_000):
+        return max(times)  # so many of them: then it is the clock of this machine that is wrong
+    return latest_ms
+
+
+def _cannot_be(time_ms: int, low: int | None, high: int | None) -> bool:
+    """Between records of these times; None: there is none."""
+    if low is None and high is not None and time_ms < high - YEARS_MS:
+        return True
+    too_early = time_ms <= 0 or (low is not None and time_ms < low - DAY_MS)
+    return too_early or (high is not None and time_ms > high + DAY_MS)
 
 
 def _longest_run(times: Sequence[int], latest_ms: int) -> list[int]:

@@ -45,12 +45,7 @@ def read(options: argparse.Namespace) -> Follow | None:
             if getattr(options, name) != default:
                 raise ValueError(f"--{name.replace('_', '-')} goes with --follow: give that, or leave it out")
         return None
-    if options.bootstrap_server is None:
-        raise ValueError(f"--follow {options.source}: a live cluster is followed: give --bootstrap-server HOST:PORT")
-    if options.until is not None:
-        raise ValueError(f"--follow goes on and on: leave --until {options.until} out")
-    if options.what_if not in ("default", "none"):
-        raise ValueError(f"--what-if {options.what_if}: --follow tells what happened; ask an analysis what would have")
+    _check_source(options)
     odd = [name for name in options.format.split(",") if name.strip().lower() not in (HTML, PARQUET)]
     if odd:
         raise ValueError(
@@ -66,6 +61,15 @@ def read(options: argparse.Namespace) -> Follow | None:
         page_every if HTML in options.format else 0,
         options.table_format or PARQUET,
     )
+
+
+def _check_source(options: argparse.Namespace) -> None:
+    if options.bootstrap_server is None:
+        raise ValueError(f"--follow {options.source}: a live cluster is followed: give --bootstrap-server HOST:PORT")
+    if options.until is not None:
+        raise ValueError(f"--follow goes on and on: leave --until {options.until} out")
+    if options.what_if not in ("default", "none"):
+        raise ValueError(f"--what-if {options.what_if}: --follow tells what happened; ask an analysis what would have")
 
 
 def _milliseconds(option: str, text: str) -> int:

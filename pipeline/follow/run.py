@@ -171,27 +171,35 @@ class Follower:
 
     def _tend(self, *, last: bool = False) -> bool:
         """Make anew what is old, if it is time to; whether anything was done. Rests for as long as it worked."""
-        manifest = self.manifest
         began = time.monotonic()
-        is_time = last or not (self._what.once or manifest.batch < 0 or began < self._rested_until)
-        is_old = last or bool(manifest.dirty) or manifest.version == 0 or manifest.judged < manifest.batch
-        if is_time and not is_old and began >= self._look_again:
-            is_old = self._watch.has_grown(reached(self._store, manifest.batch))
-            self._look_again = began + self._what.trigger_ms / 1000
-        if not is_time or not is_old:
+        is_time = not self._what.once and self.manifest.batch >= 0 and began >= self._rested_until
+        if not last and not (is_time and self._is_old(began)):
             self._tell(self.told())
             return False
         self._shrink()
         manifest = refresh(self._store, self._what.kafka, self._watch)
         self._show(manifest)
-        every = self._what.page_every
-        if every and self._shown != manifest.version and (last or self._shown < 0 or manifest.version % every == 0):
+        if self._page_is_due(manifest.version, last):
             self.page()
             self._shown = manifest.version
         self._took_s = time.monotonic() - began
         self._rested_until = time.monotonic() + max(self._took_s, self._what.trigger_ms / 1000)
         self._tell(self.told())
         return True
+
+    def _is_old(self, now_s: float) -> bool:
+        """Whether tables lack something: rows of the log, or how far the topics reach by now."""
+        manifest = self.manifest
+        if manifest.dirty or manifest.version == 0 or manifest.judged < manifest.batch:
+            return True
+        if now_s < self._look_again:
+            return False
+        self._look_again = now_s + self._what.trigger_ms / 1000
+        return self._watch.has_grown(reached(self._store, manifest.batch))
+
+    def _page_is_due(self, version: int, last: bool) -> bool:
+        every = self._what.page_every
+        return bool(every) and self._shown != version and (last or self._shown < 0 or version % every == 0)
 
     def _show(self, manifest: Manifest) -> None:
         """Let those see the tables who know nothing of manifests."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report.content import Chosen, Row
@@ -22,50 +22,47 @@ def text(chosen: Chosen) -> str:
         f"{plain(chosen.about.source)}: {plural(chosen.groups.total, 'group')}, {plural(chosen.commits, 'commit')}, "
         f"{plural(rebalances, 'rebalance')}{told}",
         f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC ({duration(chosen.last_ms - chosen.first_ms)})",
+        *_block("why groups rebalanced", chosen.causes, _cause),
+        *_block("worst groups", [row for row in chosen.groups.rows if row["rebalances"]], _group),
+        *_block(
+            f"commits that went backwards: {number(chosen.regressions.total)}", chosen.regressions.rows, _regression
+        ),
+        *_block(f"partitions that stood still: {number(chosen.stalls.total)}", chosen.stalls.rows, _stall),
     ]
-    lines += _block("why groups rebalanced", [_cause(row) for row in chosen.causes])
-    worst = [row for row in chosen.groups.rows if row["rebalances"]]
-    lines += _block("worst groups", [_group(row) for row in worst])
-    lines += _block(
-        f"commits that went backwards: {number(chosen.regressions.total)}",
-        [
-            f"{moment(row['time_ms'])}  {_place(row)}: "
-            f"{number(row['from_offset'])} → {number(row['to_offset'])} ({row['cause']})"
-            for row in chosen.regressions.rows
-        ],
-    )
-    lines += _block(
-        f"partitions that stood still: {number(chosen.stalls.total)}",
-        [
-            f"{moment(row['start_ms'])}  {_place(row)}: {row['status']} "
-            + ("to the end" if row["end_ms"] is None else f"for {duration(row['end_ms'] - row['start_ms'])}")
-            for row in chosen.stalls.rows
-        ],
-    )
     if chosen.static_candidates.total:
         members, spared = plural(chosen.static_candidates.total, "member"), plural(chosen.spared, "rebalance")
         lines += ["", f"static membership of {members} would have spared {spared}"]
     estimated = any(row["source"] == LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity)
     told = "; times of groups without events are estimates" if estimated else ""
-    lines += _block(f"what if (without rebalances that left nobody{told})", [_setting(row) for row in chosen.grid])
+    lines += _block(f"what if (without rebalances that left nobody{told})", chosen.grid, _setting)
     odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
     if odd:
         lines += ["", f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"]
-    lines += _block(
-        "times of commits that cannot be, taken from the log around them (table commits, stated_ms)",
-        [
-            f"{plain(row['group'], _NAME)}: {plural(row['commits'], 'commit')}, as of {moment(row['stated_ms'])}"
-            for row in chosen.odd_times.rows
-        ],
-    )
+    title = "times of commits that cannot be, taken from the log around them (table commits, stated_ms)"
+    lines += _block(title, chosen.odd_times.rows, _odd_time)
     return "\n".join(lines)
 
 
-def _block(title: str, lines: Sequence[str]) -> list[str]:
-    if not lines:
+def _block(title: str, rows: Sequence[Row], line: Callable[[Row], str]) -> list[str]:
+    if not rows:
         return []
-    left = len(lines) - _LINES
-    return ["", title, *(f"  {line}" for line in lines[:_LINES]), *([f"  … {left:,} more"] if left > 0 else [])]
+    left = len(rows) - _LINES
+    more = [f"  … {left:,} more"] if left > 0 else []
+    return ["", title, *(f"  {line(row)}" for row in rows[:_LINES]), *more]
+
+
+def _regression(row: Row) -> str:
+    went = f"{number(row['from_offset'])} → {number(row['to_offset'])}"
+    return f"{moment(row['time_ms'])}  {_place(row)}: {went} ({row['cause']})"
+
+
+def _stall(row: Row) -> str:
+    lasted = "to the end" if row["end_ms"] is None else f"for {duration(row['end_ms'] - row['start_ms'])}"
+    return f"{moment(row['start_ms'])}  {_place(row)}: {row['status']} {lasted}"
+
+
+def _odd_time(row: Row) -> str:
+    return f"{plain(row['group'], _NAME)}: {plural(row['commits'], 'commit')}, as of {moment(row['stated_ms'])}"
 
 
 def _cause(row: Row) -> str:

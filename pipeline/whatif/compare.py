@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -85,32 +85,40 @@ def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
     if history.given is not None:
         costs.given({names.get(name, name): share for name, share in history.given.shares.items()})
         cooperative = is_cooperative(history.given.protocol)
-    told: list[tuple[int, int, str, Any]] = []
+    for ms, _, what, about in sorted(_told(cast), key=lambda one: one[:2]):
+        match what:
+            case "completed":
+                cooperative = is_cooperative(about.protocol)
+                shares = {names.get(name, name): share for name, share in about.shares.items()}
+                costs.completed(ms, shares, cooperative=cooperative)
+            case "began":
+                costs.began(ms)
+            case "emptied":
+                costs.emptied(ms)
+            case "vanished":
+                costs.vanished(names[about], ms)
+            case _:
+                costs.gone(names[about], ms)
+    unassigned = sum(history.counts[-1][1].values()) if history.counts else 0
+    return costs.figures(history.end_ms, cooperative=cooperative, unassigned=unassigned)
+
+
+def _told(cast: Cast) -> Iterator[tuple[int, int, str, Any]]:
+    """What the costs are told: when, rank among what happens at the same time, what, and a generation or member id."""
+    history = cast.history
     for number, generation in enumerate(history.generations):
-        told.append((generation.stopped_ms, 2 * number, "began", generation))
-        told.append((generation.start_ms, 2 * number + 1, "completed", generation))
+        yield generation.stopped_ms, 2 * number, "began", None
+        yield generation.start_ms, 2 * number + 1, "completed", generation
     if history.open_ms is not None:
-        told.append((history.open_ms, _LAST, "began", None))
-    told += [(one.began_ms, _LAST, "began", None) for one in history.rounds if one.outcome == EMPTIED]
-    told += [(ms, _LAST + 1, "emptied", None) for ms in history.emptied]
+        yield history.open_ms, _LAST, "began", None
+    for one in history.rounds:
+        if one.outcome == EMPTIED:
+            yield one.began_ms, _LAST, "began", None
+    for ms in history.emptied:
+        yield ms, _LAST + 1, "emptied", None
     for spell in history.spells:
         vanished_ms = cast.vanished_ms(spell)
         if vanished_ms is not None:
-            told.append((vanished_ms, _LAST + 2, "vanished", names[spell.member_id]))
+            yield vanished_ms, _LAST + 2, "vanished", spell.member_id
         if spell.end_ms is not None and spell.end != REPLACED:
-            told.append((spell.end_ms, -1, "gone", names[spell.member_id]))
-    for ms, _, what, about in sorted(told, key=lambda one: one[:2]):
-        if what == "completed":
-            cooperative = is_cooperative(about.protocol)
-            shares = {names.get(name, name): share for name, share in about.shares.items()}
-            costs.completed(ms, shares, cooperative=cooperative)
-        elif what == "began":
-            costs.began(ms)
-        elif what == "emptied":
-            costs.emptied(ms)
-        elif what == "vanished":
-            costs.vanished(about, ms)
-        else:
-            costs.gone(about, ms)
-    unassigned = sum(history.counts[-1][1].values()) if history.counts else 0
-    return costs.figures(history.end_ms, cooperative=cooperative, unassigned=unassigned)
+            yield spell.end_ms, -1, "gone", spell.member_id

@@ -150,30 +150,16 @@ class _Reader:
     def _generated(
         self, record: Record, members: Mapping[str, Record], shares: Mapping[str, Owned], at_ms: int
     ) -> None:
-        history = self.history
-        ended_ms = self._join_end_ms(record, at_ms)
-        came = [name for name in members if name not in self._members]
-        went = [name for name in self._members if name not in members]
-        stayed = [name for name in members if name in self._members]
+        history, protocol = self.history, record["protocol"]
         told_ms = self._starts.get((record["generation"], at_ms))
-        if not self._members:
-            began_ms = self._first_join_ms(len(members), ended_ms)
-            began_ms = began_ms if told_ms is None else max(self._at_ms, told_ms)
-        else:
-            began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if told_ms is None else told_ms)
-        began_ms = min(began_ms, at_ms)
+        ended_ms = self._join_end_ms(record, at_ms)
+        began_ms = stopped_ms = self._began_ms(len(members), told_ms, ended_ms, at_ms)
         ended_ms = max(ended_ms, began_ms)
-        stopped_ms = began_ms
-        instances = {members[name]["instance_id"]: name for name in came if members[name]["instance_id"] is not None}
-        back = {name: instances[one] for name in went if (one := self._members[name]["instance_id"]) in instances}
-        gone = [name for name in went if name not in back]
+        came = [name for name in members if name not in self._members]
+        stayed = [name for name in members if name in self._members]
+        gone = self._exchange(members, came, protocol, began_ms)
         grown = self._grow(shares, began_ms)
-        for name in came:
-            if name in back.values():
-                self._replace(members[name], record["protocol"], began_ms)
-            else:
-                self._new(members[name], record["protocol"], began_ms)
-        follower = self._given_up(stayed) if is_cooperative(record["protocol"]) else None
+        follower = self._given_up(stayed) if is_cooperative(protocol) else None
         self._go(gone, began_ms, ended_ms if came or follower else began_ms)
         if follower is None:
             cause, trigger = self._cause(record, members, came, gone, grown, began_ms)
@@ -181,18 +167,35 @@ class _Reader:
             # it joined again at once, whatever else happened until all had
             cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
             stopped_ms = began_ms if told_ms is None else stopped_ms
-        waits = ended_ms - began_ms > _LONG_MS or (bool(came) and any(self._spells[one].end == EXPIRED for one in gone))
-        rejoined_ms = min(ended_ms, began_ms + HEARTBEAT_MS) if waits else ended_ms
+        waited = bool(came) and any(self._spells[one].end == EXPIRED for one in gone)
+        rejoined_ms = _rejoined_ms(began_ms, ended_ms, waited)
         joins = {name: began_ms if name == trigger else rejoined_ms for name in stayed}
         syncs = dict.fromkeys(members, at_ms)
         history.rounds.append(Round(began_ms, cause, trigger, joins, syncs, at_ms, ended_ms, COMPLETED))
         history.generations.append(
-            Generation(record["generation"], at_ms, record["protocol"], record["leader"], shares, stopped_ms)
+            Generation(record["generation"], at_ms, protocol, record["leader"], shares, stopped_ms)
         )
-        for name in stayed:
-            spell, offers = self._spells[name], self._offers(members[name], record["protocol"])
-            if offers != spell.offers[-1][1]:
-                spell.offers.append((began_ms, offers))
+        self._offer_anew([members[name] for name in stayed], protocol, began_ms)
+
+    def _began_ms(self, members: int, told_ms: int | None, ended_ms: int, at_ms: int) -> int:
+        """When a rebalance began, of which `told_ms` is known (or nothing); its join phase ended at `ended_ms`."""
+        if self._members:
+            began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if told_ms is None else told_ms)
+        else:
+            first_ms = self._first_join_ms(members, ended_ms)
+            began_ms = first_ms if told_ms is None else max(self._at_ms, told_ms)
+        return min(began_ms, at_ms)
+
+    def _exchange(self, members: Mapping[str, Record], came: Sequence[str], protocol: str, at_ms: int) -> list[str]:
+        """Take in the members that came, static ones in their own place; the members that are gone for good."""
+        went = {name: one["instance_id"] for name, one in self._members.items() if name not in members}
+        back = {members[name]["instance_id"] for name in came} & set(went.values()) - {None}
+        for name in came:
+            if members[name]["instance_id"] in back:
+                self._replace(members[name], protocol, at_ms)
+            else:
+                self._new(members[name], protocol, at_ms)
+        return [name for name, instance_id in went.items() if instance_id not in back]
 
     # ---- what is concluded
 
@@ -305,6 +308,12 @@ class _Reader:
                 self._spells[name].end, self._spells[name].end_ms = REPLACED, at_ms
         self._new(member, protocol, at_ms)
 
+    def _offer_anew(self, members: Sequence[Record], protocol: str, at_ms: int) -> None:
+        for member in members:
+            spell, offers = self._spells[member["member_id"]], self._offers(member, protocol)
+            if offers != spell.offers[-1][1]:
+                spell.offers.append((at_ms, offers))
+
     def _go(self, names: Sequence[str], left_ms: int, removed_ms: int | None = None) -> None:
         for name in names:
             spell = self._spells[name]
@@ -316,3 +325,9 @@ class _Reader:
 
     def _offers(self, member: Record, protocol: str) -> tuple[Offer, ...]:
         return (Offer(protocol, tuple(member["topics"])),)
+
+
+def _rejoined_ms(began_ms: int, ended_ms: int, waited: bool) -> int:
+    """When members joined again of which nothing else is known. `waited`: for one that never came."""
+    is_long = waited or ended_ms - began_ms > _LONG_MS
+    return min(ended_ms, began_ms + HEARTBEAT_MS) if is_long else ended_ms

@@ -4,6 +4,7 @@ again of its own accord, which topics grow. Decides what a setting makes of a hi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -143,33 +144,33 @@ def plan(cast: Cast, setting: Setting) -> Schedule:
 
 def _facts(cast: Cast, parts: list[Part]) -> list[Fact]:
     history = cast.history
-    facts: list[Fact] = []
-
-    def tell(ms: int, rank: int, kind: str, who: int = -1, value: dict[str, int] | None = None) -> None:
-        facts.append(Fact(ms, rank, len(facts), kind, who, value))
-
-    for since_ms, counts in history.counts:
-        tell(since_ms, -1, COUNTS, value=counts)
-    for deleted_ms in history.deleted:
-        tell(deleted_ms, AFTER, DELETE)
+    facts = [Fact(ms, -1, 0, COUNTS, value=counts) for ms, counts in history.counts]
+    facts += [Fact(ms, AFTER, 0, DELETE) for ms in history.deleted]
     for part in parts:
-        process, who = part.process, part.process.index
-        spell = process.spells[0]
-        if part.start_ms is not None:
-            if spell.asked_ms is not None and part.start_ms == process.start_ms:
-                tell(spell.asked_ms, BEFORE, ASK, who)
-            tell(part.start_ms, spell.joined_rank, START, who)
+        facts += _start(part)
         for absence in part.absences:
-            if absence.kind != SLOW:
-                tell(absence.from_ms, absence.rank, LEAVE if absence.kind == LEAVES else VANISH, who)
-            back = next((one for one in process.spells if one.joined_ms == absence.until_ms), None)
-            # one that was only slow joins again by itself then
-            if absence.until_ms != FAR and (absence.kind != SLOW or back is not None):
-                tell(absence.until_ms, BEFORE if back is None else back.joined_rank, BACK, who)
+            facts += _absence(part.process, absence)
     for ms, member_id, rank in history.rejoins:
         if member_id is None:
-            tell(ms, rank, LEAD)
+            facts.append(Fact(ms, rank, 0, LEAD))
         elif member_id in cast.by_member:
-            tell(ms, rank, REJOIN, cast.by_member[member_id].index)
-    facts.sort()
-    return facts
+            facts.append(Fact(ms, rank, 0, REJOIN, cast.by_member[member_id].index))
+    return sorted(fact._replace(order=order) for order, fact in enumerate(facts))
+
+
+def _start(part: Part) -> Iterator[Fact]:
+    process, spell = part.process, part.process.spells[0]
+    if part.start_ms is not None:
+        if spell.asked_ms is not None and part.start_ms == process.start_ms:
+            yield Fact(spell.asked_ms, BEFORE, 0, ASK, process.index)
+        yield Fact(part.start_ms, spell.joined_rank, 0, START, process.index)
+
+
+def _absence(process: Process, absence: Absence) -> Iterator[Fact]:
+    if absence.kind != SLOW:
+        kind = LEAVE if absence.kind == LEAVES else VANISH
+        yield Fact(absence.from_ms, absence.rank, 0, kind, process.index)
+    back = next((one for one in process.spells if one.joined_ms == absence.until_ms), None)
+    # one that was only slow joins again by itself then
+    if absence.until_ms != FAR and (absence.kind != SLOW or back is not None):
+        yield Fact(absence.until_ms, BEFORE if back is None else back.joined_rank, 0, BACK, process.index)

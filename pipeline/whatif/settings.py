@@ -122,23 +122,27 @@ def distinct(settings: Iterable[Setting]) -> list[Setting]:
 
 
 def _combinations(told: Mapping[str, Any]) -> list[Setting]:
-    unknown = [key for key in told if key not in _FIELDS and key != "name"]
-    if unknown:
-        raise BadSetting(f"{unknown[0]!r} is no setting of a what-if; it is one of {', '.join(_FIELDS)}")
-    keys = [key for key in told if key != "name"]
-    rows = [told[key] if isinstance(told[key], list) else [told[key]] for key in keys]
-    given = told.get("name")
-    if given is not None and (not isinstance(given, str) or not given):
-        raise BadSetting(f"the name {given!r} is no text; give the setting a name of at least one letter, or none")
+    values_of = {key: value if isinstance(value, list) else [value] for key, value in told.items() if key != "name"}
+    unknown = next((key for key in values_of if key not in _FIELDS), None)
+    if unknown is not None:
+        raise BadSetting(f"{unknown!r} is no setting of a what-if; it is one of {', '.join(_FIELDS)}")
+    given = _given_name(told)
+    several = [_FIELDS[key] for key, values in values_of.items() if len(values) > 1]
     found = []
-    for values in product(*rows):
-        filled = {_FIELDS[key]: _value(key, value) for key, value in zip(keys, values, strict=True)}
-        name = _name(filled)
-        if given is not None:
-            several = [key for key, row in zip(keys, rows, strict=True) if len(row) > 1]
-            name = f"{given}, {_name({_FIELDS[key]: filled[_FIELDS[key]] for key in several})}" if several else given
+    for values in product(*values_of.values()):
+        filled = {_FIELDS[key]: _value(key, value) for key, value in zip(values_of, values, strict=True)}
+        name = given or _name(filled)
+        if given and several:
+            name = f"{given}, {_name({field: filled[field] for field in several})}"
         found.append(Setting(name, **filled))
     return found
+
+
+def _given_name(told: Mapping[str, Any]) -> str | None:
+    name = told.get("name")
+    if name is not None and (not isinstance(name, str) or not name):
+        raise BadSetting(f"the name {name!r} is no text; give the setting a name of at least one letter, or none")
+    return name
 
 
 def _value(key: str, value: Any) -> Any:
