@@ -116,7 +116,7 @@ class UnsupportedVersion(ProtocolError):
 class Api:
     """One API: its key, its name ("JoinGroup"), the versions the codec knows and the functions for them.
 
-    `min_version` to `max_version` are Kafka's valid versions, `max_stable_version` leaves out one still in the making;
+    `min_version` to `max_version` are Kafka's valid versions;
     `first_flexible` is the first version with compact types and tagged fields, None when there is none. Response
     headers are flexible from `first_flexible_response_header`, which may be above all versions. `request_has_parts`
     and `response_has_parts` tell messages that carry record batches.
@@ -131,7 +131,6 @@ class Api:
         "first_flexible",
         "first_flexible_response_header",
         "key",
-        "max_stable_version",
         "max_version",
         "min_version",
         "name",
@@ -139,12 +138,11 @@ class Api:
         "response_has_parts",
     )
 
-    def __init__(self, key: int, name: str, module: str, first: int, last: int, flexible: int, stable: int) -> None:
+    def __init__(self, key: int, name: str, module: str, first: int, last: int, flexible: int) -> None:
         self.key = key
         self.name = name
         self.min_version = first
         self.max_version = last
-        self.max_stable_version = stable
         self.first_flexible = flexible if flexible >= 0 else None
         self.first_flexible_response_header = 1 << 15 if flexible < 0 or key == ApiKey.API_VERSIONS else flexible
         self.request_has_parts = key == ApiKey.PRODUCE
@@ -157,10 +155,6 @@ class Api:
 
     def __repr__(self) -> str:
         return f"Api({self.key}, {self.name!r}, {self.min_version}-{self.max_version})"
-
-    def knows(self, version: int) -> bool:
-        """Whether the codec knows this version."""
-        return self.min_version <= version <= self.max_version
 
     def request_header_version(self, version: int) -> int:
         """2 for flexible versions, else 1."""

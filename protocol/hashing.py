@@ -1,4 +1,4 @@
-"""Kafka's hashes: which partition a key is produced to, and which offsets partition a group belongs to."""
+"""Java's hash of a string, and the offsets partition that a group belongs to by it."""
 
 from __future__ import annotations
 
@@ -7,32 +7,10 @@ from operator import mul
 from struct import unpack
 from typing import Final
 
-_M: Final = 0x5BD1E995
-_SEED: Final = 0x9747B28C
 _MASK: Final = 0xFFFFFFFF
 _CHUNK: Final = 256
 _POWERS: Final = tuple(31**k & _MASK for k in range(_CHUNK, -1, -1))
 """Powers of 31, descending to 1: a string is hashed by chunks, which in Python is quicker than by characters."""
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's Utils.murmur2: a signed 32-bit hash."""
-    length = len(data)
-    h = _SEED ^ length
-    whole = length & ~3
-    for i in range(0, whole, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    if length > whole:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return _signed(h ^ h >> 15)
-
-
-def key_partition(key: bytes, partitions: int) -> int:
-    """The partition of a record with this key (Kafka's BuiltInPartitioner.partitionForKey)."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def java_string_hash(text: str) -> int:

@@ -62,11 +62,6 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
-def last_sequence_of(base_sequence: int, last_offset_delta: int) -> int:
-    """The sequence of the last record of a batch; after 2^31-1 comes 0 (DefaultRecordBatch.incrementSequence)."""
-    return (base_sequence + last_offset_delta) & MAX_SEQUENCE
-
-
 class Producers:
     """All producers of one partition, and its transactions: open ones and those that were aborted."""
 

@@ -21,7 +21,6 @@ LEFT: Final = "left"
 EXPIRED: Final = "expired"
 JOIN_TIMEOUT: Final = "join_timeout"
 SYNC_TIMEOUT: Final = "sync_timeout"
-FULL: Final = "group_full"
 REPLACED: Final = "replaced"
 """How a spell ends."""
 

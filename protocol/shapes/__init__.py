@@ -1,20 +1,16 @@
 """Where Kafka changed the shape of a message: older requests raised to the newest shape, newest responses lowered.
 
 The generated codec fills what an older version lacks with Kafka's defaults; only what defaults cannot say is converted
-here, one small module for each API. Handlers never ask for a version; where a version stands for a capability of the
-client, `client_features` names it.
+here, one small module for each API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
-
-Convert = Callable[[int, Any], Any]
 
 NEVER: Final = 32767
 """A version that none reaches: every version is converted."""

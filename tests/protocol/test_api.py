@@ -30,7 +30,6 @@ def test_unknown_apis() -> None:
 @pytest.mark.parametrize("version", [-1, 5])
 def test_unknown_versions(version: int) -> None:
     served = api_named("Heartbeat")
-    assert not served.knows(version)
     for call in (
         lambda: served.decode_request(version, b""),
         lambda: served.decode_response(version, b""),

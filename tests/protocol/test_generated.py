@@ -182,8 +182,6 @@ def test_strings_longer_than_kafkas_limit_are_refused(version: int) -> None:
 
 
 def test_versions_are_those_that_kafka_advertises() -> None:
-    unstable = [served.name for served in all_apis() if served.max_stable_version != served.max_version]
-    assert unstable == ["InitProducerId"]
     assert [(a.min_version, a.max_version) for a in map(api_named, ("Produce", "Fetch", "OffsetFetch"))] == [
         (3, 13),
         (4, 18),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.protocol.hashing import group_partition, java_string_hash, key_partition, murmur2
+from muster.protocol.hashing import group_partition, java_string_hash
 
 # group id, String.hashCode, partition of 50, of 3, of 7
 GROUPS = [
@@ -43,20 +43,6 @@ GROUPS = [
     ("__consumer_offsets", -970371369, 19, 0, 2),
 ]
 
-MURMUR2 = {
-    "": 275646681,
-    "a": -1563381124,
-    "ab": 316155434,
-    "abc": 479470107,
-    "abcd": -1323649548,
-    "21": -973932308,
-    "foobar": -790332482,
-    "a-little-bit-long-string": -985981536,
-    "a-little-bit-longer-string": -1486304829,
-    "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    "\u00e9\U0001f600": 1501228757,
-}
-
 
 @pytest.mark.parametrize(("group_id", "hash_code", "of_50", "of_3", "of_7"), GROUPS)
 def test_groups_lie_where_kafka_puts_them(group_id: str, hash_code: int, of_50: int, of_3: int, of_7: int) -> None:
@@ -64,25 +50,9 @@ def test_groups_lie_where_kafka_puts_them(group_id: str, hash_code: int, of_50: 
     assert [group_partition(group_id, n) for n in (50, 3, 7)] == [of_50, of_3, of_7]
 
 
-@pytest.mark.parametrize("text", MURMUR2)
-def test_murmur2_is_kafkas(text: str) -> None:
-    assert murmur2(text.encode()) == MURMUR2[text]
-
-
-def test_a_key_goes_to_the_masked_hash() -> None:
-    assert key_partition(b"21", 1000) == (-973932308 & 0x7FFFFFFF) % 1000
-    assert key_partition(b"ab", 7) == 316155434 % 7
-
-
 @given(group_id=st.text(), partitions=st.integers(1, 1000))
 def test_every_group_has_a_partition(group_id: str, partitions: int) -> None:
     assert 0 <= group_partition(group_id, partitions) < partitions
-
-
-@given(key=st.binary(max_size=40), partitions=st.integers(1, 1000))
-def test_every_key_has_a_partition(key: bytes, partitions: int) -> None:
-    assert -(1 << 31) <= murmur2(key) < 1 << 31
-    assert 0 <= key_partition(key, partitions) < partitions
 
 
 @pytest.mark.parametrize("length", [255, 256, 257, 511, 512, 700])

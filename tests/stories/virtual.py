@@ -13,6 +13,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+from muster.coordinator.api import version_rules
 from muster.coordinator.core.interface import Client, Command, JoinCommand, Now, Output, Record
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -36,7 +37,6 @@ from muster.protocol.messages.offset_fetch import (
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.records import OFFSETS
-from muster.protocol.shapes import client_features
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Story
@@ -124,8 +124,8 @@ class VirtualDriver:
                 handled,
                 client,
                 str(uuid.UUID(int=self.ids)),
-                client_features.join_requires_known_member_id(action.version),
-                client_features.join_supports_skip_assignment(action.version),
+                version_rules.join_requires_known_member_id(action.version),
+                version_rules.join_supports_skip_assignment(action.version),
             )
         self.take(self.core.handle(command, self.now))
 
@@ -171,7 +171,7 @@ class VirtualDriver:
             return None
         if (
             isinstance(request, SyncGroupRequest)
-            and client_features.sync_names_protocol(version)
+            and version_rules.sync_names_protocol(version)
             and None in (request.protocol_type, request.protocol_name)
         ):
             respond(SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -179,7 +179,7 @@ class VirtualDriver:
         if isinstance(request, OffsetFetchRequest):
             return self._with_ids(request, respond)
         if isinstance(request, DescribeGroupsRequest) and request.include_authorized_operations:
-            return partial(_with_operations, respond, client_features.describe_knows_group_not_found(version))
+            return partial(_with_operations, respond, version_rules.describe_knows_group_not_found(version))
         if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest):
             return self._without_unknown_topics(request, respond)
         return respond

@@ -63,24 +63,22 @@ def generated() -> dict[str, str]:
 
 
 def api_table(by_module: dict[str, list[Message]]) -> str:
-    """The table of APIs: one row (key, name, module, first, last, first flexible or -1, stable last) each."""
+    """The table of APIs: one row (key, name, module, first, last, first flexible or -1) each."""
     rows = []
     for name, messages in by_module.items():
         request = next((m for m in messages if m.kind == "request"), None)
         if request is not None and request.key is not None:
             api = request.name.removesuffix("Request")
             flexible = request.flexible.first if request.flexible else -1
-            last = request.versions.last
-            stable = last - 1 if request.unstable else last
-            rows.append((request.key, api, name, request.versions.first, last, flexible, stable))
+            rows.append((request.key, api, name, request.versions.first, request.versions.last, flexible))
     lines = [
         HEADER,
-        '"""Every API of the codec: key, name, module, first and last version, first flexible one (-1: none), last',
-        'stable one. Known without importing the modules."""',
+        '"""Every API of the codec: key, name, module, first and last version, first flexible one (-1: none). Known',
+        'without importing the modules."""',
         "",
         "from __future__ import annotations",
         "",
-        "APIS: tuple[tuple[int, str, str, int, int, int, int], ...] = (",
+        "APIS: tuple[tuple[int, str, str, int, int, int], ...] = (",
         *(f"    {quoted(row)}," for row in sorted(rows)),
         ")",
         "",

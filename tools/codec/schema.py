@@ -172,7 +172,6 @@ class Message:
         self.key: int | None = raw.get("apiKey")
         self.versions = Versions.parse(raw["validVersions"])
         self.flexible = Versions.parse(raw["flexibleVersions"])
-        self.unstable: bool = raw.get("latestVersionUnstable", False)
         self._common = {c["name"]: c["fields"] for c in raw.get("commonStructs", ())}
         self.structs: dict[str, Struct] = {}
         self.root = self._struct(self.name, self.name, raw["fields"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from muster.coordinator.api import version_rules
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
@@ -13,7 +14,6 @@ from muster.coordinator.security.authorizer import Operation, ResourceType, auth
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
-from muster.protocol.shapes import client_features
 
 _ROW_BYTES: Final = 40
 """Of a row of an answer, besides its texts."""
@@ -31,7 +31,7 @@ def handle_describe_groups(
 def _describe(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Job[DescribeGroupsResponse]:
     found: dict[str, tuple[DescribedGroup, int]] = {}
     # before v6 an unknown group is no error, and has operations like any other
-    strict = client_features.describe_knows_group_not_found(context.api_version)
+    strict = version_rules.describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
     def ask(group_id: str, token: Later) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.api import version_rules
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
@@ -20,7 +21,6 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest
-from muster.protocol.shapes import client_features
 
 MOST_PROTOCOLS: Final = 1_000
 """A member's JoinGroup names so many at most; clients have a handful, and each is looked at for each member."""
@@ -43,8 +43,8 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         context.client,
         # only one who comes without an id can be given one
         "" if request.member_id else node.draw_uuid_text(),
-        client_features.join_requires_known_member_id(version),
-        client_features.join_supports_skip_assignment(version),
+        version_rules.join_requires_known_member_id(version),
+        version_rules.join_supports_skip_assignment(version),
     )
     node.routing.shard(request.group_id).submit(command)
 
@@ -54,7 +54,7 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
     unnamed = request.protocol_type is None or request.protocol_name is None
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-    elif unnamed and client_features.sync_names_protocol(context.api_version):
+    elif unnamed and version_rules.sync_names_protocol(context.api_version):
         # only the version tells this from an older client; Kafka looks before it looks at the group
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:

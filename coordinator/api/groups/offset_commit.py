@@ -12,6 +12,7 @@ from typing import Any
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
@@ -28,7 +29,6 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from muster.protocol.shapes import topic_ids
 
 _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
 """Topics of which rows are refused, by name and id."""
@@ -117,7 +117,7 @@ def sort_out(
     """
     known: list[OffsetCommitRequestTopic] = []
     refused: _Refused = {}
-    by_id = topic_ids.by_id(context.api_key, context.api_version)
+    by_id = offsets_by_topic_id(context.api_version)
     image = node.topics.image
     if by_id:
         for topic in topics:

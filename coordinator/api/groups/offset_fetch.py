@@ -13,6 +13,7 @@ from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.core.interface import Command
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
@@ -26,7 +27,6 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from muster.protocol.shapes import topic_ids
 from muster.protocol.shapes.offset_fetch import failed_group
 
 _ROW_BYTES: Final = 100
@@ -74,7 +74,7 @@ def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetc
 
 def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
     rows: list[tuple[OffsetFetchResponseGroup, list[OffsetFetchResponseTopics]]] = []
-    by_id = topic_ids.by_id(context.api_key, context.api_version)
+    by_id = offsets_by_topic_id(context.api_version)
     room = AnswerSize()
     # all of a group that is named again and again is asked for once: it has a row each time, as on Kafka
     whole: dict[str, OffsetFetchResponseGroup] = {}
@@ -196,7 +196,7 @@ def _sort_out(
     """The topics that may be asked for, by name, and the refused ones. A name that no topic has may be asked for."""
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
-    by_id = topic_ids.by_id(context.api_key, context.api_version)
+    by_id = offsets_by_topic_id(context.api_version)
     if by_id:
         for topic in asked:
             found = node.topics.image.by_id.get(topic.topic_id)

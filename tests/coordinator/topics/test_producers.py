@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.producers import KEPT_BATCHES, MAX_SEQUENCE, Producers, SeenBatch, last_sequence_of
+from muster.coordinator.topics.producers import KEPT_BATCHES, MAX_SEQUENCE, Producers, SeenBatch
 from muster.protocol.errors import ErrorCode
 
 
@@ -20,7 +20,7 @@ def append(
     tx: bool = False,
 ) -> SeenBatch | None:
     """What a partition does with a batch that begins at offset `at`."""
-    last = last_sequence_of(first, count - 1)
+    last = (first + count - 1) & MAX_SEQUENCE
     seen = producers.check(producer_id, epoch, first, last)
     if seen is None:
         producers.appended(producer_id, epoch, SeenBatch(first, last, at, at + count - 1, 1000 + at), tx)

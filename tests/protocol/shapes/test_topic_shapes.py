@@ -1,12 +1,10 @@
-"""Converters of the topic APIs and of transactions, and the look-ups between topic ids and names."""
+"""Converters of the topic APIs and of transactions."""
 
 from __future__ import annotations
 
 import pytest
 
-from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages import (
     add_partitions_to_txn,
     delete_topics,
@@ -14,11 +12,9 @@ from muster.protocol.messages import (
     init_producer_id,
     list_offsets,
     metadata,
-    offset_commit,
     produce,
     txn_offset_commit,
 )
-from muster.protocol.shapes import topic_ids
 from tests.protocol.shapes.test_group_shapes import lowered, raised
 
 ID, OTHER = bytes(range(16)), bytes(range(1, 17))
@@ -131,48 +127,3 @@ def test_producer_fenced_in_the_words_of_the_version(version: int) -> None:
     response = txn_offset_commit.TxnOffsetCommitResponse(topics=[topic])
     seen = lowered("TxnOffsetCommit", version, response)
     assert seen.topics[0].partitions[0].error_code == (90 if version >= 2 else 47)
-
-
-# ---- ids and names
-
-
-def test_rows_get_their_names() -> None:
-    rows = [
-        offset_commit.OffsetCommitRequestTopic(topic_id=ID),
-        offset_commit.OffsetCommitRequestTopic(topic_id=OTHER),
-        offset_commit.OffsetCommitRequestTopic(name="given"),
-    ]
-    unknown = topic_ids.fill_names(rows, {ID: "t"}.get)
-    assert [row.name for row in rows] == ["t", "", "given"]
-    assert [row.topic_id for row in unknown] == [OTHER]
-
-
-def test_rows_get_their_ids() -> None:
-    rows = [
-        offset_commit.OffsetCommitResponseTopic("t"),
-        offset_commit.OffsetCommitResponseTopic("gone"),
-        offset_commit.OffsetCommitResponseTopic(topic_id=OTHER),
-    ]
-    unknown = topic_ids.fill_ids(rows, {"t": ID}.get)
-    assert [row.topic_id for row in rows] == [ID, ZERO_UUID, OTHER]
-    assert [row.name for row in unknown] == ["gone"]
-
-
-def test_fetch_rows_get_their_names() -> None:
-    request = fetch.FetchRequest(
-        topics=[fetch.FetchTopic(topic_id=ID), fetch.FetchTopic(topic_id=OTHER), fetch.FetchTopic("given")],
-        forgotten_topics_data=[fetch.ForgottenTopic(topic_id=ID)],
-    )
-    topic_ids.fill_fetch_names(request, {ID: "t"}.get)
-    assert [row.topic for row in request.topics] == ["t", "", "given"]
-    assert [row.topic for row in request.forgotten_topics_data] == ["t"]
-
-
-@pytest.mark.parametrize(
-    ("key", "first"),
-    [(ApiKey.PRODUCE, 13), (ApiKey.FETCH, 13), (ApiKey.OFFSET_COMMIT, 10), (ApiKey.OFFSET_FETCH, 10)],
-)
-def test_which_versions_name_topics_by_id(key: int, first: int) -> None:
-    assert not topic_ids.by_id(key, first - 1)
-    assert topic_ids.by_id(key, first)
-    assert not topic_ids.by_id(ApiKey.HEARTBEAT, 4)
