@@ -5,29 +5,27 @@ Losing messages is the network's part (see world). All this stops when the world
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
-from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.list_groups import ListGroupsRequest
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.simulation.clients import NO_ID, Consumer, offered
-from tests.simulation.scenario import REBALANCES_MS, SESSIONS_MS
-from tests.simulation.world import PARTITIONS, Actor, Script, World
+from muster.simulation.actor import Actor, Script
+from muster.simulation.consumer import leave_of, rows_of
+from muster.simulation.world import World
+from tests.simulation.clients import UnrulyConsumer, offered
+from tests.simulation.scenario import PARTITIONS, REBALANCES_MS, SESSIONS_MS, TOPIC
 
 if TYPE_CHECKING:
     from muster.protocol.message import Message
@@ -36,18 +34,36 @@ INSTANCES: Final = 5
 """So many instance ids a group's static members share: few, so that some have the same."""
 
 
+class Circumstances(Protocol):
+    """What is decided of a history before it begins: see `scenario`."""
+
+    @property
+    def consumers(self) -> int: ...
+    @property
+    def groups(self) -> int: ...
+    @property
+    def probers(self) -> int: ...
+    @property
+    def tick_ms(self) -> int: ...
+    @property
+    def crashes(self) -> float: ...
+
+
 class Chaos:
     """Lets something happen now and then."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, scenario: Circumstances, end_server: Callable[[], object] | None = None) -> None:
+        """`end_server`: lets the server die or resign."""
         self.world = world
-        self.consumers: list[Consumer] = []
+        self.scenario = scenario
+        self._end_server = end_server
+        self.consumers: list[UnrulyConsumer] = []
         self.probers: list[Prober] = []
         self._named = 0
 
     def begin(self) -> None:
         """Everybody starts, and trouble too."""
-        scenario, world = self.world.scenario, self.world
+        scenario, world = self.scenario, self.world
         for number in range(scenario.consumers):
             world.later(int(world.random() * 4_000), self._spawn, number % scenario.groups)
         for _ in range(scenario.probers):
@@ -62,60 +78,66 @@ class Chaos:
         world.calm = True
         for prober in self.probers:
             prober.kill()
-        instances: dict[tuple[str, str], Consumer] = {}
+        instances: dict[tuple[str, str], UnrulyConsumer] = {}
         for one in self.living():
             one.paused_until_ms = 0
             one.careless = False
             one.latency_ms = min(one.latency_ms, 3)
             if one.instance is not None:
-                instances[one.group, one.instance] = one
-        members: dict[str, Consumer] = {}
+                instances[one.group_id, one.instance] = one
+        members: dict[str, UnrulyConsumer] = {}
         for one in self.living():
-            if one.instance is not None and instances[one.group, one.instance] is not one:
+            if one.instance is not None and instances[one.group_id, one.instance] is not one:
                 one.kill()
             elif one.member_id and members.setdefault(one.member_id, one) is not one:
                 one.kill()  # a zombie: the other has the same id
 
-    def living(self) -> list[Consumer]:
+    def living(self) -> list[UnrulyConsumer]:
         """Consumers that run; those that ended are forgotten."""
         self.consumers = [one for one in self.consumers if one.script is not None]
         return self.consumers
 
+    def go_on(self) -> None:
+        """When nobody lives any more somebody else begins, so that the history goes on."""
+        if not self.living():
+            self._begin(0)
+
     def _spawn(self, group: int) -> None:
+        if not self.world.calm:
+            self._begin(group)
+
+    def _begin(self, group: int) -> None:
         world, random = self.world, self.world.random
-        if world.calm:
-            return
         world.events += 1
         self._named += 1
         instance = f"i{int(random() * INSTANCES)}" if random() < 0.35 else None
-        consumer = Consumer(world, f"c{self._named}", f"g{group}", instance)
+        consumer = UnrulyConsumer(world, f"c{self._named}", f"g{group}", instance)
         self.consumers.append(consumer)
         consumer.start()
 
     def _again(self) -> None:
         world = self.world
-        world.later(1 + int(-log(1 - world.random()) * world.scenario.tick_ms), self._tick, None)
+        world.later(1 + int(-log(1 - world.random()) * self.scenario.tick_ms), self._tick)
 
     def _tick(self, _: None) -> None:
         world, random = self.world, self.world.random
         if world.calm:
             return
         world.events += 1
-        if random() < world.scenario.crashes:
-            if world.core is not None:
-                (world.crash if random() < 0.6 else world.resign)(int(random() * 3_000))
+        if self._end_server is not None and random() < self.scenario.crashes:
+            self._end_server()
         else:
             living = self.living()
-            if len(living) < world.scenario.consumers:
-                self._spawn(int(random() * world.scenario.groups))
+            if len(living) < self.scenario.consumers:
+                self._spawn(int(random() * self.scenario.groups))
             elif living:
                 self._trouble(living[int(random() * len(living))])
         self._again()
 
-    def _note(self, what: str, one: Consumer) -> None:
-        self.world.note(what, None, f"{one.name} of {one.group!r}")
+    def _note(self, what: str, one: UnrulyConsumer) -> None:
+        self.world.note(what, None, f"{one.name} of {one.group_id!r}")
 
-    def _trouble(self, one: Consumer) -> None:
+    def _trouble(self, one: UnrulyConsumer) -> None:
         world, random = self.world, self.world.random
         what = random()
         if what < 0.35:
@@ -130,13 +152,13 @@ class Chaos:
         elif what < 0.85 and one.instance is not None:
             self._note("second process", one)
             self._named += 1
-            twin = Consumer(world, f"c{self._named}", one.group, one.instance)
+            twin = UnrulyConsumer(world, f"c{self._named}", one.group_id, one.instance)
             self.consumers.append(twin)
             twin.start()
         elif one.assigned is not None:
             self._note("zombie", one)
             self._named += 1
-            zombie = Consumer(world, f"c{self._named}", one.group, one.instance)
+            zombie = UnrulyConsumer(world, f"c{self._named}", one.group_id, one.instance)
             zombie.member_id, zombie.generation, zombie.assigned = one.member_id, one.generation, one.assigned
             self.consumers.append(zombie)
             zombie.start(zombie.zombie())
@@ -155,7 +177,7 @@ class Prober(Actor):
         """Ask, wait a little, ask again. Its own long waits it does not wait for."""
         random = self.world.random
         while True:
-            yield int(random() * 2 * self.world.scenario.tick_ms) + 100
+            yield int(random() * 2 * self.chaos.scenario.tick_ms) + 100
             self._look_around()
             yield self.question()
 
@@ -165,13 +187,13 @@ class Prober(Actor):
             new = [one for one in living if one.member_id and one.generation < 0]  # with an id and not yet in
             choice = new if new and self.world.random() < 0.5 else living
             one = choice[int(self.world.random() * len(choice))]
-            self.seen.append((one.group, one.member_id, one.instance, one.generation))
+            self.seen.append((one.group_id, one.member_id, one.instance, one.generation))
             del self.seen[:-20]
 
     def question(self) -> Message:
         """Any request."""
         random = self.world.random
-        group, member_id, instance, generation = f"g{int(random() * self.world.scenario.groups)}", "", None, -1
+        group, member_id, instance, generation = f"g{int(random() * self.chaos.scenario.groups)}", "", None, -1
         if self.seen and random() < 0.9:
             group, member_id, instance, generation = self.seen[int(random() * len(self.seen))]
             if random() < 0.2:
@@ -205,22 +227,20 @@ class Prober(Actor):
         """It lets another one leave, by id or as an administrator by instance."""
         if instance is not None and self.world.random() < 0.5:
             member_id = ""
-        return LeaveGroupRequest(group, "", [MemberIdentity(member_id, instance, "out")])
+        return leave_of(group, member_id, instance, "out")
 
     def commit(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
         """It commits as another one, or as nobody."""
         if self.world.random() < 0.3:
             member_id, instance, generation = "", None, -1
         partition = int(self.world.random() * PARTITIONS)
-        rows = [OffsetCommitRequestPartition(partition, int(self.world.random() * 1_000), 1, "p")]
-        return OffsetCommitRequest(
-            group, generation, member_id, instance, -1, [OffsetCommitRequestTopic("t", NO_ID, rows)]
-        )
+        rows = rows_of({TOPIC: {partition: int(self.world.random() * 1_000)}}, 1, "p")
+        return OffsetCommitRequest(group, generation, member_id, instance, -1, rows)
 
     def delete_offsets(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
         """It deletes an offset."""
         rows = [OffsetDeleteRequestPartition(int(self.world.random() * PARTITIONS))]
-        return OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)])
+        return OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(TOPIC, rows)])
 
     def administer(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
         """It looks, or deletes the group."""

@@ -43,18 +43,19 @@ def simulate(seed: int, events: int = EVENTS) -> World:
     rng = Random(seed)
     scenario = draw(rng)
     world = World(scenario, rng, Watch(checkers()))
-    chaos = Chaos(world)
+    chaos = Chaos(world, scenario, world.end)
     try:
         chaos.begin()
         chaotic = int(events * _CHAOTIC)
         while world.events < chaotic:
-            world.run(min(world.events + _LOOK, chaotic), NEVER)
+            world.run_events(min(world.events + _LOOK, chaotic), NEVER)
             check_parked(world)
         check_replay(world)
         chaos.calm()
         settle(world, chaos.living, events)
-        while world.events < events and chaos.living():
-            world.run(events, world.ms + 60_000)
+        while world.events < events:
+            chaos.go_on()
+            world.run_events(events, 60_000)
             settle(world, chaos.living, events)
         check_parked(world)
         check_replay(world)

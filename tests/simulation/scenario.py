@@ -8,6 +8,8 @@ from typing import Final
 
 from muster.coordinator.groups.common.settings import GroupSettings
 
+TOPIC: Final = "t"
+PARTITIONS: Final = 6
 SESSIONS_MS: Final = (6_000, 8_000, 12_000)
 REBALANCES_MS: Final = (3_000, 8_000, 20_000)
 DELAYS_MS: Final = (0, 0, 500, 3_000)

@@ -16,10 +16,11 @@ from muster.protocol.messages.group_records.group_metadata import GroupMetadataK
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.simulation.clients import Consumer
+from muster.simulation.actor import Actor
+from tests.simulation.clients import UnrulyConsumer
 from tests.simulation.scenario import NO_ANSWER_FOR_MS, SETTLED_WITHIN_MS
 from tests.simulation.watch import Violation
-from tests.simulation.world import Actor, World
+from tests.simulation.world import World
 
 
 def check_parked(world: World) -> None:
@@ -33,13 +34,13 @@ def check_parked(world: World) -> None:
         break  # the others were sent later, but for those of slow clients
 
 
-def unsettled(world: World, living: list[Consumer]) -> tuple[str, str] | None:
+def unsettled(world: World, living: list[UnrulyConsumer]) -> tuple[str, str] | None:
     """A group that is not what its living members make it, and how; None when all are settled."""
     rows: dict[str, Any] = {one.group_id: one for one in _ask(world.core, world, ListGroupsRequest()).groups}
-    for name in dict.fromkeys([*rows, *(one.group for one in living)]):
+    for name in dict.fromkeys([*rows, *(one.group_id for one in living)]):
         described = _ask(world.core, world, DescribeGroupsRequest([name])).groups[0]
         members = {one.member_id: one for one in described.members}
-        own = {one.member_id: one for one in living if one.group == name}
+        own = {one.member_id: one for one in living if one.group_id == name}
         if described.group_state not in ((STABLE,) if own else (EMPTY, "Dead")):
             return name, f"is {described.group_state} with {len(members)} members, living are {list(own)}"
         if set(own) != set(members):
@@ -58,7 +59,7 @@ def settle(world: World, living: Any, events: int) -> None:
     """
     end_ms = world.ms + SETTLED_WITHIN_MS
     while True:
-        world.run(world.events + events, world.ms + 3_000)
+        world.run_events(world.events + events, 3_000)
         stuck = ("", "the server is down") if world.core is None else unsettled(world, living())
         if stuck is None:
             return
@@ -73,7 +74,7 @@ def check_replay(world: World) -> None:
     if world.core is None:
         return
     other = world.replayed()
-    other.loaded(world.now)
+    other.loaded(world.now())
     values, offsets = written(world.records)
     limit = world.settings.group_max_size
     own = {one.group_id: one for one in _ask(world.core, world, ListGroupsRequest()).groups}
@@ -145,4 +146,4 @@ def _offsets(core: GroupCore, world: World, name: str) -> dict[int, int]:
 
 def _ask(core: GroupCore | None, world: World, request: Message) -> Any:
     assert core is not None
-    return core.handle(Command(request, None, Actor(world, "checker").client), world.now).replies[0][1]
+    return core.handle(Command(request, None, Actor(world, "checker").client), world.now()).replies[0][1]

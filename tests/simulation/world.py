@@ -1,8 +1,7 @@
-"""The world around one core: virtual time, a network that loses things, a log that is durable a little later.
+"""The world around one core: a network that loses things, a log that is durable a little later, and no bytes at all.
 
-Everything that happens comes from one queue and one seeded random source, so that a seed is a history. The world plays
-the shell: it hands requests to the core, keeps its records, lets answers go when the log is durable, and can crash. It
-judges nothing: `watch` sees what goes in and out.
+The fast mode of the simulator: the world plays the shard. It hands requests to the core, keeps its records, lets
+answers go when the log is durable, and can crash. It judges nothing: `watch` sees what goes in and out.
 
 An event, where they are counted, is a request that reaches the core, an answer or a timer that reaches a client, a
 deadline of the core that does something, or a fault; what comes too late for anybody is none.
@@ -10,14 +9,12 @@ deadline of the core that does something, or a fault; what comes too late for an
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Callable, Generator
 from random import Random
 from typing import Any, Final
 
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client, Command, JoinCommand, Now, Output, Record
+from muster.coordinator.core.interface import Command, JoinCommand, Output, Record
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -25,19 +22,16 @@ from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
-from tests.simulation.scenario import Scenario
+from muster.simulation import world
+from muster.simulation.actor import Actor
+from tests.simulation.scenario import PARTITIONS, TOPIC, Scenario
 from tests.simulation.watch import Watch
 
-PARTITIONS: Final = 6
-TOPICS: Final = TopicsImage({"t": TopicImage("t", b"T" * 16, PARTITIONS)}, 1)
-WALL_MS: Final = 1_700_000_000_000
+TOPICS: Final = TopicsImage({TOPIC: TopicImage(TOPIC, b"T" * 16, PARTITIONS)}, 1)
 REQUEST_TIMEOUT_MS: Final = 30_000
 """How long a client waits for an answer before it connects anew."""
 TRACE: Final = 4_000
 """How many of the last requests and replies are remembered."""
-
-Script = Generator[Any, Any, None]
-"""What a client does: it yields a request and is sent the response (None: lost), or yields ms to sleep."""
 
 
 class Call:
@@ -57,130 +51,56 @@ class Call:
         self.parked = False
 
 
-class Actor:
-    """One client process: a script, the connection it speaks over, and how slow it is.
-
-    `turn` counts what has happened to the script: an answer or a timer meant for an earlier turn is too late.
-    """
-
-    two_step = skip = True
-
-    def __init__(self, world: World, name: str) -> None:
-        self.world = world
-        self.name = name
-        self.client = Client(name, "/10.0.0.1")
-        self.latency_ms = 2
-        self.turn = 0
-        self.paused_until_ms = 0
-        self.script: Script | None = None
-
-    def live(self) -> Script:
-        """What it does."""
-        raise NotImplementedError
-
-    def start(self, script: Script | None = None) -> None:
-        """Begin, or begin anew."""
-        self.script = self.live() if script is None else script
-        self.resume(None)
-
-    def kill(self) -> None:
-        """The process is gone; whatever was meant for it comes too late."""
-        self.script = None
-        self.turn += 1
-
-    def resume(self, value: object) -> None:
-        """Go on with an answer, or after a sleep."""
-        script = self.script
-        if script is None:
-            return
-        self.turn += 1
-        self.world.events += 1
-        try:
-            what = script.send(value)
-        except StopIteration:
-            self.kill()
-            return
-        if type(what) is int:
-            self.world.later(what, self._wake, self.turn)
-        else:
-            self.world.send(self, what)
-
-    def _wake(self, turn: int) -> None:
-        if turn == self.turn:
-            if self.paused_until_ms > self.world.ms:
-                self.world.later(self.paused_until_ms - self.world.ms, self._wake, turn)
-            else:
-                self.resume(None)
-
-
-class World:
-    """See the module. `calm`: faults have stopped, and clients behave."""
+class World(world.World):
+    """See the module."""
 
     def __init__(self, scenario: Scenario, rng: Random, watch: Watch) -> None:
+        super().__init__(rng)
         self.scenario = scenario
-        self.random: Callable[[], float] = rng.random
         self.watch = watch
         self.settings: GroupSettings = scenario.settings
-        self.calm = False
-        self.events = 0
-        self.ms = 10_000
-        self.now = Now(self.ms, WALL_MS)
-        self.actors: list[Actor] = []
         self.calls = 0
         self.records: list[Record] = []
         self.trace: deque[tuple[int, int, str, Any, Any]] = deque(maxlen=TRACE)
         self.parked: dict[int, Call] = {}
         self.core: GroupCore | None = GroupCore(self.settings, TOPICS)
-        self.core.loaded(self.now)
-        self._queue: list[tuple[int, int, Callable[[Any], None], Any]] = []
-        self._order = 0
+        self._alarm_ms = NEVER
+        """When the core is told the time, if nothing moves its deadlines."""
         self._term_ends: list[int] = []
         """For each core that is no more, until when its answers went out."""
         self._durable_ms = 0
         self._syncs: list[tuple[int, int]] = []
         """When each batch that was not durable yet will be, and how many records were before it."""
+        self.core.loaded(self.now())
 
-    # ---- time
+    def run_events(self, events: int, for_ms: int) -> None:
+        """Let things happen until so many events have, for so long at most."""
+        self.run(lambda: self.events >= events, for_ms)
 
-    def later(self, ms: int, act: Callable[[Any], None], what: Any) -> None:
-        """Let `act(what)` happen in so many ms."""
-        self._order += 1
-        heapq.heappush(self._queue, (self.ms + ms, self._order, act, what))
+    # ---- deadlines
 
-    def run(self, events: int, until_ms: int) -> None:
-        """Let things happen until so many events have, or the time is `until_ms`."""
-        queue, pop, late_ms = self._queue, heapq.heappop, self.scenario.late_ms
-        while self.events < events:
-            due_ms = None if self.core is None else self.core.next_deadline_ms()
-            if due_ms is not None and (not queue or due_ms + late_ms <= queue[0][0]):
-                if due_ms + late_ms > until_ms:
-                    break
-                self._move_to(due_ms + late_ms)
-                self._ring()
-                continue
-            if not queue or queue[0][0] > until_ms:
-                break
-            at_ms, _, act, what = pop(queue)
-            self._move_to(at_ms)
-            act(what)
-        else:
+    def _arm(self) -> None:
+        """Have the core told of its next deadline, `late_ms` after it."""
+        due_ms = None if self.core is None else self.core.next_deadline_ms()
+        if due_ms is not None and due_ms + self.scenario.late_ms < self._alarm_ms:
+            self._alarm_ms = due_ms + self.scenario.late_ms
+            self.later(max(self._alarm_ms - self.ms, 0), self._ring, self._alarm_ms)
+
+    def _ring(self, alarm_ms: int) -> None:
+        core = self.core
+        if alarm_ms != self._alarm_ms:
             return
-        self._move_to(until_ms)
-
-    def _move_to(self, ms: int) -> None:
-        if ms > self.ms:
-            self.ms = ms
-            self.now = Now(ms, WALL_MS + ms)
-
-    def _ring(self) -> None:
-        assert self.core is not None
-        output = self.core.advance(self.now)
-        if output.replies or output.records or output.events:
-            self.events += 1
-            if output.replies:
-                self.note("time", None, None)
-            self.watch.begins(None, self.ms)
-            self._settle(output)
+        self._alarm_ms = NEVER
+        due_ms = None if core is None else core.next_deadline_ms()
+        if core is not None and due_ms is not None and due_ms + self.scenario.late_ms <= self.ms:
+            output = core.advance(self.now())
+            if output.replies or output.records or output.events:
+                self.events += 1
+                if output.replies:
+                    self.note("time", None, None)
+                self.watch.begins(None, self.ms)
+                self._settle(output)
+        self._arm()
 
     # ---- requests and answers
 
@@ -198,7 +118,7 @@ class World:
         """What the core answers at once to an administrator: for checkers that look at groups as clients do."""
         assert self.core is not None
         call = Call(Actor(self, "checker"), request, 0, self.ms)
-        return self.core.handle(Command(request, call, call.actor.client), self.now).replies[0][1]
+        return self.core.handle(Command(request, call, call.actor.client), self.now()).replies[0][1]
 
     def _arrive(self, call: Call) -> None:
         request, core = call.request, self.core
@@ -215,7 +135,8 @@ class World:
             command: Command = JoinCommand(request, call, actor.client, str(call.number), actor.two_step, actor.skip)
         else:
             command = Command(request, call, actor.client)
-        self._settle(core.handle(command, self.now))
+        self._settle(core.handle(command, self.now()))
+        self._arm()
         if call.reply is None:
             call.parked = True
             self.parked[call.number] = call
@@ -226,7 +147,7 @@ class World:
             self.later(timeout_ms, self._give_up, call)
 
     def _settle(self, output: Output) -> None:
-        """What a shell does with an output: keep the records, answer when they are durable."""
+        """What a shard does with an output: keep the records, answer when they are durable."""
         if output.records:
             if self.scenario.sync_ms:
                 if self._durable_ms <= self.ms:
@@ -253,28 +174,24 @@ class World:
         self.watch.ends()
 
     def _deliver(self, call: Call) -> None:
-        actor = call.actor
-        if call.turn != actor.turn:
-            return
-        if actor.paused_until_ms > self.ms:
-            self.later(actor.paused_until_ms - self.ms, self._deliver, call)
-        elif call.term < len(self._term_ends) and call.release_ms > self._term_ends[call.term]:
-            actor.resume(None)  # it was decided, but not durable when the server crashed
+        if call.term < len(self._term_ends) and call.release_ms > self._term_ends[call.term]:
+            call.actor.take(call.turn, None)  # it was decided, but not durable when the server crashed
         else:
-            actor.resume(call.reply)
+            call.actor.take(call.turn, call.reply)
 
     def _give_up(self, call: Call) -> None:
-        if call.turn == call.actor.turn:
-            if call.actor.paused_until_ms > self.ms:
-                self.later(call.actor.paused_until_ms - self.ms, self._give_up, call)
-            else:
-                call.actor.resume(None)
+        call.actor.take(call.turn, None)
 
     def note(self, what: str, call: Call | None, detail: object) -> None:
         """Something that is neither a request nor a reply, for the trace."""
         self.trace.append((self.events, self.ms, what, call, detail))
 
     # ---- the end of a core, and the next one
+
+    def end(self) -> None:
+        """The server dies or resigns, if it is there."""
+        if self.core is not None:
+            (self.crash if self.random() < 0.6 else self.resign)(int(self.random() * 3_000))
 
     def crash(self, down_ms: int) -> None:
         """The server dies: what is not durable is lost, nobody is answered. It is back after `down_ms`."""
@@ -296,11 +213,12 @@ class World:
 
     def _end_term(self, down_ms: int, released_ms: int) -> None:
         self.core = None
+        self._alarm_ms = NEVER
         self.parked.clear()
         self._syncs.clear()
         self._durable_ms = self.ms
         self._term_ends.append(released_ms)
-        self.later(down_ms, self._load, None)
+        self.later(down_ms, self._load)
 
     def _load(self, _: None) -> None:
         self.events += 1
@@ -308,10 +226,11 @@ class World:
         self.core = core = self.replayed()
         self.watch.reloaded(self.records, self.ms, self._term_ends[-1])
         self.watch.begins(None, self.ms)
-        self._settle(core.loaded(self.now))
+        self._settle(core.loaded(self.now()))
+        self._arm()
 
     def replayed(self) -> GroupCore:
         """Another core, made of the records so far, that has not been told yet that these were all."""
         core = GroupCore(self.settings, TOPICS)
-        core.replay(((record.key, record.value) for record in self.records), self.now)
+        core.replay(((record.key, record.value) for record in self.records), self.now())
         return core

@@ -43,7 +43,7 @@ def _nodes(first: int, count: int) -> bool:
     for number in range(count):
         storm = Storm(first + number)
         storm.run()
-        processes, answers = processes + storm.world.lives, answers + storm.world.answers
+        processes, answers = processes + storm.world.processes, answers + storm.world.answers
         if storm.failure is not None:
             wrong += 1
             print(told(storm, in_full=count == 1), flush=True)

@@ -15,19 +15,16 @@ from muster.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.simulation.world import Actor, Script
+from muster.simulation.actor import Actor, Script
+from muster.simulation.consumer import rows_of
+from tests.simulation.scenario import TOPIC
 from tests.torture.ledger import Place
 
 if TYPE_CHECKING:
     from tests.torture.node.world import World
 
-TOPIC: Final = "t"
 TOPIC_KIND: Final = 2
 SETTING: Final = "retention.ms"
 MOST_TOPICS: Final = 4
@@ -46,8 +43,7 @@ class Committer(Actor):
         while True:
             yield 1 + int(world.random() * 300)
             number = world.offsets.attempt(self.place)
-            row = OffsetCommitRequestTopic(TOPIC, partitions=[OffsetCommitRequestPartition(0, number)])
-            response = yield OffsetCommitRequest(self.place.group, topics=[row])
+            response = yield OffsetCommitRequest(self.place.group, topics=rows_of({TOPIC: {0: number}}))
             if response is not None and response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                 world.offsets.acknowledge(self.place, number)
 
@@ -121,7 +117,7 @@ class Rogue:
         if len(self._wires) > 3 or (self._wires and world.random() < 0.3):
             self._wires.pop(0).cut()
             return
-        wire = None if world.life is None else world.life.connect(self, 50)
+        wire = None if world.process is None else world.process.connect(self, 50)
         if wire is not None:
             self._wires.append(wire)
             wire.send(self._bytes())

@@ -11,10 +11,11 @@ from muster.protocol.messages.describe_configs import DescribeConfigsRequest, De
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.metadata import MetadataRequest
-from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from tests.simulation.world import Actor, Script
+from muster.simulation.actor import Actor, Script
+from muster.simulation.consumer import fetch_of, offsets_of
+from tests.simulation.scenario import PARTITIONS, TOPIC
 from tests.torture.ledger import Place
-from tests.torture.node.actors import SETTING, TOPIC, TOPIC_KIND
+from tests.torture.node.actors import SETTING, TOPIC_KIND
 
 if TYPE_CHECKING:
     from tests.torture.node.world import World
@@ -46,7 +47,7 @@ class Judge(Actor):
 
     def live(self) -> Script:
         yield from self._judge_offsets()
-        for partition in range(6):
+        for partition in range(PARTITIONS):
             yield from self._judge_records(partition)
         yield from self._judge_topics()
         self.done = True
@@ -56,7 +57,7 @@ class Judge(Actor):
         found: dict[Place, int] = {}
         for group in dict.fromkeys(place.group for place in self._node.offsets.attempted):
             for _ in range(LOOKS):
-                response = yield OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, None, -1, None)])
+                response = yield fetch_of(group, None)
                 if response is not None and response.groups[0].error_code not in NOT_NOW:
                     break
                 yield 100
@@ -64,9 +65,8 @@ class Judge(Actor):
                 if not any(name.startswith(GROUP_OFFSETS_TOPIC) for name in self._node.excused):
                     self._node.fault(f"the group {group} is away for good")
                 return
-            for topic in response.groups[0].topics:
-                for one in topic.partitions:
-                    found[Place(group, topic.name, one.partition_index)] = one.committed_offset
+            for topic, offsets in offsets_of(response).items():
+                found.update({Place(group, topic, partition): offset for partition, offset in offsets.items()})
         self._node.offsets.judge(self._offsets, found)
 
     def _judge_records(self, partition: int) -> Script:
@@ -134,13 +134,13 @@ class Inspector(Actor):
 
     def _look(self) -> Any:
         living = self._node.chaos.living()
-        for group in dict.fromkeys(one.group for one in living):
+        for group in dict.fromkeys(one.group_id for one in living):
             response = yield DescribeGroupsRequest([group])
             if response is None:
                 return "no answer"
             described = response.groups[0]
             members = {one.member_id: one.member_assignment for one in described.members}
-            own = {one.member_id: one for one in living if one.group == group and one.script is not None}
+            own = {one.member_id: one for one in living if one.group_id == group and one.script is not None}
             if described.group_state != "Stable" or set(own) != set(members):
                 return f"{group} is {described.group_state} with {sorted(members)}, living are {sorted(own)}"
             differ = [one.name for one in own.values() if one.assigned != members[one.member_id]]

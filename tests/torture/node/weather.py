@@ -12,8 +12,8 @@ NEVER = 1 << 60
 class Weather:
     """One seed's circumstances. `tick_ms`, `consumers`, `groups`, `probers`, `crashes`: see `simulation.faults`."""
 
-    lives: int
-    """How many processes meet faults, one after the other; one more does not."""
+    processes: int
+    """How many meet faults, one after the other; one more does not."""
     power_cuts: bool
     """Processes end with the power, else by a kill; some stop in good order either way."""
     failing_disk: int
@@ -48,7 +48,7 @@ def draw(rng: Random) -> Weather:
     power_cuts = rng.random() < 0.5
     groups = rng.choice((1, 2))
     return Weather(
-        lives=rng.choice((1, 2, 3, 4)),
+        processes=rng.choice((1, 2, 3, 4)),
         power_cuts=power_cuts,
         failing_disk=rng.choice((0, 0, 0, 1, 3, 8)),
         slow_disk=rng.choice((0.0, 1.0, 1.0, 20.0)),

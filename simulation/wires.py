@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from muster.simulation.faulty_storage import Died
-
-if TYPE_CHECKING:
-    from tests.torture.node.life import Life
+from muster.simulation.host import Host
 
 
 class Wire:
@@ -18,10 +15,10 @@ class Wire:
     `slow_ms`: how long a piece may be on its way.
     """
 
-    def __init__(self, life: Life, client: Any, slow_ms: int) -> None:
+    def __init__(self, process: Host, client: Any, slow_ms: int) -> None:
         """`client`: its `received(data)` and `hung_up()` are called."""
-        self.life = life
-        self.world = life.world
+        self.process = process
+        self.world = process.world
         self.client = client
         self.slow_ms = slow_ms
         self.open = True
@@ -35,7 +32,7 @@ class Wire:
         self._reading = True
         self._closing = False
         self._protocol: Any = None
-        life.does(self._connect)
+        process.does(self._connect)
 
     # ---- the client's side
 
@@ -55,22 +52,20 @@ class Wire:
 
     def _arrive(self, piece: bytes) -> None:
         self._to_server.append(piece)
-        self.life.does(self._read)
+        self.process.does(self._read)
 
     def cut(self) -> None:
         """The connection is gone, whatever was on its way."""
         if self.open:
             self.open = False
-            self.life.does(self._lost, ConnectionResetError())
+            self.process.does(self._lost, ConnectionResetError())
 
     # ---- the server's side: what asyncio would do
 
     def _connect(self) -> None:
-        listener = self.life.machine.listeners[0]
-        if not listener.port:
+        self._protocol = self.process.accept(self)
+        if self._protocol is None:
             self._hang_up()
-            return
-        self._protocol = listener.connect(self)
 
     def _read(self) -> None:
         while self._to_server and self._reading and self.open and not self._closing and self._protocol is not None:
@@ -100,10 +95,9 @@ class Wire:
         return self._closing or not self.open
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._closing or not self.open or not self.life.alive:
+        if self._closing or not self.open or not self.process.alive:
             return
-        if self.life.storage.dead:
-            raise Died
+        self.process.check_alive()
         self._unsent.append(bytes(data))
         self._unsent_bytes += len(data)
         world = self.world
@@ -118,13 +112,13 @@ class Wire:
 
     def _deliver(self, _: None) -> None:
         data, self._unsent, self._unsent_bytes = b"".join(self._unsent), [], 0
-        if not self.open or not (self.life.alive or data):
+        if not self.open or not (self.process.alive or data):
             return
         if data:
             self.client.received(self, data)
         if self._paused:
             self._paused = False
-            self.life.does(self._writable)
+            self.process.does(self._writable)
         if self._closing:
             self._end()
 
@@ -137,7 +131,7 @@ class Wire:
 
     def resume_reading(self) -> None:
         self._reading = True
-        self.life.loop.call_soon(self._read)
+        self.process.loop.call_soon(self._read)
 
     def close(self) -> None:
         if not self._closing:
@@ -152,7 +146,7 @@ class Wire:
 
     def _end(self) -> None:
         self._hang_up()
-        self.life.does(self._lost)
+        self.process.does(self._lost)
 
     def process_gone(self) -> None:
         """The server's process has ended: the system closes what it had open."""

@@ -1,5 +1,5 @@
-"""The machine that a node stands on here: an event loop without sockets, a clock that the world moves, threads that
-take turns with everything else, a disk that fails.
+"""The machine that a node stands on in virtual time: an event loop without sockets, the world's clock, threads that
+take turns with everything else, and a disk that may fail.
 """
 
 from __future__ import annotations
@@ -7,25 +7,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import SharedSync, Storage
 from muster.coordinator.machine import Machine, Post
 from muster.coordinator.net.listener import Listener
 from muster.coordinator.slices import Worker, outcome
+from muster.simulation.clock import VirtualClock
 from muster.simulation.faulty_storage import Died, FaultyStorage
-
-if TYPE_CHECKING:
-    from tests.torture.node.life import Life
+from muster.simulation.host import Host
 
 JOB_MS = 12
 """A job of a thread begins within so many ms."""
 
 
 class _NoSelector:
-    def select(self, timeout: float | None) -> list[Any]:
+    def select(self, timeout: float | None) -> list[Any]:  # noqa: ARG002
         return []
 
     def close(self) -> None:
@@ -47,76 +45,50 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def turn(self) -> bool:
         """One turn; whether there was anything to do."""
-        if not self._ready:
+        if not self._ready:  # type: ignore[attr-defined]  # BaseEventLoop's own
             return False
         self.call_soon(self.stop)
         self.run_forever()
         return True
 
 
-class VirtualTimer:
-    """One call in the future of one life."""
+class ProcessClock(VirtualClock):
+    """The world's time as one process sees it: what is to be called soon is called in the next turn of its loop."""
 
-    def __init__(self, life: Life, mono_ms: int, callback: Callable[[], object]) -> None:
-        self._callback: Callable[[], object] | None = callback
-        self._life = life
-        life.world.later(max(mono_ms - life.world.ms, 0), self._ring, None)
-
-    def _ring(self, _: None) -> None:
-        callback, self._callback = self._callback, None
-        if callback is not None:
-            self._life.does(callback)
-
-    def cancel(self) -> None:
-        self._callback = None
-
-
-class VirtualClock(Clock):
-    """The world's time, as one process sees it."""
-
-    def __init__(self, life: Life) -> None:
-        self._life = life
-
-    def now(self) -> Now:
-        world = self._life.world
-        return Now(world.ms, world.wall_ms)
-
-    moment = now
-
-    def mono_ms(self) -> int:
-        return self._life.world.ms
+    def __init__(self, process: Host) -> None:
+        super().__init__(process.world, process.does)
+        self._loop = process.loop
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        self._life.loop.call_soon(callback)
-
-    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> VirtualTimer:
-        return VirtualTimer(self._life, mono_ms, callback)
+        self._loop.call_soon(callback)
 
 
 class Threads:
     """An executor whose jobs run, one after the other, when the world says so."""
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
+    def __init__(self, process: Host, slow: float) -> None:
+        self._process = process
+        self._slow = slow
         self._jobs: list[Callable[[], object]] = []
 
     def submit(self, job: Callable[[], object]) -> None:
         self._jobs.append(job)
-        world = self._life.world
-        world.later(1 + int(world.random() * world.weather.slow_disk * JOB_MS), self._work, None)
+        world = self._process.world
+        world.later(1 + int(world.random() * self._slow * JOB_MS), self._work)
 
     def _work(self, _: None) -> None:
-        if self._life.stands_still:
-            self._life.world.later(JOB_MS, self._work, None)
-        elif self._jobs and self._life.alive:
+        process = self._process
+        if process.stands_still:
+            process.world.later(JOB_MS, self._work)
+        elif self._jobs and process.alive:
             job = self._jobs.pop(0)
             try:
                 job()
             except Died:
-                self._life.died()
-            self._life.turns()
+                process.died()
+            process.turns()
 
-    def shutdown(self, *, wait: bool) -> None:
+    def shutdown(self, *, wait: bool) -> None:  # noqa: ARG002
         while self._jobs:
             self._jobs.pop(0)()
 
@@ -124,12 +96,12 @@ class Threads:
 class LargeWork(Worker):
     """The thread for large requests."""
 
-    def __init__(self, life: Life) -> None:
-        self._life = life
+    def __init__(self, process: Host) -> None:
+        self._process = process
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        world = self._life.world
-        world.later(1 + int(world.random() * JOB_MS), lambda _: self._life.does(lambda: done(*outcome(work))), None)
+        process, world = self._process, self._process.world
+        world.later(1 + int(world.random() * JOB_MS), lambda _: process.does(lambda: done(*outcome(work))))
 
     def close(self) -> None:
         """Nothing of it goes on by itself."""
@@ -173,31 +145,35 @@ class VirtualMachine(Machine):
 
     cleaner_cpu_share = 1.0
 
-    def __init__(self, life: Life, storage: FaultyStorage) -> None:
-        self._life = life
+    def __init__(self, process: Host, storage: FaultyStorage, *, slow_disk: float, syncs_all: bool) -> None:
+        """`slow_disk`: how long a job waits at most, in units of JOB_MS; `syncs_all`: one sync serves all files."""
+        self._process = process
         self._storage = storage
+        self._slow_disk = slow_disk
+        self._syncs_all = syncs_all
         self.listeners: list[VirtualListener] = []
 
     def clock(self) -> Clock:
-        return VirtualClock(self._life)
+        return ProcessClock(self._process)
 
     def draw_uuid(self) -> bytes:
-        return self._life.world.rng.randbytes(16)
+        return self._process.world.rng.randbytes(16)
 
     def draw_uuid_text(self) -> str:
-        return self._life.world.rng.randbytes(16).hex()
+        return self._process.world.rng.randbytes(16).hex()
 
-    def storage(self, directory: Path | None) -> Storage:
+    def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
         return self._storage
 
     def workers(self, post: Post, threads: int) -> SharedSync:
-        return SharedSync(post, threads=threads, executor=Threads(self._life))  # type: ignore[arg-type]  # a part of it
+        executor: Any = Threads(self._process, self._slow_disk)
+        return SharedSync(post, threads=threads, executor=executor)
 
-    def thread(self, post: Post) -> Worker:
-        return LargeWork(self._life)
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002
+        return LargeWork(self._process)
 
-    def whole_disk(self, directory: Path | None) -> Any:
-        return WholeDisk(self._storage) if self._life.world.weather.syncs_all else None
+    def whole_disk(self, directory: Path | None) -> Any:  # noqa: ARG002
+        return WholeDisk(self._storage) if self._syncs_all else None
 
     def listener(self, *arguments: Any) -> Listener:
         self.listeners.append(VirtualListener(*arguments))

@@ -1,20 +1,21 @@
-"""The client's end of a connection: a request out, its answer in, and what a client does when none comes."""
+"""The clients' ends of their connections to a process: a request out as bytes, its answer in, and what a client does
+when none comes.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
 
 from muster.protocol import frames
 from muster.protocol.api import api, api_named
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
-from tests.simulation.scenario import NO_ANSWER_FOR_MS
-from tests.torture.node.wires import Wire
-
-if TYPE_CHECKING:
-    from tests.simulation.world import Actor
-    from tests.torture.node.world import World
+from muster.simulation.actor import Actor
+from muster.simulation.process import Process
+from muster.simulation.wires import Wire
+from muster.simulation.world import World
 
 OLDER: Final = {"OffsetCommit": 9, "OffsetFetch": 9, "Produce": 9, "Fetch": 12}
 """Versions that name topics by name."""
@@ -34,11 +35,51 @@ class Asked(NamedTuple):
     wire: Wire
 
 
-class Caller:
+class Watcher(Protocol):
+    """What sees all requests and answers."""
+
+    def answered(self, actor: Actor, request: Message, response: Any) -> None:
+        """An answer has come."""
+
+    def unanswered(self, asked: Asked) -> None:
+        """None came, though the connection and the process were there all the time."""
+
+    def fault(self, what: str, cause: BaseException | None = None) -> None:
+        """Something that must not be."""
+
+
+class Network:
+    """All connections of all actors to the process that is there now."""
+
+    def __init__(
+        self, world: World, process: Callable[[], Process | None], watcher: Watcher, *, patience_ms: int
+    ) -> None:
+        """`patience_ms`: how long a client waits for what may have to wait for other members."""
+        self.world = world
+        self.process = process
+        self.watcher = watcher
+        self.patience_ms = patience_ms
+        self.connections: dict[Actor, Connection] = {}
+
+    def send(self, actor: Actor, request: Message) -> None:
+        """The actor goes on with the answer, or with None when it will not come."""
+        connection = self.connections.get(actor)
+        if connection is None:
+            connection = self.connections[actor] = Connection(self, actor)
+        connection.ask(request)
+
+    def lose_one(self) -> None:
+        """Some connection is dropped."""
+        if self.connections:
+            list(self.connections.values())[int(self.world.random() * len(self.connections))].lose()
+
+
+class Connection:
     """One actor's connection, made anew when it is gone."""
 
-    def __init__(self, world: World, actor: Actor) -> None:
-        self.world = world
+    def __init__(self, network: Network, actor: Actor) -> None:
+        self.network = network
+        self.world = network.world
         self.actor = actor
         self.wire: Wire | None = None
         self.asked: Asked | None = None
@@ -46,13 +87,13 @@ class Caller:
         self._correlation = 0
 
     def ask(self, request: Message) -> None:
-        """Send it. The actor goes on with the answer, or with None when it will not come."""
+        """Send it."""
         world, actor = self.world, self.actor
         if self.asked is not None:
             self.hang_up()  # it does not wait for the answer any more: a client of another life
         if self.wire is None:
-            life = world.life
-            self.wire = None if life is None else life.connect(self, max(actor.latency_ms, 1))
+            process = self.network.process()
+            self.wire = None if process is None else process.connect(self, max(actor.latency_ms, 1))
             self._buffer = b""
         if self.wire is None:
             world.later(1 + int(world.random() * AGAIN_MS), self._give_up, (None, actor.turn))
@@ -63,7 +104,7 @@ class Caller:
         asked = self.asked = Asked(request, actor.turn, served.key, version, self._correlation, self.wire)
         self.wire.send(frames.request_frame(served, version, self._correlation, request, actor.name))
         waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
-        patience_ms = (NO_ANSWER_FOR_MS if waits else PATIENCE_MS) + 10 * actor.latency_ms
+        patience_ms = (self.network.patience_ms if waits else PATIENCE_MS) + 10 * actor.latency_ms
         world.later(patience_ms, self._give_up, (asked, actor.turn))
 
     def hang_up(self) -> None:
@@ -77,18 +118,17 @@ class Caller:
         asked = self.asked
         self.hang_up()
         if asked is not None:
-            self._resume(asked.turn, None)
+            self.actor.take(asked.turn, None)
 
     def _give_up(self, waited: tuple[Asked | None, int]) -> None:
         asked, turn = waited
         if asked is not None:
             if self.asked is not asked:
                 return
-            wire = asked.wire
-            if wire.open and wire.life.alive and self.actor.script is not None and not self.world.weather.pauses:
-                self.world.unanswered(asked)
+            if asked.wire.open and asked.wire.process.alive and self.actor.script is not None:
+                self.network.watcher.unanswered(asked)
             self.hang_up()
-        self._resume(turn, None)
+        self.actor.take(turn, None)
 
     # ---- the wire's calls
 
@@ -105,16 +145,17 @@ class Caller:
             self._answered(frame)
 
     def _answered(self, frame: bytes) -> None:
+        watcher = self.network.watcher
         asked, self.asked = self.asked, None
         if asked is None:
-            self.world.fault(f"{self.actor.name} got an answer to nothing: {frame[:20]!r}")
+            watcher.fault(f"{self.actor.name} got an answer to nothing: {frame[:20]!r}")
             return
         correlation, body = frames.decode_response_header(api(asked.key), asked.version, frame, 0, len(frame))
         if correlation != asked.correlation:
-            self.world.fault(f"{self.actor.name} asked {asked.correlation} and got the answer to {correlation}")
+            watcher.fault(f"{self.actor.name} asked {asked.correlation} and got the answer to {correlation}")
         response = api(asked.key).decode_response(asked.version, frame, body)
-        self.world.answered(self.actor, asked.request, response)
-        self._resume(asked.turn, response)
+        watcher.answered(self.actor, asked.request, response)
+        self.actor.take(asked.turn, response)
 
     def hung_up(self, wire: Wire) -> None:
         """The server has closed the connection, or is no more."""
@@ -122,12 +163,3 @@ class Caller:
             asked, self.asked, self.wire = self.asked, None, None
             if asked is not None:
                 self.world.later(int(self.world.random() * AGAIN_MS), self._give_up, (None, asked.turn))
-
-    def _resume(self, turn: int, response: Any) -> None:
-        actor, world = self.actor, self.world
-        if turn != actor.turn:
-            return
-        if actor.paused_until_ms > world.ms:
-            world.later(actor.paused_until_ms - world.ms, lambda _: self._resume(turn, response), None)
-        else:
-            actor.resume(response)

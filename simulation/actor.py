@@ -1,0 +1,84 @@
+"""A client in virtual time: a script that goes on from answer to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from muster.coordinator.core.interface import Client
+
+Script = Generator[Any, Any, None]
+"""What a client does. It yields a request and is sent the response (None: lost), or yields ms to sleep; None: it waits
+until it is called away (`Actor.again`).
+"""
+
+
+class Actor:
+    """One client process: a script, and how slow its connection is.
+
+    `turn` counts what has happened to the script: an answer or a timer that was meant for an earlier turn is too late.
+    The world is a `World`, or anything that has its `later`, `send`, `ms` and `events`.
+    """
+
+    two_step = skip = True
+    """Whether its version of JoinGroup asks for a member id first, and lets the leader skip the assignment."""
+
+    def __init__(self, world: Any, name: str, host: str = "/10.0.0.1") -> None:
+        self.world = world
+        self.name = name
+        self.client = Client(name, host)
+        self.latency_ms = 2
+        self.turn = 0
+        self.paused_until_ms = 0
+        self.script: Script | None = None
+
+    def live(self) -> Script:
+        """What it does."""
+        raise NotImplementedError
+
+    def start(self, script: Script | None = None) -> None:
+        """Begin, or begin anew."""
+        self.script = self.live() if script is None else script
+        self.resume(None)
+
+    def kill(self) -> None:
+        """The process is gone; whatever was meant for it comes too late."""
+        self.script = None
+        self.turn += 1
+
+    def again(self, script: Script) -> None:
+        """Go on with another script, in the midst of whatever it does."""
+        self.kill()
+        self.start(script)
+
+    def resume(self, value: object) -> None:
+        """Go on with an answer, or after a sleep."""
+        script = self.script
+        if script is None:
+            return
+        self.turn += 1
+        self.world.events += 1
+        try:
+            what = script.send(value)
+        except StopIteration:
+            if script is self.script:
+                self.kill()
+            return
+        if script is not self.script or what is None:
+            return
+        if type(what) is int:
+            self.world.later(what, self._wake, self.turn)
+        else:
+            self.world.send(self, what)
+
+    def take(self, turn: int, response: object) -> None:
+        """Go on with what came for that turn, as soon as the process runs; nothing happens when it is too late."""
+        if turn == self.turn:
+            if self.paused_until_ms > self.world.ms:
+                wait_ms = self.paused_until_ms - self.world.ms
+                self.world.later(wait_ms, lambda _: self.take(turn, response))
+            else:
+                self.resume(response)
+
+    def _wake(self, turn: int) -> None:
+        self.take(turn, None)

@@ -1,0 +1,213 @@
+"""The scripted consumer: a member of a classic group, or one that wants to be, as real clients behave.
+
+It joins in two steps, the leader assigns, all sync, and then it works until the group rebalances. What a kind of client
+does while it works, what it offers, and how it misbehaves, its subclass says. It speaks in messages of the newest
+shape; the world takes them to a core, to shards or to a whole server, as bytes or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, Final
+
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from muster.simulation.actor import Actor, Script
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""By topic and partition."""
+Step = Generator[Any, Any, bool]
+"""A part of a script; False when the consumer is to join again."""
+
+NO_ID: Final = bytes(16)
+OVER: Final = (
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+)
+"""Errors of JoinGroup after which a consumer gives up."""
+
+
+class Consumer(Actor):
+    """One process. `instance` makes it a static member.
+
+    `names_instance`: what it says as its instance when it heartbeats and commits (aiokafka says it only when it joins
+    and syncs).
+    """
+
+    protocol_type = "consumer"
+    retry_ms = 100
+    """How long it waits after an error before it asks again."""
+
+    def __init__(
+        self,
+        world: Any,
+        name: str,
+        group_id: str,
+        instance: str | None = None,
+        *,
+        session_ms: int,
+        rebalance_ms: int,
+        host: str = "/10.0.0.1",
+    ) -> None:
+        """`host`: as the coordinator sees it."""
+        super().__init__(world, name, host)
+        self.group_id = group_id
+        self.instance = self.names_instance = instance
+        self.session_ms = session_ms
+        self.rebalance_ms = rebalance_ms
+        self.member_id = self.leader_id = ""
+        self.generation = -1
+        self.joins = 0
+        """How many JoinGroups it has sent."""
+        self.reason: str | None = None
+        """What it says of why it joins."""
+        self.assigned: bytes | None = None
+        """Its share, until it joins again."""
+
+    # ---- what kinds of consumers differ in
+
+    def offers(self) -> list[JoinGroupRequestProtocol]:
+        """The strategies it offers, and what it says of itself to each."""
+        raise NotImplementedError
+
+    def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
+        """As the leader: the share of each member."""
+        raise NotImplementedError
+
+    def work(self) -> Step:
+        """What it does as a member, until the group rebalances (False) or it has left (True)."""
+        raise NotImplementedError
+
+    def told_id(self) -> Script:
+        """It was given a member id, and is to join again with it."""
+        yield from ()
+
+    # ---- the script
+
+    def live(self) -> Script:
+        """Join, sync, work; again and again."""
+        while True:
+            self.assigned = None
+            joined = yield from self.join()
+            if joined is None:
+                return
+            if (yield from self.sync(joined)) and (yield from self.work()):
+                return
+
+    def join(self) -> Generator[Any, Any, JoinGroupResponse | None]:
+        """Ask until let in; None when there is no hope."""
+        while True:
+            self.joins += 1
+            response = yield JoinGroupRequest(
+                self.group_id, self.session_ms, self.rebalance_ms, self.member_id, self.instance, self.protocol_type,
+                self.offers(), self.reason,
+            )  # fmt: skip
+            if response is None:
+                continue
+            error = response.error_code
+            if not error:
+                self.member_id, self.generation = response.member_id, response.generation_id
+                self.leader_id = response.leader
+                return response  # type: ignore[no-any-return]  # what comes for a JoinGroup
+            if error in OVER:
+                return None
+            if error == ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = response.member_id
+                yield from self.told_id()
+                continue
+            if error == ErrorCode.UNKNOWN_MEMBER_ID:
+                self.forget()
+            if self.retry_ms:
+                yield self.retry_ms
+
+    def sync(self, joined: JoinGroupResponse) -> Step:
+        """Bring the assignment, or fetch one's own; whether it has come."""
+        rows: list[SyncGroupRequestAssignment] = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            rows = [SyncGroupRequestAssignment(member_id, share) for member_id, share in self.assign(joined).items()]
+        response = yield SyncGroupRequest(
+            self.group_id, self.generation, self.member_id, self.instance, joined.protocol_type, joined.protocol_name,
+            rows,
+        )  # fmt: skip
+        if response is None:
+            return False
+        if not response.error_code:
+            self.assigned = response.assignment
+            return True
+        self.heed(response.error_code)
+        if self.retry_ms and response.error_code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS):
+            yield self.retry_ms
+        return False
+
+    def heed(self, error: int) -> None:
+        """A request of a member was answered with this error: who has no such id any more forgets it, and who is fenced
+        ends.
+        """
+        if error == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.forget()
+        elif error == ErrorCode.FENCED_INSTANCE_ID:
+            self.kill()
+
+    def forget(self) -> None:
+        """It is no member any more."""
+        self.member_id, self.generation = "", -1
+
+    # ---- its requests
+
+    def heartbeat(self) -> HeartbeatRequest:
+        """As the member that it is."""
+        return HeartbeatRequest(self.group_id, self.generation, self.member_id, self.names_instance)
+
+    def commit_of(self, topics: list[OffsetCommitRequestTopic]) -> OffsetCommitRequest:
+        """A commit as the member that it is."""
+        return OffsetCommitRequest(self.group_id, self.generation, self.member_id, self.names_instance, -1, topics)
+
+    def leave(self, reason: str) -> LeaveGroupRequest:
+        """It leaves."""
+        return leave_of(self.group_id, self.member_id, None, reason)
+
+
+def leave_of(group_id: str, member_id: str, instance: str | None, reason: str) -> LeaveGroupRequest:
+    """A member leaves, or (by its instance alone) is removed by an administrator."""
+    return LeaveGroupRequest(group_id, "", [MemberIdentity(member_id, instance, reason)])
+
+
+def rows_of(offsets: Offsets, leader_epoch: int = -1, metadata: str = "") -> list[OffsetCommitRequestTopic]:
+    """What a commit says of these offsets."""
+    return [
+        OffsetCommitRequestTopic(
+            topic, NO_ID, [OffsetCommitRequestPartition(one, at, leader_epoch, metadata) for one, at in rows.items()]
+        )
+        for topic, rows in offsets.items()
+    ]
+
+
+def fetch_of(group_id: str, partitions: Mapping[str, Any] | None) -> OffsetFetchRequest:
+    """Ask for the committed offsets of these partitions by topic, or (None) of all."""
+    wanted = None
+    if partitions is not None:
+        wanted = [OffsetFetchRequestTopics(topic, NO_ID, list(rows)) for topic, rows in partitions.items()]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, wanted)])
+
+
+def offsets_of(response: Any) -> dict[str, dict[int, int]]:
+    """What an OffsetFetch of one group was answered: offsets by topic and partition."""
+    return {
+        topic.name: {one.partition_index: one.committed_offset for one in topic.partitions}
+        for topic in response.groups[0].topics
+    }
