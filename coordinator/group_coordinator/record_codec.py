@@ -17,7 +17,7 @@ from google_crc32c import value as crc32c
 from muster.coordinator.core.interface import Now, Record
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.log import CorruptBatch, batches
-from muster.coordinator.log.cleaning.offset_map import KEY_AT, unpack_row
+from muster.coordinator.log.records.building import build_packed
 from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
@@ -27,9 +27,9 @@ from muster.coordinator.log.records.headers import (
     LENGTH_OVERHEAD,
     TRANSACTIONAL,
     read_header,
+    unpack_for_replay,
 )
-from muster.coordinator.log.records.packed import build_packed
-from muster.coordinator.log.records.scanning import Pair, pairs_of
+from muster.coordinator.log.records.scanning import KEY_AT, Pair, pairs_of, unpack_row
 from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS, UnknownRecord
@@ -46,8 +46,6 @@ _keys: dict[bytes, tuple[int, Message]] = {}
 """Those, of the log that is being read: given back when something is written."""
 OFFSET_COMMIT = 1
 _NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
-_unpack = Struct(">qi5xIh34xi").unpack_from
-"""Base offset, length, CRC, attributes and record count of a batch's header."""
 _USUAL_COMMIT = Struct(">hqiBqHB16s")
 _unpack_commit = _USUAL_COMMIT.unpack
 _commit_at = _USUAL_COMMIT.unpack_from
@@ -103,7 +101,7 @@ class OffsetsLogCodec:
         decode, known = self._decode, _keys.get
         at, stop = 0, len(chunk)
         while at < stop:
-            base, length, crc, attributes, count = _unpack(chunk, at)
+            base, length, crc, attributes, count = unpack_for_replay(chunk, at)
             end = at + length + LENGTH_OVERHEAD
             if base <= self.reading:  # from the start again
                 self._open.clear()

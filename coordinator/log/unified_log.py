@@ -35,7 +35,7 @@ from muster.coordinator.log.records.headers import (
     iterate,
     set_log_append_time,
     stamp,
-    unpack_essence,
+    unpack_for_append,
 )
 from muster.coordinator.log.segments import retention, timestamps, walk
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
@@ -177,7 +177,7 @@ class UnifiedLog:
         size = len(batch)
         if size < HEADER_SIZE:
             raise TruncatedBatch(f"{size} bytes are no batch")
-        length, magic, delta, max_timestamp = unpack_essence(batch)
+        length, magic, delta, max_timestamp = unpack_for_append(batch)
         if length + LENGTH_OVERHEAD != size:
             return self._append_each(leader_epoch, batch, wall_ms)
         if magic != MAGIC or delta < 0:

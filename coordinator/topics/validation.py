@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from muster.coordinator.log import LogConfig, batches, check_form, check_size
 from muster.coordinator.log.records.batches import Record
-from muster.coordinator.log.records.compression import LITTLE, Allowed
+from muster.coordinator.log.records.compression import CODECS, LITTLE, Allowed
 from muster.coordinator.log.records.headers import BatchHeader, read_header, set_timestamps
 from muster.coordinator.topics.errors import InvalidRecords
 from muster.protocol.errors import ErrorCode
@@ -61,7 +61,7 @@ def checked(
         each = not (stamps or NO_TIMESTAMP < greatest <= wall_ms + config.message_timestamp_after_max_ms)
     if each:
         greatest = _check_each(found, config, wall_ms, partition)
-    codec = batches.CODECS.get(config.compression_type, header.compression)
+    codec = CODECS.get(config.compression_type, header.compression)
     if codec != header.compression:
         batch = batches.recompress(found, codec)
         header = read_header(batch)

@@ -16,6 +16,7 @@ from muster.coordinator.log import BatchError, TruncatedBatch, batches
 from muster.coordinator.log.errors import damage
 from muster.coordinator.log.position import Place as BytePlace
 from muster.coordinator.log.records.headers import (
+    DELETE_HORIZON,
     HEADER_SIZE,
     MIN_BATCH_SIZE,
     UNKNOWN_COUNT,
@@ -23,7 +24,6 @@ from muster.coordinator.log.records.headers import (
     check_shape,
     read_header,
 )
-from muster.coordinator.log.records.scanning import DELETE_HORIZON
 from muster.protocol.as_json import as_json, group_metadata_as_json
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE, KeyedRecords, UnknownRecord

@@ -15,9 +15,10 @@ from muster.coordinator.log.cleaning.record_filter import Sieve
 from muster.coordinator.log.cleaning.throttle import Pace
 from muster.coordinator.log.errors import BatchError, CorruptBatch
 from muster.coordinator.log.records import batches
+from muster.coordinator.log.records.building import assemble
+from muster.coordinator.log.records.compression import compress
 from muster.coordinator.log.records.headers import HEADER_SIZE, is_old, iterate, read_header, whole_batches
 from muster.coordinator.log.records.old_format import as_batch, runs
-from muster.coordinator.log.records.scanning import assemble
 from muster.coordinator.log.segments.segment import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
@@ -103,7 +104,7 @@ class Compaction:
         self._sieve = Sieve(
             self._latest,
             producers,
-            batches.compress,
+            compress,
             first_dirty=self.plan.first_dirty,
             now_ms=self.plan.now_ms,
             delete_retention_ms=config.delete_retention_ms,
@@ -196,7 +197,7 @@ def _compressed(batch: bytes, codec: int) -> bytes:
     header = read_header(batch)
     if not codec or not header.record_count:
         return batch
-    records = batches.compress(batch[HEADER_SIZE:], codec)
+    records = compress(batch[HEADER_SIZE:], codec)
     return assemble(header._replace(attributes=header.attributes | codec), records, header.record_count)
 
 

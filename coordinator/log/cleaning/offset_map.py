@@ -4,8 +4,6 @@ OffsetMap). Keys are kept whole, not as digests: two keys are never taken for on
 
 from __future__ import annotations
 
-from struct import Struct
-
 from google_crc32c import value as crc32c
 
 from muster.coordinator.log.cleaning.producers import ProducersSeen
@@ -15,6 +13,7 @@ from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     CONTROL,
     CRC_START,
+    DELETE_HORIZON,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
@@ -22,16 +21,23 @@ from muster.coordinator.log.records.headers import (
     TRANSACTIONAL,
     BatchHeader,
     read_header,
+    unpack_for_cleaning,
 )
-from muster.coordinator.log.records.scanning import DELETE_HORIZON, Row, rows_of
+from muster.coordinator.log.records.scanning import (
+    HAS_TOMBSTONES,
+    KEY_AT,
+    ODD,
+    Row,
+    key_of_single,
+    rows_of,
+    scan_keys,
+    unpack_row,
+)
 
 BYTES_PER_KEY = 200
 """What a key and its place in the dictionary take, about: `log.cleaner.dedupe.buffer.size` by this is how many fit."""
 
 NOT_PLAIN = COMPRESSION_MASK | TRANSACTIONAL | CONTROL | DELETE_HORIZON
-
-_unpack_walk = Struct(">qi4xbIhi16xq6xi").unpack_from
-"""Base offset, length, magic, CRC, attributes, last offset delta, producer id and record count of a header."""
 
 
 def unpacked_rows(batch: bytes, header: BatchHeader) -> list[Row]:
@@ -41,89 +47,6 @@ def unpacked_rows(batch: bytes, header: BatchHeader) -> list[Row]:
             raise UnsupportedCompression(f"unknown compression type {header.compression}")
         batch = bytes(unpack(batch, header, UNPACKED_LIMIT))
     return rows_of(batch, header)
-
-
-def key_of_single(data: bytes, position: int) -> tuple[int, int] | None:
-    """Where the key of the first record of the batch at `position` begins and ends, when that record is of the usual
-    shape: at offset delta 0, with the base timestamp, below 8 KB, with a key. None: go through it properly.
-    """
-    at = position + (HEADER_SIZE + 1 if data[position + HEADER_SIZE] < 128 else HEADER_SIZE + 2)
-    size = data[at + 3]
-    if data[at + 1] or data[at + 2] or size & 1 or data[at - 1] >= 128:
-        return None
-    if size < 128:
-        return at + 4, at + 4 + (size >> 1)
-    more = data[at + 4]
-    return None if more >= 128 else (at + 5, at + 5 + ((size & 127 | more << 7) >> 1))
-
-
-ODD, PLAIN, HAS_TOMBSTONES = range(3)
-unpack_row = Struct(">BBxBBB").unpack_from
-"""The beginning of a record of 64 to 8,191 bytes whose key has less than 64 and that has small deltas: its size in two
-bytes, attributes, then timestamp delta, offset delta and length of the key in one byte each.
-"""
-KEY_AT = HEADER_SIZE + 6
-"""Where the key of such a record begins, in a batch of its own."""
-
-
-def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
-    """Note key -> offset of `count` uncompressed records from the byte `at` on, when all have keys and are of the usual
-    size: PLAIN, or HAS_TOMBSTONES; otherwise ODD, with some of them noted.
-    """
-    shape, twice_delta, place = PLAIN, 0, at
-    for offset in range(base_offset, base_offset + count):
-        size, more, stamp, delta, length = unpack_row(data, place)
-        if delta != twice_delta or size < 128 or more >= 128 or stamp or length & 129:
-            return _scan_any_keys(data, at, count, base_offset, offsets)
-        twice_delta += 2
-        key = place + 6
-        after = key + (length >> 1)
-        offsets[data[key:after]] = offset
-        if data[after] == 1:
-            shape = HAS_TOMBSTONES
-        place += (size + (more << 7) - 124) >> 1
-    return shape
-
-
-def _scan_any_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
-    """`scan_keys`, whatever the records are like."""
-    shape = PLAIN
-    for _ in range(count):
-        size = data[at]
-        if size < 128:
-            at += 1
-        else:
-            if data[at + 1] >= 128:
-                return ODD
-            size = size & 127 | data[at + 1] << 7
-            at += 2
-        key = at + 1
-        while data[key] >= 128:  # the timestamp delta
-            key += 1
-        delta = data[key + 1]
-        if delta < 128:
-            key += 2
-        else:
-            if data[key + 2] >= 128:
-                return ODD
-            delta = delta & 127 | data[key + 2] << 7
-            key += 3
-        length = data[key]
-        if length < 128:
-            key += 1
-        else:
-            if data[key + 1] >= 128:
-                return ODD
-            length = length & 127 | data[key + 1] << 7
-            key += 2
-        if length & 1:
-            return ODD
-        after = key + (length >> 1)
-        offsets[data[key:after]] = base_offset + (delta >> 1)
-        if data[after] == 1:
-            shape = HAS_TOMBSTONES
-        at += size >> 1
-    return shape
 
 
 class LatestKeys:
@@ -157,7 +80,7 @@ class LatestKeys:
         tombstone = self.tombstones.add
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, magic, crc, attributes, delta, producer_id, count = _unpack_walk(data, at)
+            base, length, magic, crc, attributes, delta, _, producer_id, count = unpack_for_cleaning(data, at)
             end = at + length + LENGTH_OVERHEAD
             if end > stop or magic != MAGIC:
                 break

@@ -9,34 +9,26 @@ empty.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 
-from muster.coordinator.log.cleaning.offset_map import (
-    NOT_PLAIN,
-    PLAIN,
-    LatestKeys,
-    key_of_single,
-    scan_keys,
-    unpacked_rows,
-)
+from muster.coordinator.log.cleaning.offset_map import NOT_PLAIN, LatestKeys, unpacked_rows
 from muster.coordinator.log.cleaning.producers import ProducersSeen
 from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.log.records.building import assemble, empty, payload
 from muster.coordinator.log.records.headers import (
+    DELETE_HORIZON,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
     MIN_LENGTH,
     BatchHeader,
-    check_crc,
+    demand_crc,
     read_header,
+    unpack_for_cleaning,
 )
-from muster.coordinator.log.records.scanning import DELETE_HORIZON, Row, assemble, empty, payload, rows_of
+from muster.coordinator.log.records.scanning import PLAIN, Row, key_of_single, rows_of, scan_keys
 
 Compress = Callable[[bytes, int], bytes]
 """Records and Kafka's number of a codec -> the compressed records."""
-_unpack_walk = Struct(">qi4xb4xhi8xqq6xi").unpack_from
-"""Base offset, length, magic, attributes, last offset delta, max timestamp, producer id and record count of a
-header."""
 
 
 class Sieve:
@@ -74,7 +66,7 @@ class Sieve:
         keep, first_dirty, end_offset = self.keep, self._first_dirty, self._latest.end_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, magic, attributes, delta, max_timestamp, producer_id, count = _unpack_walk(data, at)
+            base, length, magic, _, attributes, delta, max_timestamp, producer_id, count = unpack_for_cleaning(data, at)
             if magic != MAGIC:
                 break
             if length < MIN_LENGTH:
@@ -144,7 +136,7 @@ class Sieve:
             if len(staying) == len(rows) and not needs_horizon:
                 self._pass(batch, header)
             else:
-                _demand_crc(batch, header)
+                demand_crc(batch, header)  # the new CRC must not vouch for damage
                 self._write(header, staying, needs_horizon)
         elif self._producers.must_stay(header):
             self._leave_empty(batch, header)
@@ -163,7 +155,7 @@ class Sieve:
             if self._producers.must_stay(header):
                 self._leave_empty(batch, header)
         elif is_empty and horizon_ms is None:
-            _demand_crc(batch, header)
+            demand_crc(batch, header)
             self._write(header, rows_of(batch, header), True)
         else:
             self._pass(batch, header)
@@ -202,9 +194,3 @@ def _keep_nothing(_data: bytes, _start: int, _end: int, _last_offset: int, _max_
 
 def _horizon_of(header: BatchHeader) -> int | None:
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None
-
-
-def _demand_crc(batch: bytes, header: BatchHeader) -> None:
-    """A batch that is written anew gets a new CRC, which must not vouch for damage."""
-    if not check_crc(batch, 0, header):
-        raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")

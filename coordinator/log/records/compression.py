@@ -6,16 +6,22 @@ Knows the codecs and nothing of records. `batches` reads what comes out of here.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from mmap import mmap
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import cramjam
 
 from muster.coordinator.log.errors import CorruptBatch, MoreThanAllowed, UnsupportedCompression
+from muster.coordinator.log.records.aiokafka_records import lz4_encode, snappy_encode, zstd_encode
 from muster.coordinator.log.records.headers import CRC_START, HEADER_SIZE, BatchHeader, Buffer
+
+NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+CODECS = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+"""Names as in `compression.type`, and Kafka's numbers."""
 
 UNPACKED_BYTES: Final = 64 * 1024 * 1024
 """What a compressed batch may unpack to, at least."""
@@ -192,3 +198,28 @@ _UNPACK: Final[tuple[Callable[[memoryview, int], memoryview], ...]] = (
     _stream(cramjam.zstd.decompress_into),
 )
 """By Kafka's codec number."""
+
+
+_GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+"""As Java writes it: no time, no name, no word on the system."""
+_GZIP_TRAILER = Struct("<II")
+
+
+def _gzip(records: Buffer) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    trailer = _GZIP_TRAILER.pack(zlib.crc32(records), len(records) & 0xFFFF_FFFF)
+    return b"".join((_GZIP_HEADER, packer.compress(records), packer.flush(), trailer))
+
+
+_COMPRESS: tuple[Callable[[Any], bytes], ...] = (
+    bytes,
+    _gzip,
+    snappy_encode,
+    lambda records: lz4_encode(bytes(records)),  # it takes nothing else
+    zstd_encode,
+)
+
+
+def compress(records: Buffer, codec: int) -> bytes:
+    """The records of a batch, one after the other, as this codec (Kafka's number) stores them."""
+    return _COMPRESS[codec](records)

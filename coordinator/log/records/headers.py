@@ -1,6 +1,6 @@
-"""The 61 bytes in front of every record batch v2 (KIP-98): read, walk over, stamp. A message of an old format (magic 0
-and 1, `protocol.message_sets`) is read as the header of a batch too, so that whoever goes through a log need not ask.
-Knows nothing of records and needs no codec.
+"""The 61 bytes in front of every record batch v2 (KIP-98): the one place that knows their layout. They are read,
+written and walked over here. A message of an old format (magic 0 and 1, `protocol.message_sets`) is read as the header
+of a batch too. Knows nothing of records.
 
 Layout, big-endian: base offset int64, length int32 (of what follows it), partition leader epoch int32, magic int8,
 CRC-32C uint32 (over all that follows it), attributes int16, last offset delta int32, base timestamp int64, max
@@ -9,9 +9,9 @@ timestamp int64, producer id int64, producer epoch int16, base sequence int32, r
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+from struct import Struct
+from typing import Final, NamedTuple
 
 from google_crc32c import extend as crc32c_extend
 from google_crc32c import value as crc32c
@@ -34,6 +34,8 @@ UNKNOWN_COUNT = -1
 CRC_POSITION = 17
 CRC_START = 21
 """Where the bytes covered by the CRC begin: at the attributes."""
+MAGIC_POSITION = message_sets.MAGIC_POSITION
+"""In every format."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
@@ -43,22 +45,36 @@ COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
+DELETE_HORIZON = 0x40
+"""Attribute: the base timestamp is the time (ms) from which tombstones and markers of the batch may go (KAFKA-8522)."""
 
-_HEADER = struct.Struct(">qiibIhiqqqhii")
-_unpack_bounds = struct.Struct(">8xi4xb").unpack_from
-_unpack_end = struct.Struct(">q15xi").unpack_from
-_CRC = struct.Struct(">I")
-_ATTRIBUTES = struct.Struct(">h")
-_MAX_TIMESTAMP = struct.Struct(">q")
-_ATTRIBUTES_POSITION = 21
+_HEADER = Struct(">qiibIhiqqqhii")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_MAX_TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_POSITION = 35
 _SEQUENCES = 1 << 31
-unpack_header = _HEADER.unpack_from
-"""The bare fields at a position, for the few places where a NamedTuple costs too much."""
-stamp = struct.Struct(">qii").pack_into
+unpack_header: Final = _HEADER.unpack_from
+"""The bare fields at a position, for the few places where a NamedTuple costs too much. So are all that follow: each
+gives the fields that one kind of loop over batches needs."""
+pack_header: Final = _HEADER.pack_into
+pack_before_crc: Final = Struct(">qiibI").pack
+"""What stands in front of the bytes that the CRC covers: base offset, length, leader epoch, magic, CRC."""
+pack_behind_crc: Final = Struct(">hiqqqhii").pack
+"""What the CRC covers of a header: attributes, last offset delta, base and max timestamp, producer id, producer epoch,
+base sequence, record count."""
+stamp: Final = Struct(">qii").pack_into
 """`stamp(buffer, position, base_offset, length, leader_epoch)` in place; none of them is covered by the CRC."""
-unpack_essence = struct.Struct(">8xi4xb6xi8xq").unpack_from
-"""Length, magic, last offset delta and max timestamp of the header at a position: what an append looks at."""
+unpack_for_append: Final = Struct(">8xi4xb6xi8xq").unpack_from
+"""Length, magic, last offset delta and max timestamp."""
+unpack_bounds: Final = Struct(">qI4xb6xi").unpack_from
+"""Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta."""
+unpack_for_cleaning: Final = Struct(">qi4xbIhi8xqq6xi").unpack_from
+"""Base offset, length, magic, CRC, attributes, last offset delta, max timestamp, producer id and record count."""
+unpack_for_replay: Final = Struct(">qi5xIh34xi").unpack_from
+"""Base offset, length, CRC, attributes and record count."""
+_unpack_size: Final = Struct(">8xi4xb").unpack_from
+_unpack_end: Final = Struct(">q15xi").unpack_from
 
 
 class BatchHeader(NamedTuple):
@@ -135,7 +151,7 @@ def read_header(data: Buffer, position: int = 0) -> BatchHeader:
     checked.
     """
     left = len(data) - position
-    if left > message_sets.MAGIC_POSITION and data[position + message_sets.MAGIC_POSITION] in OLD_MAGIC:
+    if left > MAGIC_POSITION and data[position + MAGIC_POSITION] in OLD_MAGIC:
         return _old_header(data, position)
     if left < HEADER_SIZE:
         raise _truncated(left)
@@ -185,7 +201,7 @@ def whole_batches(data: Buffer) -> tuple[int, int, int]:
     """
     at, stop, last = 0, len(data), -1
     while stop - at >= HEADER_SIZE:
-        length, magic = _unpack_bounds(data, at)
+        length, magic = _unpack_size(data, at)
         if length < MIN_LENGTH or magic != MAGIC:
             break
         if length + LENGTH_OVERHEAD > stop - at:
@@ -207,7 +223,7 @@ def _offset_after(data: Buffer, last: int) -> int:
 
 def is_old(data: Buffer, position: int = 0) -> bool:
     """Whether what stands at `position` is a message of an old format, if it is anything."""
-    return len(data) - position >= MIN_BATCH_SIZE and data[position + message_sets.MAGIC_POSITION] in OLD_MAGIC
+    return len(data) - position >= MIN_BATCH_SIZE and data[position + MAGIC_POSITION] in OLD_MAGIC
 
 
 def _whole_messages(data: Buffer) -> tuple[int, int, int]:
@@ -251,13 +267,19 @@ def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
     return end <= len(data) and crc32c(bytes(data[position + CRC_START : end])) == header.crc
 
 
+def demand_crc(batch: Buffer, header: BatchHeader) -> None:
+    """Raises CorruptBatch unless the batch that `batch` begins with is whole and its CRC is right."""
+    if not check_crc(batch, 0, header):
+        raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
+
+
 def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Buffer = b"") -> None:
     """Make `wall_ms` the timestamp of all records of the batch at `position`, and its CRC right again.
 
     `rest`: what follows `buffer` when the batch is held in two pieces, so that a large one need not be copied.
     """
     header = read_header(buffer, position)
-    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME)
+    _ATTRIBUTES.pack_into(buffer, position + CRC_START, header.attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, wall_ms)
     set_crc(buffer, position, header.length + LENGTH_OVERHEAD, rest)
 
@@ -266,8 +288,8 @@ def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
     """Say that the records of the batch in `buffer` carry the times of their creation, of which `max_timestamp` is the
     greatest, and make its CRC right again.
     """
-    attributes = _ATTRIBUTES.unpack_from(buffer, _ATTRIBUTES_POSITION)[0] & ~LOG_APPEND_TIME
-    _ATTRIBUTES.pack_into(buffer, _ATTRIBUTES_POSITION, attributes)
+    attributes = _ATTRIBUTES.unpack_from(buffer, CRC_START)[0] & ~LOG_APPEND_TIME
+    _ATTRIBUTES.pack_into(buffer, CRC_START, attributes)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)
     set_crc(buffer, 0, len(buffer))
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import struct
-
 from muster.coordinator.log.errors import CorruptBatch
-from muster.coordinator.log.records.headers import HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, check_shape, read_header
+from muster.coordinator.log.records.headers import (
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    check_shape,
+    read_header,
+    unpack_bounds,
+)
 from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET
 from muster.coordinator.log.storage.interfaces import File
-
-_unpack_bounds = struct.Struct(">qI4xb6xi").unpack_from
-"""Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta of a
-header: all that a scan for an offset needs.
-"""
-_unpack_size = struct.Struct(">8xi").unpack_from
 
 
 def batch_size(data: bytes, at: int) -> int:
     """The size in bytes of the batch that begins at `at`."""
-    length: int = _unpack_size(data, at)[0]
+    length: int = unpack_bounds(data, at)[1]
     return length + LENGTH_OVERHEAD
 
 
@@ -28,7 +27,7 @@ def find_offset(data: bytes, offset: int, file: File, position: int) -> int:
     """
     at, stop = 0, len(data) - HEADER_SIZE
     while at <= stop:
-        base, length, magic, delta = _unpack_bounds(data, at)
+        base, length, magic, delta = unpack_bounds(data, at)
         if magic != MAGIC:
             return _find_any(data, at, offset, file, position)
         if base + delta >= offset:

@@ -8,9 +8,9 @@ import pytest
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import batches
-from muster.coordinator.log.records import compression as unpack
+from muster.coordinator.log.records import compression
+from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.headers import read_header
-from muster.coordinator.log.records.scanning import assemble
 from muster.coordinator.slices import AtOnce
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -274,11 +274,11 @@ def elsewhere(node: Node) -> Elsewhere:
 
 
 def zeros(megabytes: int) -> bytes:
-    return bytes(batches.build([(b"k", bytes(megabytes << 20))], timestamp_ms=1, compression=batches.ZSTD))
+    return bytes(batches.build([(b"k", bytes(megabytes << 20))], timestamp_ms=1, compression=compression.ZSTD))
 
 
 def test_small_batches_are_checked_at_once_and_large_ones_in_the_thread(node: Node, elsewhere: Elsewhere) -> None:
-    small = [batch(b"a"), bytes(batches.build([(b"k", bytes(500_000))], timestamp_ms=1, compression=batches.LZ4))]
+    small = [batch(b"a"), bytes(batches.build([(b"k", bytes(500_000))], timestamp_ms=1, compression=compression.LZ4))]
     for one in small:
         assert rows(ask_one(node, request(node, (0, one))))[0][1] == 0
     assert elsewhere.count == 0
@@ -296,7 +296,7 @@ def test_small_batches_are_checked_at_once_and_large_ones_in_the_thread(node: No
 def test_what_the_batches_of_a_request_unpack_to_is_bounded_together(
     node: Node, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpack, "REQUEST_UNPACKED_BYTES", 8 << 20)
+    monkeypatch.setattr(compression, "REQUEST_UNPACKED_BYTES", 8 << 20)
     add_topic(node.topics, "wide", 6)
     data = [PartitionProduceData(index, zeros(3)) for index in range(6)]
     wanted = ProduceRequest(
@@ -318,8 +318,8 @@ def test_a_record_of_millions_of_headers_is_too_large(node: Node, elsewhere: Els
     body = varint(len(head) + 2 * count) + head + bytes(2 * count)
     plain = batches.build([(None, b"")], timestamp_ms=1)
     header = read_header(plain)
-    packed = batches.compress(body, batches.ZSTD)
-    data = assemble(header._replace(attributes=batches.ZSTD), packed, 1)
+    packed = compression.compress(body, compression.ZSTD)
+    data = assemble(header._replace(attributes=compression.ZSTD), packed, 1)
     ((_, code, _),) = rows(ask_one(node, request(node, (0, data))))
     assert (code, elsewhere.count) == (ErrorCode.MESSAGE_TOO_LARGE, 1)
 

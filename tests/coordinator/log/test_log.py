@@ -15,6 +15,7 @@ from muster.coordinator.log import (
     TruncatedBatch,
     batches,
 )
+from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.headers import HEADER_SIZE, read_header
 from muster.coordinator.slices import at_once
 from tests.coordinator.log.support import NOW, SMALL, base_offsets, batch, everything, fill, manage, on_files, values
@@ -52,7 +53,7 @@ def test_any_buffer_is_stored_as_it_came_but_for_its_stamp(log: Log, kind: type,
     assert kind is bytearray or bytes(given) == source
 
 
-@pytest.mark.parametrize("codec", list(batches.CODECS.values()))
+@pytest.mark.parametrize("codec", list(compression.CODECS.values()))
 def test_compressed_batches_are_stored_as_they_came(log: Log, codec: int) -> None:
     source = batches.build([(b"k", b"v" * 300)] * 3, timestamp_ms=NOW, compression=codec)
     log.append(0, bytes(source), wall_ms=NOW)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, batches
-from muster.coordinator.log.records import compression as unpack
+from muster.coordinator.log.records import compression
+from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.headers import read_header
-from muster.coordinator.log.records.scanning import assemble
 from muster.coordinator.slices import at_once
 from muster.coordinator.topics import validation
 from muster.coordinator.topics.errors import ApiError, InvalidRecords
@@ -90,10 +90,10 @@ def test_an_answer_names_so_many_records_and_no_more(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_a_batch_that_unpacks_to_too_much_is_too_large(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "UNPACKED_BYTES", 0)
-    monkeypatch.setattr(unpack, "UNPACKED_TIMES", 1)
-    monkeypatch.setattr(unpack, "BYTES_PER_RECORD", 1)
-    number = batches.CODECS[codec]
+    monkeypatch.setattr(compression, "UNPACKED_BYTES", 0)
+    monkeypatch.setattr(compression, "UNPACKED_TIMES", 1)
+    monkeypatch.setattr(compression, "BYTES_PER_RECORD", 1)
+    number = compression.CODECS[codec]
     zeros = bytes(50_000)
     assert code_of(partition(max_message_bytes="40000"), batch(zeros, compression=number)) == (
         ErrorCode.MESSAGE_TOO_LARGE
@@ -196,7 +196,7 @@ def test_all_faults_of_a_batch_are_told_in_kafkas_words() -> None:
     )
 
 
-@pytest.mark.parametrize("codec", list(batches.CODECS.values()))
+@pytest.mark.parametrize("codec", list(compression.CODECS.values()))
 @pytest.mark.parametrize("configs", [{}, {"cleanup_policy": "compact"}])
 def test_records_that_cannot_be_read_are_not_asked_for_again(codec: int, configs: dict[str, str]) -> None:
     good = batch(b"a")

@@ -12,7 +12,7 @@ from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.batch_size import size_of
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.groups.offsets.commit_template import prepare
-from muster.coordinator.log.records.packed import build_packed
+from muster.coordinator.log.records.building import build_packed
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.offset_commit import (

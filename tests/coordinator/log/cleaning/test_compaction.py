@@ -14,8 +14,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import Log, LogConfig, LogManager, MemoryStorage, batches
 from muster.coordinator.log.cleaning import log_to_clean as dirt
 from muster.coordinator.log.cleaning.cleaner import Cleaner
-from muster.coordinator.log.records.headers import BatchHeader, set_crc
-from muster.coordinator.log.records.scanning import DELETE_HORIZON
+from muster.coordinator.log.records.headers import DELETE_HORIZON, BatchHeader, set_crc
 from tests.coordinator.log.support import NOW, Later, manage
 
 COMPACTED = LogConfig(

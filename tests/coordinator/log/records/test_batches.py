@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.log import BatchError, CorruptBatch, InvalidRecords, UnsupportedCompression, batches
 from muster.coordinator.log.errors import MoreThanAllowed
+from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.batches import LARGE_RECORD_BYTES
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.headers import BatchHeader, read_header, set_crc
@@ -29,7 +30,7 @@ records = st.lists(st.tuples(blob, blob, st.lists(st.tuples(text, blob), max_siz
 @settings(max_examples=60, deadline=None)
 @given(
     records,
-    st.sampled_from(list(batches.CODECS.values())),
+    st.sampled_from(list(compression.CODECS.values())),
     st.integers(0, 2**40),
     st.integers(0, 2**31 - 1),
     st.booleans(),
@@ -122,7 +123,9 @@ def test_an_unknown_codec_is_named() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(list(batches.CODECS.values())), st.integers(61, 10_000), st.integers(1, 255), st.integers(0, 60))
+@given(
+    st.sampled_from(list(compression.CODECS.values())), st.integers(61, 10_000), st.integers(1, 255), st.integers(0, 60)
+)
 def test_damaged_records_raise_only_batch_errors(codec: int, position: int, flip: int, cut: int) -> None:
     data = batches.build([(b"key", b"value" * 20, [("h", b"x")])] * 5, timestamp_ms=NOW, compression=codec)
     position = 61 + position % (len(data) - 61)
@@ -185,13 +188,13 @@ def test_checked_records_wants_consecutive_offsets() -> None:
         check(data)
 
 
-@pytest.mark.parametrize("codec", list(batches.CODECS.values()))
+@pytest.mark.parametrize("codec", list(compression.CODECS.values()))
 def test_recompress_changes_nothing_else(codec: int) -> None:
     content = [(b"k%d" % index, b"v" * 100, [("h", None)]) for index in range(5)]
     source = batches.build(
         content,
         timestamp_ms=NOW,
-        compression=batches.GZIP,
+        compression=compression.GZIP,
         producer_id=3,
         producer_epoch=0,
         base_sequence=9,
@@ -209,13 +212,13 @@ def test_gzip_is_what_kafka_makes_of_it() -> None:
     # the records of a batch in a topic with compression.type=gzip, and what Kafka 4.3 stored of them
     record = bytes.fromhex("1400000001087633353700")
     kafkas = bytes.fromhex("1f8b08000000000000ff1361606060e428333635670000134a27190b000000")
-    assert batches.compress(record, batches.GZIP) == kafkas
+    assert compression.compress(record, compression.GZIP) == kafkas
     assert gzip.decompress(kafkas) == record
 
 
 def test_recompress_keeps_log_append_time() -> None:
-    source = batches.build([(None, b"v" * 100)], timestamp_ms=NOW, compression=batches.GZIP, log_append_time=True)
-    header = read_header(recompress(source, batches.LZ4))
+    source = batches.build([(None, b"v" * 100)], timestamp_ms=NOW, compression=compression.GZIP, log_append_time=True)
+    header = read_header(recompress(source, compression.LZ4))
     assert header.is_log_append_time
     assert header.max_timestamp == NOW
 
@@ -260,7 +263,7 @@ def test_a_batch_of_too_many_headers_is_too_large() -> None:
     assert sum(1 for _ in records(few)) == 2
     with pytest.raises(MoreThanAllowed, match="2 records with 9999 headers or more, it may have at most 10000"):
         records(many)
-    packed = batches.recompress(batches.Plain(many, read_header(many), False), batches.ZSTD)
+    packed = batches.recompress(batches.Plain(many, read_header(many), False), compression.ZSTD)
     with pytest.raises(MoreThanAllowed, match="headers"):
         batches.plain(packed, read_header(packed), SOME)
 
@@ -329,7 +332,7 @@ def test_both_readers_refuse_the_same(position: int, flip: int, cut: int) -> Non
     assert copied == seen
 
 
-@pytest.mark.parametrize("codec", list(batches.CODECS.values()))
+@pytest.mark.parametrize("codec", list(compression.CODECS.values()))
 def test_the_records_of_a_batch_come_one_by_one(codec: int) -> None:
     content = [*CONTENT, (None, bytes(LARGE_RECORD_BYTES + 1), [])]
     data = batches.build(content, timestamp_ms=NOW, compression=codec, base_offset=7)

@@ -12,6 +12,7 @@ import cramjam
 import pytest
 
 from muster.coordinator.log import BatchTooLarge, CorruptBatch, UnsupportedCompression, batches
+from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.compression import BYTES_PER_RECORD, UNPACKED_BYTES, allowed, unpack
 from muster.coordinator.log.records.headers import HEADER_SIZE, read_header, set_crc
 from tests.coordinator.log.support import NOW, batch
@@ -107,7 +108,7 @@ def test_other_codecs_and_none() -> None:
 
 
 def test_what_comes_out_is_the_batch_without_a_codec() -> None:
-    source = batches.build([(b"k", b"v" * 500)], timestamp_ms=NOW, compression=batches.ZSTD, producer_id=7)
+    source = batches.build([(b"k", b"v" * 500)], timestamp_ms=NOW, compression=compression.ZSTD, producer_id=7)
     header = read_header(source)
     assert read_header(unpack(source, header, MIB)) == header._replace(attributes=header.attributes & ~7)
 

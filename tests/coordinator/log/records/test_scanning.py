@@ -7,11 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.log import CorruptBatch, batches
-from muster.coordinator.log.cleaning import offset_map as latest_module
-from muster.coordinator.log.cleaning.offset_map import HAS_TOMBSTONES, ODD, PLAIN, LatestKeys, key_of_single, scan_keys
+from muster.coordinator.log.cleaning.offset_map import LatestKeys
 from muster.coordinator.log.cleaning.producers import ProducersSeen
+from muster.coordinator.log.records import scanning
+from muster.coordinator.log.records.building import assemble, empty, payload
 from muster.coordinator.log.records.headers import HEADER_SIZE, check_crc, read_header
-from muster.coordinator.log.records.scanning import assemble, empty, pairs_of, payload, rows_of
+from muster.coordinator.log.records.scanning import (
+    HAS_TOMBSTONES,
+    ODD,
+    PLAIN,
+    key_of_single,
+    pairs_of,
+    rows_of,
+    scan_keys,
+)
 
 optional = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3)
@@ -89,7 +98,7 @@ def test_quick_looks_at_keys_find_the_same(content: list[tuple[list[batches.Pair
 def test_usual_records_are_looked_at_in_few_steps() -> None:
     rows = [(b"k%030d" % number, b"v" * 41) for number in range(64)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(latest_module, "_scan_any_keys", None)
+        patch.setattr(scanning, "_scan_any_keys", None)
         found: dict[bytes, int] = {}
         assert scan_keys(bytes(batches.build(rows, timestamp_ms=5)), HEADER_SIZE, 64, 0, found) == PLAIN
     assert list(found.values()) == list(range(64))

@@ -14,6 +14,7 @@ from muster.coordinator.log import (
     first_batch,
     only_batch,
 )
+from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.headers import Buffer, set_crc
 from tests.coordinator.log.support import NOW, batch
 
@@ -97,8 +98,8 @@ def test_max_message_bytes_counts_the_whole_batch() -> None:
 
 
 def test_zstd_only_when_allowed() -> None:
-    data = batches.build([(b"k", b"v" * 500)], timestamp_ms=NOW, compression=batches.ZSTD)
-    assert validate_produce(data, max_message_bytes=1000).compression == batches.ZSTD
+    data = batches.build([(b"k", b"v" * 500)], timestamp_ms=NOW, compression=compression.ZSTD)
+    assert validate_produce(data, max_message_bytes=1000).compression == compression.ZSTD
     with pytest.raises(UnsupportedCompression):
         validate_produce(data, max_message_bytes=1000, allow_zstd=False)
 

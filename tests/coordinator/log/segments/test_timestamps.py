@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.log import Log, LogConfig, MemoryStorage, batches
+from muster.coordinator.log.records import compression
 from muster.coordinator.log.segments.timestamps import MANY_RECORDS
 from muster.coordinator.slices import Apart, Job, at_once
 from tests.coordinator.log.support import NOW, batch, manage
@@ -46,7 +47,7 @@ def test_what_lies_before_the_start_is_not_found(log: Log) -> None:
 
 
 def test_compressed_and_stamped_batches(log: Log) -> None:
-    data = batches.build([(b"k", b"v" * 200)] * 3, timestamp_ms=100, compression=batches.ZSTD)
+    data = batches.build([(b"k", b"v" * 200)] * 3, timestamp_ms=100, compression=compression.ZSTD)
     log.append(0, data, wall_ms=NOW)
     log.config = LogConfig(message_timestamp_type="LogAppendTime")
     log.append(0, data, wall_ms=500)

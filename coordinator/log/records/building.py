@@ -1,0 +1,110 @@
+"""Batches put together from records that are bytes already: by a commit, many times a second, and by compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from google_crc32c import value as crc32c
+
+from muster.coordinator.log.records.headers import (
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    pack_before_crc,
+    pack_behind_crc,
+    pack_header,
+    set_crc,
+)
+from muster.coordinator.log.records.scanning import Row
+from muster.protocol.wire import UVARINTS, uv
+
+_ONE_BYTE = 64
+"""Below it a number is one byte as a zigzag varint."""
+_DELTAS = [uv(2 * n) for n in range(_ONE_BYTE)]
+_SHORT = len(UVARINTS) // 2
+_LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
+"""Length, attributes and timestamp delta of a record of so many bytes."""
+
+
+def build_packed(records: Sequence[bytes], *, timestamp_ms: int) -> bytearray:
+    """One batch of `records`, at least one, each from the length of its key on, all with the same timestamp; ready for
+    `Log.append`.
+    """
+    count = len(records)
+    if not count:
+        raise ValueError("a batch needs at least one record")
+    # base sequence 0 beside no producer is what Kafka's coordinator writes
+    covered = pack_behind_crc(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, -1, 0, count)
+    if count == 1:
+        record = records[0]
+        covered += _lead(len(record) + 3) + b"\0" + record
+    else:
+        parts = [covered]
+        for number, record in enumerate(records):
+            size = len(record) + 3
+            if number < _ONE_BYTE and size < _SHORT:
+                parts.append(_LEADS[size])
+                parts.append(_DELTAS[number])
+            else:
+                delta = uv(2 * number)
+                parts.append(_lead(len(record) + 2 + len(delta)))
+                parts.append(delta)
+            parts.append(record)
+        covered = b"".join(parts)
+    batch = bytearray(
+        pack_before_crc(0, len(covered) + (CRC_START - LENGTH_OVERHEAD), NO_LEADER_EPOCH, MAGIC, crc32c(covered))
+    )
+    batch += covered
+    return batch
+
+
+def _lead(size: int) -> bytes:
+    return _LEADS[size] if size < _SHORT else uv(2 * size) + b"\0\0"
+
+
+def _varint(value: int) -> bytes:
+    return uv((value << 1) ^ (value >> 63))
+
+
+def payload(rows: Sequence[Row], moved_ms: int = 0) -> bytes:
+    """The records one after the other, as they came; `moved_ms`: how much later their batch's base timestamp is now."""
+    if moved_ms == 0:
+        return b"".join([row.raw for row in rows])
+    parts: list[bytes] = []
+    for row in rows:
+        body = b"".join(
+            (
+                bytes((row.attributes,)),
+                _varint(row.timestamp_delta - moved_ms),
+                _varint(row.offset_delta),
+                row.tail,
+            )
+        )
+        parts += (_varint(len(body)), body)
+    return b"".join(parts)
+
+
+def assemble(header: BatchHeader, records: bytes, record_count: int) -> bytes:
+    """A batch with this header, these records (compressed as the header says) and a CRC and length that are right."""
+    size = HEADER_SIZE + len(records)
+    buffer = bytearray(size)
+    pack_header(
+        buffer, 0, *header._replace(length=size - LENGTH_OVERHEAD, crc=0, magic=MAGIC, record_count=record_count)
+    )
+    buffer[HEADER_SIZE:] = records
+    set_crc(buffer, 0, size)
+    return bytes(buffer)
+
+
+def empty(header: BatchHeader) -> bytes:
+    """What is left of a batch whose producer must still be remembered (Kafka: DefaultRecordBatch.writeEmptyHeader)."""
+    kept = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    return assemble(header._replace(attributes=kept, base_timestamp=NO_TIMESTAMP), b"", 0)
