@@ -38,7 +38,7 @@ NO_KEY: Final = "the record has no key, of which its type is part"
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> Row:
-    """The columns that a record fills, `kind` among them; see docs/pipeline.md. Raises nothing."""
+    """The columns that a record fills, `kind` among them; see docs/pipeline-spark.md. Raises nothing."""
     if key is None:
         return {"kind": MALFORMED, **_raw(NO_KEY, None, value)}
     row: Row = {"is_tombstone": value is None}

@@ -1,5 +1,5 @@
 """The Arrow schemas of raw and of decoded rows, and the kinds of decoded rows: names, types and units are documented in
-docs/pipeline.md. Decides nothing.
+docs/pipeline-spark.md. Decides nothing.
 """
 
 from __future__ import annotations

@@ -86,6 +86,17 @@ def test_links_in_the_documents_lead_somewhere() -> None:
             assert (document.parent / target).exists(), (document.name, target)
 
 
+def test_links_to_a_heading_lead_to_one() -> None:
+    pages = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+    anchors = {
+        name: {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.*)$", text)}
+        for name, text in pages.items()
+    }
+    for name, text in pages.items():
+        for target, anchor in re.findall(r"\]\(([\w.-]*)#([\w-]+)\)", text):
+            assert anchor in anchors[target or name], (name, target, anchor)
+
+
 def test_the_prose_of_the_documents_is_at_most_120_columns_wide() -> None:
     """Rows of tables and code may be wider: Markdown cannot break them."""
     for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:

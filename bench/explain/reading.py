@@ -116,7 +116,7 @@ def serving(log: Path, folder: Path) -> Iterator[str]:
 
 
 def through_connector(bench: Bench, bootstrap: str) -> Any:
-    """By the recipe of docs/pipeline.md."""
+    """By the recipe of docs/pipeline-spark.md."""
     how = {"kafka.bootstrap.servers": bootstrap, "subscribe": "__consumer_offsets", **CONNECTOR_SPEED}
     return bench.spark.read.format("kafka").options(**how).option("minPartitions", str(CORES)).load()
 

@@ -1,1 +1,1 @@
-"""The facts: what the groups did, one small module for each table. See docs/pipeline.md for what each column means."""
+"""The facts: what the groups did, one small module for each table. docs/pipeline-tables.md explains the columns."""

@@ -1,5 +1,5 @@
 """The table `flapping`: which groups cannot come to rest, by how often they rebalance, whether the same members are
-behind it, and how short their generations are. The formula is in docs/pipeline.md.
+behind it, and how short their generations are. The formula is in docs/pipeline-tables.md.
 """
 
 from __future__ import annotations

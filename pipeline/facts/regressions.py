@@ -1,5 +1,5 @@
 """The table `regressions`: commits that are lower than the one before of the same group and partition, and why. The
-record of a commit does not say who sent it, so that the cause is inferred, by the table in docs/pipeline.md.
+record of a commit does not say who sent it, so that the cause is inferred, by the table in docs/pipeline-tables.md.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
 
 
 def _cause() -> Column:
-    """The first rule that holds; see docs/pipeline.md."""
+    """The first rule that holds; see docs/pipeline-tables.md."""
     alone = F.col("member_id").isNull() & (F.col("at_once") > 1)
     return (
         F.when(F.col("deleted_before"), RESET)

@@ -1,5 +1,5 @@
 """The Arrow schemas of the tables, and of the rows of `__group_events` that some of them are made of. What a column
-means is said in docs/pipeline.md. Unknown is null, times are ms since 1970, lists of structs as in pipeline.schema.
+means is in docs/pipeline-tables.md. Unknown is null, times are ms since 1970, lists of structs as in pipeline.schema.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The table `stalls`: how each partition's commits were getting on, by the rules of LinkedIn's Burrow, over a window of
-its last commits that slides over the whole history. See docs/pipeline.md for the rules.
+its last commits that slides over the whole history. See docs/pipeline-tables.md for the rules.
 
 Where the ends of the topics are not known only REWIND can be told, and `lag_known` says so.
 """

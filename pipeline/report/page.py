@@ -225,5 +225,5 @@ def _about(chosen: Chosen) -> Html:
         lines.append(table(columns, ((row["kind"], row["reason"], number(row["rows"])) for row in chosen.odd_reasons)))
     if told := odd_times(chosen.odd_times.rows, chosen.odd_times.total):
         lines.append(tag("p", f"{told[0].upper()}{told[1:]}.", class_="warn"))
-    lines.append(tag("p", "Times are UTC. What every column means: docs/pipeline.md of Muster.", class_="dim"))
+    lines.append(tag("p", "Times are UTC. What every column means: docs/pipeline-tables.md of Muster.", class_="dim"))
     return section("What this was made of", lines)

@@ -1,4 +1,4 @@
-"""The options of format("muster"), checked; see docs/pipeline.md for what each means."""
+"""The options of format("muster"), checked; see docs/pipeline-spark.md for what each means."""
 
 from __future__ import annotations
 

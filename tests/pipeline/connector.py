@@ -1,4 +1,4 @@
-"""Reads through Spark's Kafka connector, by the recipe of docs/pipeline.md."""
+"""Reads through Spark's Kafka connector, by the recipe of docs/pipeline-spark.md."""
 
 from __future__ import annotations
 

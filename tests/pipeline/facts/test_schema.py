@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
 from muster.pipeline.facts.schema import EVENTS, TABLES, conform
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_every_table_begins_with_the_group() -> None:
@@ -27,3 +32,11 @@ def test_rows_are_brought_into_the_columns_and_types_of_a_table(spark: SparkSess
 def test_a_table_that_is_not_there(spark: SparkSession) -> None:
     with pytest.raises(KeyError):
         conform(spark.range(1), "moods")
+
+
+def test_every_column_is_explained() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in DOCS.glob("pipeline-*.md"))
+    known = set(re.findall(r"`(\w+)`", text))
+    by_prefix = ("trigger_", "from_", "to_", "actual_")
+    columns = {name for schema in TABLES.values() for name in schema.names if not name.startswith(by_prefix)}
+    assert columns - known == set()

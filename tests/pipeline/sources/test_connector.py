@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, by the recipe of docs/pipeline.md; there is more in tests/conformance."""
+"""Spark's own Kafka connector, by the recipe of docs/pipeline-spark.md; there is more in tests/conformance."""
 
 from __future__ import annotations
 
