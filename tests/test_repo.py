@@ -87,7 +87,9 @@ def test_links_in_the_documents_lead_somewhere() -> None:
 
 
 def test_links_to_a_heading_lead_to_one() -> None:
-    pages = {path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+    pages = {
+        path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    }
     anchors = {
         name: {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.*)$", text)}
         for name, text in pages.items()
