@@ -14,9 +14,9 @@ from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
 from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.log import FileStorage, FilesystemSync, MemoryStorage, SharedSync, Storage
 from muster.coordinator.log.cleaning.cleaner import CPU_SHARE
+from muster.coordinator.net.connection import Requests
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import Listener, ListenerAddress
-from muster.coordinator.net.requests import Requests
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.slices import Thread, Worker
 

@@ -320,16 +320,16 @@ class Server:
             await listener.settled()
         empty = asyncio.Event()
         limits.when_empty(empty.set)
-        for member in limits.members:
-            member.close()
+        for connection in limits.connections:
+            connection.close()
         timer = self.clock.call_at(self.clock.now().mono_ms + CLOSE_MS, lambda: _abort_all(limits))
         await empty.wait()
         timer.cancel()
 
 
 def _abort_all(limits: Limits) -> None:
-    for member in limits.members:
-        member.abort()
+    for connection in limits.connections:
+        connection.abort()
 
 
 async def serve(config: Config, ready: Callable[[str, int], None]) -> None:

@@ -6,6 +6,7 @@ May not know what a message means; versions a server offers are not decided here
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from struct import Struct
 
 from muster.protocol import wire
@@ -15,6 +16,9 @@ from muster.protocol.wire import REFUSALS, Parts, fold
 
 Frame = tuple[bytes, int, int]
 """A buffer, and where in it a frame's content starts and ends (without the size)."""
+
+Answer = bytes | Sequence[bytes | memoryview]
+"""A whole response frame: in one piece, or in parts that are sent without joining them."""
 
 JOIN_BELOW = 65536
 """A response of fewer bytes is one part, header included; copying a larger one costs more than a second part."""
@@ -187,14 +191,14 @@ class InvalidFrameSize(ProtocolError):
 class FrameSplitter:
     """Cuts a stream into frames without copying those that lie in one chunk.
 
-    `limit` is the largest size accepted, in bytes (Kafka's socket.request.max.bytes). After InvalidFrameSize the
-    splitter is of no more use.
+    `limit` is the largest size accepted, in bytes (Kafka's socket.request.max.bytes); it may be set anew. After
+    InvalidFrameSize the splitter is of no more use.
     """
 
-    __slots__ = ("_have", "_held", "_limit", "_need")
+    __slots__ = ("_have", "_held", "_need", "limit")
 
     def __init__(self, limit: int = 104_857_600) -> None:
-        self._limit = limit
+        self.limit = limit
         # grows in place, and gives its bytes away without copying them: a large frame takes its size once
         self._held: io.BytesIO | None = None
         self._have = 0
@@ -232,8 +236,8 @@ class FrameSplitter:
         p, n = 0, len(data)
         while n - p >= 4:
             size: int = _size(data, p)[0]
-            if not 0 <= size <= self._limit:
-                raise InvalidFrameSize(size, self._limit, frames)
+            if not 0 <= size <= self.limit:
+                raise InvalidFrameSize(size, self.limit, frames)
             end = p + 4 + size
             if end > n:
                 self._hold(data, p, 4 + size)

@@ -6,17 +6,16 @@ May not reach the node, a shard or a socket: a context is what the connection sa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.core.interface import Client
+from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
+from muster.coordinator.security.principal import KafkaPrincipal
 
 log = structlog.get_logger("muster.api")
-
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's principal of a connection that did not authenticate."""
 
 
 class Endpoint(NamedTuple):
@@ -30,30 +29,36 @@ class Channel:
     """One connection, as the handlers may know it: where it came in, who is at the other end, and when it ends.
 
     `listener`: Kafka's listener name; `endpoint`: the address that answers on this connection name for this node;
-    `peer`: the client's address and port as text, for log lines; `host`: Kafka's clientHost, "/" and the address.
+    `peer`: the client's address and port as text, for log lines; `host`: Kafka's clientHost, "/" and the address;
+    `authentication`: how far the client is with saying who it is, and its principal.
     """
 
     __slots__ = (
         "_end",
         "_on_close",
+        "authentication",
         "closed",
         "endpoint",
         "host",
         "listener",
         "peer",
-        "principal",
         "software_name",
         "software_version",
     )
 
     def __init__(
-        self, listener: str, endpoint: Endpoint, peer: str = "", host: str = "", principal: str = ANONYMOUS
+        self,
+        listener: str,
+        endpoint: Endpoint,
+        peer: str = "",
+        host: str = "",
+        authentication: Authentication = WITHOUT_AUTHENTICATION,
     ) -> None:
         self.listener = listener
         self.endpoint = endpoint
         self.peer = peer
         self.host = host
-        self.principal = principal
+        self.authentication = authentication
         self.closed = False
         self.software_name = ""
         self.software_version = ""
@@ -112,14 +117,18 @@ class RequestContext:
     Immutable by convention, and kept by the connection, so that a heartbeat makes none.
     """
 
-    __slots__ = ("api_key", "api_version", "channel", "client", "host", "listener", "peer", "principal")
+    __slots__ = ("api_key", "api_version", "channel", "client", "host", "listener", "peer")
 
     def __init__(self, channel: Channel, client: Client, api_key: int, api_version: int) -> None:
         self.channel = channel
         self.host = channel.host
         self.listener = channel.listener
-        self.principal = channel.principal
         self.peer = channel.peer
         self.client = client
         self.api_key = api_key
         self.api_version = api_version
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        """Who asks, as the connection knows by now."""
+        return self.channel.authentication.principal

@@ -1,204 +1,212 @@
-"""One connection: frames in, one request after the other, answers out in that order, back-pressure both ways.
-
-Knows frames, sizes and order; what is in a frame is the business of `Requests` (api.dispatch). As on Kafka, the next
-request of a connection is not looked at before the last one is answered.
+"""One connection on an asyncio transport. What it may do and when is decided by its `ConnectionCore`; what is in a
+frame is the business of its `Requests` (`api.dispatch`, or the gate before authentication).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
+from muster.coordinator.net.connection_core import (
+    ANSWERING,
+    HANDSHAKE,
+    OUTPUT_HIGH_BYTES,
+    READY,
+    WAITING,
+    ConnectionCore,
+)
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.request_memory import SMALL_BYTES
-from muster.coordinator.net.requests import Answer, Requests
-from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
+from muster.protocol.frames import Answer, InvalidFrameSize
 
 log = structlog.get_logger("muster.net")
 
-LENGTH_BYTES: Final = 4
+MAX_AUTHENTICATION_BYTES: Final = 524_288
+"""Kafka's default of sasl.server.max.receive.size."""
+_LENGTH_BYTES: Final = 4
 _length: Final = Struct(">i").unpack_from
 
-INPUT_HIGH_BYTES: Final = 64 * 1024
-"""Reading pauses when this much waits behind a parked request."""
-OUTPUT_HIGH_BYTES: Final = 256 * 1024
-"""No further request is looked at while this much of earlier answers is unsent."""
+
+class Requests(Protocol):
+    """The other side of a connection: what its frames mean."""
+
+    @property
+    def is_reading(self) -> bool:
+        """The bytes of the request at hand are still needed: `Connection.was_read` says when they are not."""
+
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """Take on the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
+        later.
+
+        Raises `CloseConnection` when the frame is no request that can be answered.
+        """
+
+    def closed(self) -> None:
+        """The connection has ended: no request is owed an answer any more."""
 
 
-class _Often:
-    """What each request touches of a connection: side by side in memory, for slots lie in the order of the classes.
-    When thousands take turns, none of it is in the processor's cache.
-    """
+class Shared(NamedTuple):
+    """What all connections of one listener share."""
 
-    __slots__ = ("_busy", "_calm", "_closing", "_most", "_pumping", "_requests", "_transport", "alive")
+    limits: Limits
+    max_request_bytes: int
+    open_channel: Callable[[Any], Channel]
+    """Says who is at the other end of a transport."""
+    open_requests: Callable[[Channel, Connection], Requests]
+    """Makes the other side of a connection that was admitted."""
+    set_options: Callable[[Any], object]
+    """Sets the options of a transport's socket."""
+    is_tls: bool = False
 
 
-class Connection(_Often, asyncio.Protocol):
-    """See the module. `open_requests(channel, connection)` makes the other side when the connection is made."""
+class Connection(asyncio.Protocol):
+    """See the module. `alive` is set at each sign of life; `host` is the peer's numeric address."""
 
     __slots__ = (
-        "_being_read",
-        "_call_soon",
-        "_frames",
-        "_frames_bytes",
-        "_granted",
+        "_core",
+        "_is_pumping",
+        "_is_reading",
         "_limits",
-        "_on_made",
-        "_open",
-        "_open_channel",
-        "_open_requests",
-        "_out",
-        "_out_bytes",
-        "_reading",
-        "_splitter",
-        "_starved",
-        "_writing",
+        "_requests",
+        "_shared",
+        "_transport",
+        "alive",
         "channel",
         "host",
     )
 
-    def __init__(
-        self,
-        limits: Limits,
-        max_request_bytes: int,
-        open_channel: Callable[[Any], Channel],
-        open_requests: Callable[[Channel, Connection], Requests],
-        on_made: Callable[[Any], None] | None = None,
-    ) -> None:
-        """`open_channel(transport)`: who is at the other end; `on_made(transport)`: socket options."""
-        self.host = ""
-        self.alive = True
-        self._limits = limits
-        self._open_channel = open_channel
-        self._open_requests = open_requests
-        self._on_made = on_made
-        self._splitter = FrameSplitter(max_request_bytes)
-        self._most = max_request_bytes
-        self._frames: deque[Frame] = deque()
-        self._frames_bytes = 0
-        self._granted = 0
-        self._being_read = 0
-        self._starved = False
-        self._out: list[bytes | memoryview] = []
-        self._out_bytes = 0
-        self._pumping = False
-        self._reading = True
-        self._writing = True
-        self._open = False
-        self._closing = False
-        # nothing is parked, queued, half read or unsent; and whether, apart from a parked request, anything is
-        self._calm = False
-        self._busy = False
-        self._call_soon = asyncio.get_running_loop().call_soon
+    def __init__(self, shared: Shared) -> None:
+        self._core = ConnectionCore(shared.max_request_bytes)
+        self._shared = shared
+        self._limits = shared.limits
         self._transport: Any = None
         self._requests: Any = None
+        self._is_pumping = False
+        self._is_reading = True
+        self.alive = True
+        self.host = ""
 
     # ---- the transport's calls ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection; when there are too many let it wait, or close it."""
+        """Take the connection; when there are too many let it wait, or close it. With TLS this is called twice: for the
+        plain socket (`tls.PlainSocket`), and with the transport that TLS is established on.
+        """
         self._transport = transport
-        self.channel = channel = self._open_channel(transport)
+        if self._core.state is not WAITING:
+            self._begin()
+            return
+        self.channel = channel = self._shared.open_channel(transport)
         self.host = channel.host[1:]
         if self._limits.refusal(self.host) is None:
-            self._enter()
+            self._admit()
         else:
             # ends of other connections may be waiting in the same turn of the loop: they make room
-            self._call_soon(self._enter_or_wait)
+            asyncio.get_running_loop().call_soon(self.admit_or_wait)
 
-    def _enter(self) -> None:
-        self._limits.enter(self)
-        self._open = True
-        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
-        if self._on_made is not None:
-            self._on_made(self._transport)
-        self.channel.ended_by(self.fail)
-        self._requests = self._open_requests(self.channel, self)
-        self._calm = True
-
-    def _enter_or_wait(self) -> None:
-        if self._closing:
+    def admit_or_wait(self) -> None:
+        """Another connection may have ended: this one, which waits, is admitted, waits on, or is refused."""
+        if self._core.state is not WAITING:
             return
         refusal = self._limits.refusal(self.host)
         if refusal is None:
-            self._enter()
-            self._pump()
+            self._admit()
         elif not self._limits.wait(self):
             log.warning("refused a connection", peer=self.channel.peer, why=refusal)
-            self._abort()
+            self.abort()
+
+    def _admit(self) -> None:
+        self._limits.enter(self)
+        if self._shared.is_tls:
+            self._core.happens(HANDSHAKE)
+            self._transport.establish_tls()
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Requests may come now, or those of an authentication."""
+        core, channel = self._core, self.channel
+        if core.has_ended:
+            self._transport.abort()  # it was ended while TLS was being established
+            return
+        self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
+        self._shared.set_options(self._transport)
+        channel.ended_by(self.fail)
+        self._requests = self._shared.open_requests(channel, self)
+        if channel.authentication.is_complete:
+            core.open()
+        else:
+            core.begin_authentication(MAX_AUTHENTICATION_BYTES)
+        self._pump()
 
     def data_received(self, data: bytes) -> None:
         """Handle what is whole, keep the rest."""
         self.alive = True
+        core = self._core
         size = len(data)
-        if self._calm and size > LENGTH_BYTES and _length(data)[0] == size - LENGTH_BYTES <= self._most:
+        if (
+            core.state is READY
+            and not core.waits_for
+            and size > _LENGTH_BYTES
+            and _length(data)[0] == size - _LENGTH_BYTES <= core.max_request_bytes
+        ):
             # nearly always: nothing waits in either direction, and one chunk is one request
-            requests = self._requests
+            core.state = ANSWERING
             try:
-                answer = requests.handle(data, LENGTH_BYTES, size)
-            except CloseConnection as refused:
-                self._refuse(refused)
+                answer = self._requests.handle(data, _LENGTH_BYTES, size)
+            except CloseConnection as reason:
+                self.fail(reason)
                 return
-            if type(answer) is bytes and self._calm:
+            if type(answer) is bytes and core.state is ANSWERING:
+                core.state = READY
                 self._transport.write(answer)
-                return
-            if answer is not None:
+            elif answer is not None:
                 self.answer(answer)
-            elif requests.current is not None:
-                self._calm = False
-            return
-        if self._closing:
-            return
-        self._busy = True
+        else:
+            self._receive(data)
+
+    def _receive(self, data: bytes) -> None:
+        """`data_received` without its short way."""
+        core = self._core
         try:
-            frames = self._splitter.feed(data)
+            core.receive_data(data)
         except InvalidFrameSize as error:
             # requests that came before it are still answered as far as they can be at once
-            self._take(error.frames)
             self._pump()
-            self._refuse(CloseConnection(str(error)))
+            self.fail(CloseConnection(str(error)))
             return
-        self._take(frames)
-        if self._granted or self._splitter.awaited > SMALL_BYTES:
+        if core.needs_memory:
             self._account()
         self._pump()
 
     def eof_received(self) -> bool:
         """The peer has gone (no client of Kafka closes one direction only): what is parked is dropped, as by Kafka."""
-        self._end()
+        self._core.close()
         return False  # the transport sends what was written, then closes
 
     def pause_writing(self) -> None:
         """The peer reads too slowly: its further requests wait."""
-        self._writing = False
-        self._calm = False
-        self._busy = True
+        self._core.peer_reads_slowly()
         self._limits.unsent.hold(self)
-        self._pause_or_resume()
+        self._settle()
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self.alive = True
-        self._writing = True
+        self._core.peer_caught_up()
         self._limits.unsent.release(self)
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
         """Both directions have ended."""
-        self._end()
-        self._frames.clear()
-        self._splitter.clear()
-        self._out.clear()
+        self._core.lost()
         self._limits.leave(self)
-        if self._open:
-            self._open = False
+        if self._requests is not None:
             self._requests.closed()
             self.channel.close()
         # no circle stays: the memory of a connection is free at once, and not when a collector finds it
@@ -208,34 +216,32 @@ class Connection(_Often, asyncio.Protocol):
 
     @property
     def waits_for_us(self) -> bool:
-        """A request is parked: the next one waits for it, and silence is ours."""
-        return self._requests is not None and self._requests.current is not None
+        """A request is being answered: the next one waits for it, and the client's silence says nothing."""
+        return self._core.is_answering
 
     @property
     def descriptor(self) -> int:
-        """Of the socket, as long as it is read."""
-        if self._closing or not self._reading:
+        """Of the socket, as long as it is read; negative otherwise. With TLS too: whatever has come of it is taken out
+        of the socket and decrypted at once, so none lies in between.
+        """
+        if self._core.has_ended or not self._is_reading:
             return -1
         return int(self._transport.get_extra_info("socket").fileno())
 
     @property
     def has_more(self) -> bool:
         """Whole requests wait for the one at hand (and not for the peer to read)."""
-        return bool(self._frames) and self._writing and not self._closing
+        return self._core.has_requests
 
     def close_idle(self) -> None:
         """Silent for connections.max.idle.ms."""
         log.debug("closed an idle connection", peer=self.channel.peer)
-        self._abort()
-
-    def room_made(self) -> None:
-        """Another connection has ended: this one, which waited, may be taken."""
-        self._enter_or_wait()
+        self.abort()
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much has come of a large request; negative while one is being read, which is no affair of the client."""
-        return -1 if self._being_read else self._splitter.buffered
+        """How much has come of a large request; negative while one is being read, which is not the client's affair."""
+        return self._core.unfinished_bytes
 
     @property
     def unsent_bytes(self) -> int:
@@ -244,157 +250,124 @@ class Connection(_Often, asyncio.Protocol):
 
     def close_stalled(self) -> None:
         """The peer sends no more of a large request, or reads nothing of an answer, and others need the memory."""
-        why = "it holds memory that others need: its request does not come, or its answer is not read"
-        self._refuse(CloseConnection(why))
-        self._abort()
+        self.fail(
+            CloseConnection("it holds memory that others need: its request does not come, or its answer is not read")
+        )
+        self.abort()
 
     def memory_granted(self) -> None:
         """There may be room for the unfinished request now."""
-        self._starved = False
-        if not self._closing:
-            self._account()
-            self._settle()
+        self._account()
+        self._settle()
 
     # ---- the requests' calls ----
 
     def answer(self, answer: Answer | None) -> None:
         """The answer to the request at hand (None: none is owed). The next request may come."""
-        if self._pumping:
-            self._collect(answer)
+        core = self._core
+        if core.state is ANSWERING and not core.waits_for:
+            # the short way of `data_received`, when the answer was not there at once
+            core.state = READY
+            if type(answer) is bytes:
+                self._transport.write(answer)
+            elif answer is not None:
+                self._transport.writelines(answer)
             return
-        if self._closing:
+        core.answered(answer)
+        if self._is_pumping:
             return
-        if type(answer) is bytes:
-            self._transport.write(answer)
-        elif answer is not None:
-            self._transport.writelines(answer)
-        if self._calm:
-            return
-        if not self._busy:
-            self._calm = True
-        elif self._frames:
+        self._write_out()
+        if core.has_requests:
             # not from here: one parked answer could lead to the next request, that to other answers, without end
-            self._call_soon(self._pump)
+            asyncio.get_running_loop().call_soon(self._pump)
         else:
             self._settle()
 
     def was_read(self) -> None:
         """The bytes of the large request at hand are of no more use."""
-        self._being_read = 0
-        if self._granted and not self._closing:
+        self._core.being_read(0)
+        if self._core.granted_bytes:
             self._account()
+            self._settle()
 
-    def fail(self, refused: CloseConnection) -> None:
+    def authenticated(self, requests: Requests) -> None:
+        """The client has proven who it is: `requests` handles what it sends from now on."""
+        if not self._core.has_ended:
+            self._core.open()
+            self._requests = requests
+
+    def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered, and so the connection cannot go on."""
-        self._refuse(refused)
+        if not self._core.has_ended:
+            log.warning("closed a connection", peer=self.channel.peer, why=reason.reason, **reason.facts)
+            self.close()
 
     def close(self) -> None:
         """Send what is ready, then end."""
-        if not self._closing:
-            self._end()
-            if self._out:
-                self._write_out()
+        if not self._core.has_ended:
+            self._core.close()
+            self._write_out()
             self._transport.close()
 
     def abort(self) -> None:
         """End now; what is unsent is lost."""
-        self._abort()
+        self._core.abort()
+        self._transport.abort()
 
     # ---- inside ----
 
-    def _take(self, frames: list[Frame]) -> None:
-        for frame in frames:
-            self._frames.append(frame)
-            self._frames_bytes += frame[2] - frame[1]
-
     def _pump(self) -> None:
         """Handle the waiting requests until one is parked or too much is unsent, then write all that is ready."""
-        if self._pumping:
+        if self._is_pumping:
             return
-        self._pumping = True
-        frames = self._frames
-        while frames and self._open and self._writing and not self.waits_for_us and not self._closing:
-            data, start, end = frames.popleft()
-            self._frames_bytes -= end - start
+        self._is_pumping = True
+        core = self._core
+        while (request := core.next_request()) is not None:
+            data, start, end = request
             try:
                 answer = self._requests.handle(data, start, end)
-                if self._granted:
-                    self._being_read = end - start if self._requests.is_reading else 0
-                    self._account()
-                if answer is not None:
-                    self._collect(answer)
-            except CloseConnection as refused:
-                self._refuse(refused)
-            if self._out_bytes > OUTPUT_HIGH_BYTES:
+            except CloseConnection as reason:
+                self.fail(reason)
+                break
+            if core.granted_bytes:
+                core.being_read(end - start if self._requests.is_reading else 0)
+                self._account()
+            if answer is not None:
+                core.answered(answer)
+            if core.output_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
-        self._pumping = False
-        if self._out and not self._closing:
-            self._write_out()
+        self._is_pumping = False
+        self._write_out()
         self._settle()
 
-    def _collect(self, answer: Answer | None) -> None:
-        """Keep an answer until the requests that came with its own are looked at."""
-        if answer is None:
-            return
-        parts: Sequence[bytes | memoryview] = (answer,) if isinstance(answer, bytes) else answer
-        for part in parts:
-            self._out.append(part)
-            self._out_bytes += len(part)
-
     def _write_out(self) -> None:
-        out, self._out, self._out_bytes = self._out, [], 0
-        if len(out) == 1:
-            self._transport.write(out[0])
-        else:
-            self._transport.writelines(out)
+        output = self._core.data_to_send()
+        if len(output) == 1:
+            self._transport.write(output[0])
+        elif output:
+            self._transport.writelines(output)
 
     def _settle(self) -> None:
         """Read on or pause; and when nothing waits any more, take the short way again."""
-        self._pause_or_resume()
-        self._busy = bool(
-            self._frames or self._splitter.buffered or self._starved or not (self._reading and self._writing)
-        )
-        self._calm = not (self._busy or self.waits_for_us or self._closing)
-
-    def _pause_or_resume(self) -> None:
-        if self._closing:
+        core = self._core
+        if self._is_pumping or core.has_ended:
             return
-        held_up = self.waits_for_us or not (self._writing and self._open)
-        full = self._frames_bytes + self._splitter.buffered >= INPUT_HIGH_BYTES
-        reading = not (self._starved or (held_up and full))
-        if reading != self._reading:
-            self._reading = reading
-            if reading:
+        core.settle()
+        wanted = core.wants_input
+        if wanted != self._is_reading:
+            self._is_reading = wanted
+            if wanted:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
 
     def _account(self) -> None:
         """queued.max.request.bytes: ask for the memory of large requests, pay back that of those that are done with."""
-        if self._starved or self._closing:
+        core, memory = self._core, self._limits.memory
+        change = core.memory_change()
+        if change > 0 and not memory.take(self, change):
+            core.memory_refused()
             return
-        waiting = sum(end - start for _, start, end in self._frames if end - start > SMALL_BYTES)
-        awaited = self._splitter.awaited
-        more = waiting + self._being_read + (awaited if awaited > SMALL_BYTES else 0) - self._granted
-        if more < 0:
-            self._granted += more
-            self._limits.memory.give(self, -more)
-        elif more > 0:
-            if self._limits.memory.take(self, more):
-                self._granted += more
-            else:
-                self._starved = True
-                self._pause_or_resume()
-
-    def _refuse(self, refused: CloseConnection) -> None:
-        if not self._closing:
-            log.warning("closed a connection", peer=self.channel.peer, why=refused.reason, **refused.facts)
-            self.close()
-
-    def _end(self) -> None:
-        self._closing = True
-        self._calm = False
-
-    def _abort(self) -> None:
-        self._end()
-        self._transport.abort()
+        core.memory_changed(change)
+        if change <= 0:
+            memory.give(self, -change)

@@ -1,7 +1,7 @@
-"""What one server grants its connections: how many, and how long silent. `memory` has how many bytes of unfinished
-requests, `unsent` of answers that are not read.
+"""How many connections one server has, and how long each may be silent. `request_memory` limits the bytes of unfinished
+requests, `api.unsent` those of answers that are not read.
 
-May not read or write a socket: it counts, and tells connections to pause, go on or close.
+May not read or write a socket: it counts, and tells connections to begin, go on or close.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from muster.coordinator.net.request_memory import RequestMemory
 from muster.coordinator.net.settings import NetSettings
 
 IDLE_STEPS: Final = 8
-"""The idle time is told in this many steps, so that a request costs one assignment and no reading of the clock."""
+"""Idle time is counted in this many steps: a request costs one assignment, and no reading of the clock."""
 
 
-class Member(Protocol):
-    """A connection, as the limits know it."""
+class LimitedConnection(Protocol):
+    """A connection, as the limits know it. `host`: the peer's numeric address; `alive`: set at each sign of life, taken
+    back by the limits when they have seen it.
+    """
 
     host: str
-    """The peer's numeric address."""
     alive: bool
-    """Set at each sign of life; taken back by the limits when they have seen it."""
 
     @property
     def waits_for_us(self) -> bool:
-        """A request of it is parked: its silence is ours."""
+        """A request of it is being answered: the client has a reason to be silent."""
 
     @property
     def descriptor(self) -> int:
@@ -44,8 +44,8 @@ class Member(Protocol):
     def close_idle(self) -> None:
         """It was silent for `connections.max.idle.ms`."""
 
-    def room_made(self) -> None:
-        """It waited to be taken, and may ask again."""
+    def admit_or_wait(self) -> None:
+        """There may be a place for it now, which waits for one."""
 
     def close(self) -> None:
         """The server stops: send what is ready, then end."""
@@ -55,14 +55,14 @@ class Member(Protocol):
 
     @property
     def unfinished_bytes(self) -> int:
-        """See `memory.Holder`."""
+        """See `request_memory.Holder`."""
 
     @property
     def unsent_bytes(self) -> int:
         """See `unsent.Reader`."""
 
     def memory_granted(self) -> None:
-        """There is room for its unfinished request now."""
+        """See `request_memory.Holder`."""
 
     def close_stalled(self) -> None:
         """Others need the memory that it holds, for a request or an answer."""
@@ -78,14 +78,14 @@ class Limits:
         max_files: Callable[[], int] | None = None,
         unsent: Unsent | None = None,
     ) -> None:
-        """`max_files`: how many connections the process may have open now, for want of file descriptors; `unsent`:
-        shared with those who make large answers.
+        """`max_files`: for how many connections the process has file descriptors now; `unsent`: shared with the
+        handlers of large answers.
 
         Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
         """
         self._max_files = max_files
-        self._entering: deque[Member] = deque()
-        self._silent_steps: dict[Member, int] = {}
+        self._waiting: deque[LimitedConnection] = deque()
+        self._idle_steps: dict[LimitedConnection, int] = {}
         self.set_most(settings)
         self.clock = clock
         self._idle_ms = settings.connections_max_idle_ms
@@ -94,95 +94,96 @@ class Limits:
         self._by_host: dict[str, int] = {}
         self.memory = RequestMemory(clock, settings.request_memory)
         self.unsent = unsent or Unsent(clock)
-        self._max_entering = settings.socket_listen_backlog_size
+        self._max_waiting = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
 
     def set_most(self, settings: NetSettings) -> None:
-        """Allow so many connections from now on; those that there are stay, as on Kafka. Raises ValueError."""
+        """Allow so many connections from now on; those that are open stay, as on Kafka. Raises ValueError."""
         self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
         self._per_ip = settings.max_connections_per_ip
         self._most = settings.max_connections
-        self._hand_over()
+        self._admit_waiting()
 
     @property
     def max_connections(self) -> int:
-        """How many connections there may be now."""
+        """How many connections may be open now."""
         return self._most if self._max_files is None else min(self._most, self._max_files())
 
     def __len__(self) -> int:
-        """How many connections there are."""
-        return len(self._silent_steps)
+        """How many connections were admitted and have not ended."""
+        return len(self._idle_steps)
 
     @property
-    def members(self) -> tuple[Member, ...]:
-        """The connections, oldest first."""
-        return (*self._silent_steps, *self._entering)
+    def connections(self) -> tuple[LimitedConnection, ...]:
+        """All connections: those that were admitted, oldest first, then those that wait."""
+        return (*self._idle_steps, *self._waiting)
 
     def refusal(self, host: str) -> str | None:
-        """Why a connection from `host` is not taken; None: it is."""
-        if len(self._silent_steps) >= self.max_connections:
+        """Why a connection from `host` cannot be admitted now; None: it can."""
+        if len(self._idle_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
         if self._has_too_many(host):
             limit = self._overrides.get(host, self._per_ip)
             return f"there are {limit} connections from {host} already (max.connections.per.ip)"
         return None
 
-    def wait(self, member: Member) -> bool:
-        """Let a connection that finds no room wait, as Kafka lets it wait in the backlog; it is told by `room_made`.
+    def wait(self, connection: LimitedConnection) -> bool:
+        """Let a connection wait until another one ends, as Kafka lets it wait in the backlog; it is told by
+        `admit_or_wait`.
 
-        False when the address has too many (Kafka closes such at once), or when as many wait as fit into a backlog.
+        False when its address has too many (Kafka closes it at once), or when as many wait as fit into a backlog.
         """
-        full = len(self._silent_steps) >= self.max_connections
-        if not full or self._has_too_many(member.host) or len(self._entering) >= self._max_entering:
+        full = len(self._idle_steps) >= self.max_connections
+        if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
             return False
-        self._entering.append(member)
+        self._waiting.append(connection)
         return True
 
     def _has_too_many(self, host: str) -> bool:
         return self._by_host.get(host, 0) >= self._overrides.get(host, self._per_ip)
 
-    def enter(self, member: Member) -> None:
-        """A connection was taken."""
-        self._silent_steps[member] = 0
-        self._by_host[member.host] = self._by_host.get(member.host, 0) + 1
-        member.alive = True
+    def enter(self, connection: LimitedConnection) -> None:
+        """Admit a connection."""
+        self._idle_steps[connection] = 0
+        self._by_host[connection.host] = self._by_host.get(connection.host, 0) + 1
+        connection.alive = True
         if self._timer is None and self._idle_ms >= 0:
             self._arm()
 
-    def leave(self, member: Member) -> None:
-        """A connection has ended; harmless for one that was never taken."""
-        self.memory.leave(member)
-        self.unsent.release(member)
-        if self._silent_steps.pop(member, None) is None:
-            if member in self._entering:
-                self._entering.remove(member)
+    def leave(self, connection: LimitedConnection) -> None:
+        """A connection has ended; harmless for one that was never admitted."""
+        self.memory.leave(connection)
+        self.unsent.release(connection)
+        if self._idle_steps.pop(connection, None) is None:
+            if connection in self._waiting:
+                self._waiting.remove(connection)
             return
-        left = self._by_host[member.host] - 1
+        left = self._by_host[connection.host] - 1
         if left:
-            self._by_host[member.host] = left
+            self._by_host[connection.host] = left
         else:
-            del self._by_host[member.host]
-        self._hand_over()
-        if not self._silent_steps and self._when_empty is not None:
+            del self._by_host[connection.host]
+        self._admit_waiting()
+        if not self._idle_steps and self._when_empty is not None:
             self._when_empty()
 
-    def _hand_over(self) -> None:
-        """Offer what room there is to those that wait, in their order: one that is closing itself does not take it."""
-        while self._entering and len(self._silent_steps) < self.max_connections:
-            self._entering.popleft().room_made()
+    def _admit_waiting(self) -> None:
+        """Let those that wait be admitted in their order, while there may be more."""
+        while self._waiting and len(self._idle_steps) < self.max_connections:
+            self._waiting.popleft().admit_or_wait()
 
     def input_waits(self, listening: Iterable[int]) -> bool:
-        """Whether anything is there to be read or handled that clients have sent; `listening`: descriptors of sockets
+        """Whether clients have sent anything that is not read or handled yet; `listening`: descriptors of the sockets
         that accept.
         """
-        if any(member.has_more for member in self._silent_steps):
+        if any(connection.has_more for connection in self._idle_steps):
             return True
-        return _any_readable(chain(listening, (member.descriptor for member in self._silent_steps)))
+        return _any_readable(chain(listening, (connection.descriptor for connection in self._idle_steps)))
 
     def when_empty(self, callback: Callable[[], object]) -> None:
-        """Call back as soon as there is no connection (at once when there is none)."""
+        """Call back as soon as no connection is admitted (at once when none is)."""
         self._when_empty = callback
-        if not self._silent_steps:
+        if not self._idle_steps:
             callback()
 
     def stop(self) -> None:
@@ -198,15 +199,15 @@ class Limits:
 
     def _step(self) -> None:
         self._timer = None
-        for member, silent_steps in list(self._silent_steps.items()):
-            if member.alive or member.waits_for_us:
-                member.alive = False
-                self._silent_steps[member] = 0
-            elif (silent_steps + 1) * self._step_ms >= self._idle_ms:
-                member.close_idle()
+        for connection, idle_steps in list(self._idle_steps.items()):
+            if connection.alive or connection.waits_for_us:
+                connection.alive = False
+                self._idle_steps[connection] = 0
+            elif (idle_steps + 1) * self._step_ms >= self._idle_ms:
+                connection.close_idle()
             else:
-                self._silent_steps[member] = silent_steps + 1
-        if self._silent_steps and self._idle_ms >= 0 and self._timer is None:
+                self._idle_steps[connection] = idle_steps + 1
+        if self._idle_steps and self._idle_ms >= 0 and self._timer is None:
             self._arm()
 
 

@@ -1,4 +1,4 @@
-"""One listener: a port, and the connections that come in on it. Knows sockets, but nothing of what is said on them.
+"""One listener: a port, and the connections that come in on it. Knows sockets, but not what is sent on them.
 
 It accepts by itself, many in one turn of the loop: uvloop's own servers take one connection in each turn, so that a
 thousand members that connect together would come in one by one, each with a rebalance of its own.
@@ -9,17 +9,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
 from muster.coordinator.api.context import Channel, Endpoint
 from muster.coordinator.clock import Timer
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
-from muster.coordinator.net.connection import Connection
+from muster.coordinator.net.authentication_gate import AuthenticationGate
+from muster.coordinator.net.connection import Connection, Requests, Shared
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.requests import Requests
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.net.tls import PlainSocket
+from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
+
+if TYPE_CHECKING:
+    import ssl
 
 log = structlog.get_logger("muster.net")
 
@@ -28,9 +33,9 @@ _SYSTEM_CHOICE: Final = (-1, 102_400)
 _DEFAULT_BACKLOG: Final = 50
 _BACKLOG: Final = 1_024
 ACCEPTED_AT_ONCE: Final = 100
-"""How many connections are taken in one turn of the loop: some 10 ms."""
+"""How many connections are accepted in one turn of the loop: some 10 ms."""
 PAUSE_MS: Final = 1_000
-"""How long none is taken when there is no file or memory for one."""
+"""How long none is accepted when there is no file or memory for one."""
 
 
 class ListenerAddress(NamedTuple):
@@ -43,6 +48,16 @@ class ListenerAddress(NamedTuple):
     advertised_port: int | None = None
 
 
+class Security(NamedTuple):
+    """Kafka's security protocol of a listener: TLS when there is a context, SASL when clients must authenticate."""
+
+    ssl_context: ssl.SSLContext | None = None
+    authenticates: bool = False
+
+
+PLAINTEXT: Final = Security()
+
+
 class Listener:
     """Accepts the connections of one address."""
 
@@ -52,16 +67,26 @@ class Listener:
         settings: NetSettings,
         limits: Limits,
         open_requests: Callable[[Channel, Connection], Requests],
+        security: Security = PLAINTEXT,
     ) -> None:
         """`limits` are shared by all listeners; `open_requests` makes what answers a connection's requests."""
         self.address = address
         self._settings = settings
         self._limits = limits
         self._open_requests = open_requests
+        self._security = security
+        self._shared = Shared(
+            limits,
+            settings.socket_request_max_bytes,
+            self._channel,
+            self._gate if security.authenticates else open_requests,
+            self._set_options,
+            is_tls=security.ssl_context is not None,
+        )
         self._loop: asyncio.AbstractEventLoop
         self._socket: socket.socket | None = None
         self._pause: Timer | None = None
-        self._opening: set[asyncio.Task[Any]] = set()
+        self._opening: dict[asyncio.Task[None], PlainSocket | None] = {}
         self.port = address.port
 
     async def start(self) -> None:
@@ -75,7 +100,7 @@ class Listener:
         self._loop.add_reader(bound, self._accept)
 
     def close(self) -> None:
-        """Accept no more; connections that are open stay so."""
+        """Accept no more; connections that are open stay so, and handshakes of TLS that are under way are given up."""
         if self._socket is None:
             return
         if self._pause is not None:
@@ -83,14 +108,17 @@ class Listener:
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._socket = None
+        for plain in self._opening.values():
+            if plain is not None:
+                plain.abort()
 
     async def settled(self) -> None:
-        """After `close`: every connection that was being taken is there, or let go."""
+        """After `close`: every connection that had come is open, or closed."""
         if self._opening:
             await asyncio.wait(self._opening)
 
     def _accept(self) -> None:
-        """Take those that have come."""
+        """Accept the connections that have come."""
         for _ in range(ACCEPTED_AT_ONCE):
             if self._socket is None:
                 return
@@ -105,19 +133,19 @@ class Listener:
                 self._pause = clock.call_at(clock.mono_ms() + PAUSE_MS, self._go_on)
                 return
             accepted.setblocking(False)
-            task = self._loop.create_task(self._open(accepted))
-            self._opening.add(task)
-            task.add_done_callback(self._opened)
+            plain = PlainSocket(accepted) if self._shared.is_tls else None
+            task = self._loop.create_task(self._open(accepted, plain))
+            self._opening[task] = plain
+            task.add_done_callback(self._opening.pop)
 
-    async def _open(self, accepted: socket.socket) -> None:
+    async def _open(self, accepted: socket.socket, plain: PlainSocket | None) -> None:
         if self._socket is None:
             accepted.close()
-            return
-        # never cancelled: uvloop might close the transport without a word to the connection, which would stay
-        await self._loop.connect_accepted_socket(self._connection, accepted)
-
-    def _opened(self, task: asyncio.Task[Any]) -> None:
-        self._opening.discard(task)
+        elif plain is not None:
+            await plain.serve(self._connection(), self._security.ssl_context)
+        else:
+            # never cancelled: uvloop might close the transport without telling the connection, which would stay
+            await self._loop.connect_accepted_socket(self._connection, accepted)
 
     def _go_on(self) -> None:
         self._pause = None
@@ -126,26 +154,23 @@ class Listener:
 
     @property
     def descriptor(self) -> int:
-        """Of the socket that accepts; negative when it takes none now."""
+        """Of the socket that accepts; negative when it accepts none now."""
         return -1 if self._socket is None or self._pause is not None else self._socket.fileno()
 
     def _connection(self) -> Connection:
-        return Connection(
-            self._limits,
-            self._settings.socket_request_max_bytes,
-            self._channel,
-            self._open_requests,
-            self._set_options,
-        )
+        return Connection(self._shared)
+
+    def _gate(self, channel: Channel, connection: Connection) -> Requests:
+        return AuthenticationGate(channel, connection, self._open_requests)
 
     def _channel(self, transport: Any) -> Channel:
         peer_host, peer_port = host_and_port(transport.get_extra_info("peername"))
         local_host, local_port = host_and_port(transport.get_extra_info("sockname"))
-        endpoint = Endpoint(
-            self.address.advertised_host or local_host,
-            self.address.advertised_port or local_port,
-        )
-        return Channel(self.address.name, endpoint, with_port(peer_host, peer_port), client_host(peer_host))
+        address = self.address
+        endpoint = Endpoint(address.advertised_host or local_host, address.advertised_port or local_port)
+        peer = with_port(peer_host, peer_port)
+        authentication = Authentication() if self._security.authenticates else WITHOUT_AUTHENTICATION
+        return Channel(address.name, endpoint, peer, client_host(peer_host), authentication)
 
     def _set_options(self, transport: Any) -> None:
         # TCP_NODELAY is set by asyncio and uvloop themselves

@@ -1,37 +1,35 @@
-"""How much of unfinished requests lies in memory (queued.max.request.bytes), and who must go when others wait for it.
+"""How many bytes of large unfinished requests lie in memory (queued.max.request.bytes), and which connection is closed
+when others wait for that memory.
 
 Counts, and tells connections to go on or to end; reads no socket.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.malloc import expect
 
-SMALL_BYTES: Final = 64 * 1024
-"""Requests of no more bytes are not counted: each connection may have that much, and a heartbeat never waits."""
 LOOK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
-"""A request of which nothing comes for so long gives way to one that waits."""
+"""While others wait: a connection of whose request nothing comes for so long is closed."""
 MOST_MS: Final = 30_000
-"""So does the one that was begun first, when nobody else gives way and it is as old as this."""
+"""While others wait and no request has stalled: the connection whose request began first is closed at this age."""
 
 
 class Holder(Protocol):
-    """A connection with large requests."""
+    """A connection with large requests (more than `connection_core.SMALL_BYTES`; smaller ones are not counted)."""
 
     @property
     def unfinished_bytes(self) -> int:
-        """How much has come of its request; negative while that is being worked on, and not the client's affair."""
+        """How much has come of its request; negative while the request is being read, when the client owes nothing."""
 
     def memory_granted(self) -> None:
-        """There is room for its unfinished request now."""
+        """There may be memory for its unfinished request now: ask again."""
 
     def close_stalled(self) -> None:
-        """Others wait for what it holds."""
+        """Others wait for the memory that it has."""
 
 
 class _Grant:
@@ -44,23 +42,25 @@ class _Grant:
 
 
 class RequestMemory:
-    """As Kafka's SimpleMemoryPool: whoever comes while anything is left gets all it needs, so that a request that was
-    begun can always be finished. Kafka lets a client that never finishes keep it; here it ends when others wait.
+    """As Kafka's SimpleMemoryPool: a connection that asks while anything is left gets all it needs, so that a request
+    that has begun can always be finished. On Kafka a client that never finishes keeps its memory; here its connection
+    is closed when others wait.
     """
 
     def __init__(self, clock: Clock, most_bytes: int) -> None:
         self._clock = clock
         self.left = most_bytes
         self._grants: dict[Holder, _Grant] = {}
-        self._waiting: deque[Holder] = deque()
+        self._waiting: dict[Holder, None] = {}  # in the order in which they came
         self._timer: Timer | None = None
 
     def take(self, holder: Holder, size: int) -> bool:
         """Whether `holder` may gather `size` more bytes; if not, `holder.memory_granted` says when to ask again."""
         if self.left <= 0:
-            self._waiting.append(holder)
+            self._waiting[holder] = None
             self._arm()
             return False
+        self._waiting.pop(holder, None)
         self.left -= size
         expect(size)
         grant = self._grants.get(holder)
@@ -71,18 +71,19 @@ class RequestMemory:
         return True
 
     def give(self, holder: Holder, size: int) -> None:
-        """`size` bytes of its requests have left the memory."""
-        grant = self._grants[holder]
-        grant.size -= size
-        if not grant.size:
-            del self._grants[holder]
-        self.left += size
-        self._hand_out()
+        """`size` bytes of its requests have left the memory; it needs no more than it still has."""
+        self._waiting.pop(holder, None)
+        if size:
+            grant = self._grants[holder]
+            grant.size -= size
+            if not grant.size:
+                del self._grants[holder]
+            self.left += size
+            self._hand_out()
 
     def leave(self, holder: Holder) -> None:
         """It has ended; harmless when it holds nothing."""
-        if holder in self._waiting:
-            self._waiting.remove(holder)
+        self._waiting.pop(holder, None)
         grant = self._grants.pop(holder, None)
         if grant is not None:
             self.left += grant.size
@@ -90,7 +91,9 @@ class RequestMemory:
 
     def _hand_out(self) -> None:
         while self._waiting and self.left > 0:
-            self._waiting.popleft().memory_granted()
+            holder = next(iter(self._waiting))
+            del self._waiting[holder]
+            holder.memory_granted()
 
     def _arm(self) -> None:
         if self._timer is None:

@@ -1,1 +1,1 @@
-"""Who asks and what they may do: principals, authentication, authorization."""
+"""Who asks and what they may do: principals, authentication, authorization. Knows no socket."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Final, Protocol
 
+from muster.coordinator.security.principal import KafkaPrincipal
+
 CLUSTER_NAME: Final = "kafka-cluster"
 """The one resource of the type CLUSTER (Kafka's Resource.CLUSTER_NAME)."""
 OPERATIONS_NOT_ASKED: Final = -(2**31)
@@ -43,8 +45,8 @@ class Requester(Protocol):
     """Who asks: what an authorizer may look at (`api.context.RequestContext` is one)."""
 
     @property
-    def principal(self) -> str:
-        """Type and name, as "User:ANONYMOUS"."""
+    def principal(self) -> KafkaPrincipal:
+        """The client, as its connection knows it by now."""
 
     @property
     def host(self) -> str:

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel, Endpoint
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.net.connection import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, Connection
+from muster.coordinator.net.connection import Connection, Shared
+from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, SMALL_BYTES
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.request_memory import LOOK_EVERY_MS, MOST_MS, STALLED_MS
 from muster.coordinator.net.settings import NetSettings
@@ -134,7 +135,8 @@ class Bench:
             return made[0]
 
         channel = Channel("PLAINTEXT", Endpoint("h", 1), f"{host}:5", "/" + host)
-        connection = Connection(self.limits, self.max_bytes, lambda _: channel, open_requests)
+        shared = Shared(self.limits, self.max_bytes, lambda _: channel, open_requests, lambda _: None)
+        connection = Connection(shared)
         transport: Any = Transport()
         connection.connection_made(transport)
         return connection, transport, made[0] if made else None  # type: ignore[return-value]
@@ -293,6 +295,133 @@ class TestOrder:
         assert all(echo.seen == [b"park", b"then"] for _, _, echo in chain)
 
 
+SIZES = (6, 6, 20, 30_000, SMALL_BYTES + 10, 2 * SMALL_BYTES)
+KINDS = (b"now", b"now", b"park", b"parts", b"silent", b"read")
+
+
+class Traffic:
+    """A connection under random events, beside what must come of them: all requests in their order, one at a time."""
+
+    def __init__(self, contents: list[bytes], *, short_way: bool) -> None:
+        self.bench = Bench(queued_max_request_bytes=100_000)
+        self.connection, self.transport, self.echo = self.bench.connection, self.bench.transport, self.bench.echo
+        self.contents = contents
+        self.unread = b"".join(map(frame, contents))
+        self.take = self.connection.data_received if short_way else self.connection._receive
+        self.is_slow = self.has_ended = False
+        self.others_bytes = 0
+
+    def does(self, event: str, number: int) -> None:
+        if event == "data" and self.unread and self.transport.reading and not self.has_ended:
+            # whole requests, which may take the short way, or any number of bytes
+            size = int.from_bytes(self.unread[:4], "big") + 4 if number % 3 else 1 + number * number
+            chunk, self.unread = self.unread[:size], self.unread[size:]
+            self.take(chunk)
+        elif event == "answer" and self.echo.parked is not None:
+            self.echo.is_reading = False
+            self.connection.was_read()
+            self.echo.release()
+        elif event == "slow" and not self.is_slow and not self.has_ended:
+            self.is_slow = True
+            self.connection.pause_writing()
+        elif event == "caught up" and self.is_slow and not self.has_ended:
+            self.is_slow = False
+            self.connection.resume_writing()
+        elif event == "others take" and self.bench.limits.memory.left > 0 and not self.others_bytes:
+            self.others_bytes = 100_000
+            self.bench.limits.memory.take(self, self.others_bytes)
+        elif event == "others give" and self.others_bytes:
+            self.bench.limits.memory.give(self, self.others_bytes)
+            self.others_bytes = 0
+        elif event in ("close", "eof", "abort") and not self.has_ended:
+            self.has_ended = True
+            {"close": self.connection.close, "eof": self.connection.eof_received, "abort": self.connection.abort}[
+                event
+            ]()
+
+    def memory_granted(self) -> None:
+        """The others are never told to wait."""
+
+    def check(self, seen_before: int, was_slow: bool) -> None:
+        echo, core = self.echo, self.connection._core
+        assert echo.seen == self.contents[: len(echo.seen)]
+        pending = 1 if echo.parked is not None else 0
+        answered = [one for one in echo.seen[: len(echo.seen) - pending] if not one.startswith(b"silent")]
+        if not self.has_ended:
+            assert self.bench.sent == b"".join(map(frame, answered))
+            assert core.is_answering == bool(pending)
+        if self.has_ended or (was_slow and self.is_slow):
+            assert len(echo.seen) == seen_before
+        if self.transport.reading and not self.has_ended:
+            arrived = sum(len(one) + 4 for one in self.contents) - len(self.unread)
+            waits = arrived - sum(len(one) + 4 for one in echo.seen)
+            # what came with the last chunk, before reading was paused, may be above the limit
+            held = pending or self.is_slow
+            assert not held or waits < INPUT_HIGH_BYTES + 4 * len(self.contents)
+        granted = core.granted_bytes + self.others_bytes
+        assert self.bench.limits.memory.left == 100_000 - granted or self.has_ended
+
+    async def ends(self) -> None:
+        """Everything that holds it up goes: then all requests were handled and answered."""
+        for _ in range(4 * len(self.contents) + 4):
+            for event in ("others give", "caught up", "answer", "data"):
+                self.does(event, 1)
+            await turn()
+        if not self.has_ended:
+            assert self.echo.seen == self.contents
+            assert not self.unread
+            assert self.connection._core.waits_for == 0
+            assert self.connection._core.granted_bytes == 0
+            assert self.transport.reading
+        self.connection.connection_lost(None)
+        assert self.bench.limits.memory.left == 100_000
+        assert self.bench.limits.unsent.bytes == 0
+
+    @property
+    def shown(self) -> tuple[Any, ...]:
+        """All that its peer, its requests and its limits see."""
+        connection = self.connection
+        return (
+            self.bench.sent, list(self.echo.seen), self.transport.reading, self.transport.closed, len(self.unread),
+            connection.has_more, connection.waits_for_us, connection.unfinished_bytes, self.bench.limits.memory.left,
+        )  # fmt: skip
+
+
+EVENTS = ("data", "data", "data", "answer", "slow", "caught up", "others take", "others give", "turn", "turn")
+
+
+class TestModel:
+    @given(
+        requests=st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from(SIZES)), max_size=12),
+        events=st.lists(
+            st.tuples(st.sampled_from((*EVENTS, "close", "eof", "abort")), st.integers(0, 300)), max_size=60
+        ),
+        never_ends=st.booleans(),
+    )
+    def test_order_limits_and_end_hold_with_and_without_the_short_way(
+        self, requests: list[tuple[bytes, int]], events: list[tuple[str, int]], never_ends: bool
+    ) -> None:
+        contents = [kind + b"%03d" % at + b"x" * (size - 6) for at, (kind, size) in enumerate(requests)]
+
+        async def check() -> None:
+            ways = [Traffic(contents, short_way=True), Traffic(contents, short_way=False)]
+            for event, number in events:
+                if never_ends and event in ("close", "eof", "abort"):
+                    continue
+                for way in ways:
+                    seen_before, was_slow = len(way.echo.seen), way.is_slow
+                    way.does(event, number)
+                    way.check(seen_before, was_slow)
+                if event == "turn":
+                    await turn()
+                assert ways[0].shown == ways[1].shown
+            for way in ways:
+                await way.ends()
+            assert ways[0].shown == ways[1].shown
+
+        asyncio.run(check())
+
+
 class TestBackPressure:
     async def test_reading_pauses_when_much_waits_behind_a_parked_request(self, bench: Bench) -> None:
         bench.receive(b"park")
@@ -387,6 +516,38 @@ class TestBackPressure:
         bench.echo.is_reading = False
         bench.connection.was_read()
         assert bench.limits.memory.left == 100_000
+
+    async def test_a_connection_that_waits_for_memory_gives_back_what_it_has_used(self) -> None:
+        """Of two large requests the second one comes whole with the end of the first, and there is no memory for it."""
+        bench = Bench(queued_max_request_bytes=100_000)
+        first, second = frame(b"a" * 150_000), frame(b"b" * 70_000)
+        bench.connection.data_received(first[:500])
+        bench.connection.data_received(first[500:] + second)
+        assert bench.echo.seen == [b"a" * 150_000, b"b" * 70_000]
+        assert bench.limits.memory.left == 100_000
+        assert bench.reads()
+        bench.receive(b"now")
+        assert bench.sent.endswith(frame(b"now"))
+
+    async def test_memory_that_one_request_has_used_is_there_for_the_next(self) -> None:
+        bench = Bench(queued_max_request_bytes=100_000)
+        one = frame(b"a" * 150_000)
+        bench.connection.data_received(one[:500])
+        bench.connection.data_received(one[500:] + one[:5_000])
+        assert bench.reads()
+        bench.connection.data_received(one[5_000:])
+        assert len(bench.echo.seen) == 2
+        assert bench.limits.memory.left == 100_000
+
+    async def test_a_small_request_that_is_being_read_needs_no_memory(self) -> None:
+        bench = Bench(queued_max_request_bytes=100_000)
+        large = frame(b"b" * 150_000)
+        bench.connection.data_received(frame(b"read") + large[:500])
+        assert bench.reads()
+        bench.connection.data_received(large[500:])
+        bench.echo.release()
+        await turn()
+        assert bench.echo.seen == [b"read", b"b" * 150_000]
 
     async def test_a_connection_that_ends_gives_its_memory_back(self) -> None:
         bench = Bench(queued_max_request_bytes=100_000)

@@ -37,7 +37,7 @@ class Connection:
     def abort(self) -> None:
         self.calls.append("abort")
 
-    def room_made(self) -> None:
+    def admit_or_wait(self) -> None:
         self.calls.append("room")
 
     def memory_granted(self) -> None:
@@ -101,7 +101,7 @@ class TestCounts:
         closing, live = Connection(make()), Connection(make())
         assert limits.wait(closing)
         assert limits.wait(live)
-        live.room_made = lambda: limits.enter(live)  # type: ignore[method-assign]
+        live.admit_or_wait = lambda: limits.enter(live)  # type: ignore[method-assign]
         limits.leave(first)
         assert closing.calls == ["room"]
         assert len(limits) == 1

@@ -152,7 +152,7 @@ async def listening(clock: ManualClock) -> AsyncIterator[tuple[Listener, Silent]
         yield listener, silent
     finally:
         listener.close()
-        for one in limits.members:
+        for one in limits.connections:
             one.abort()
         gone = asyncio.Event()
         limits.when_empty(gone.set)
@@ -243,8 +243,8 @@ def test_nobody_stays_half_taken_when_the_listener_closes(turns: int) -> None:
                 await listener.settled()
                 gone = asyncio.Event()
                 listener._limits.when_empty(gone.set)
-                for member in listener._limits.members:
-                    member.close()
+                for connection in listener._limits.connections:
+                    connection.close()
                 await asyncio.wait_for(gone.wait(), 10)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,0 +1,87 @@
+"""How far a connection is with saying who it is: the states of its authentication and every legal transition, as data.
+
+The steps follow Kafka's SaslServerAuthenticator. Which mechanisms there are, and what a token means, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+
+NOT_REQUIRED: Final = "not required"
+"""The listener asks for none: every request is handled, now and later."""
+HANDSHAKE: Final = "handshake"
+"""SaslHandshake is expected; ApiVersions may come before it."""
+AUTHENTICATE: Final = "authenticate"
+"""A mechanism was chosen: SaslAuthenticate is expected, as often as the mechanism needs."""
+COMPLETE: Final = "complete"
+FAILED: Final = "failed"
+"""The client is told so, then the connection closes."""
+REAUTHENTICATE: Final = "re-authenticate"
+"""As `AUTHENTICATE`, on a connection that was authenticated before (KIP-368): other requests are handled meanwhile."""
+STATES: Final = (NOT_REQUIRED, HANDSHAKE, AUTHENTICATE, COMPLETE, FAILED, REAUTHENTICATE)
+
+MECHANISM_CHOSEN: Final = "a mechanism is chosen"
+CHALLENGED: Final = "the mechanism needs another token"
+PROVEN: Final = "the client has proven who it is"
+REJECTED: Final = "the client is rejected"
+
+TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+    {
+        (HANDSHAKE, MECHANISM_CHOSEN): AUTHENTICATE,
+        (HANDSHAKE, REJECTED): FAILED,
+        (AUTHENTICATE, CHALLENGED): AUTHENTICATE,
+        (AUTHENTICATE, PROVEN): COMPLETE,
+        (AUTHENTICATE, REJECTED): FAILED,
+        (COMPLETE, MECHANISM_CHOSEN): REAUTHENTICATE,
+        (REAUTHENTICATE, CHALLENGED): REAUTHENTICATE,
+        (REAUTHENTICATE, PROVEN): COMPLETE,
+        (REAUTHENTICATE, REJECTED): FAILED,
+    }
+)
+
+
+class IllegalTransition(RuntimeError):
+    """A mistake of the program: `event` cannot happen to an authentication in `state`. Nothing has changed."""
+
+    def __init__(self, state: str, event: str) -> None:
+        super().__init__(f"an authentication is at {state!r}: {event!r} cannot happen")
+
+
+class Authentication:
+    """The authentication of one connection, and the principal that came of it. The connection has it; whoever needs
+    the principal asks here, for it may change until the authentication is complete.
+    """
+
+    __slots__ = ("principal", "state")
+
+    def __init__(self, state: str = HANDSHAKE, principal: KafkaPrincipal = ANONYMOUS) -> None:
+        self.state = state
+        self.principal = principal
+
+    @property
+    def is_complete(self) -> bool:
+        """Every request may be handled."""
+        return self.state in (NOT_REQUIRED, COMPLETE, REAUTHENTICATE)
+
+    def happens(self, event: str) -> None:
+        """Change the state as `TRANSITIONS` says. Raises IllegalTransition."""
+        target = TRANSITIONS.get((self.state, event))
+        if target is None:
+            raise IllegalTransition(self.state, event)
+        self.state = target
+
+    def proven(self, principal: KafkaPrincipal) -> None:
+        """The client is `principal`. As on Kafka, a client cannot become another one: that fails."""
+        if self.state is REAUTHENTICATE and principal != self.principal:
+            self.happens(REJECTED)
+            return
+        self.happens(PROVEN)
+        self.principal = principal
+
+
+WITHOUT_AUTHENTICATION: Final = Authentication(NOT_REQUIRED)
+"""Of all connections of listeners that ask for none: nothing can happen to it, so they share it."""

@@ -1,0 +1,211 @@
+"""A listener that demands authentication, before there is any mechanism: with one of two steps that is made up here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.context import Channel, Endpoint, RequestContext
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.interface import Client
+from muster.coordinator.net.authentication_gate import AuthenticationGate
+from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.security.authentication import (
+    CHALLENGED,
+    COMPLETE,
+    MECHANISM_CHOSEN,
+    REJECTED,
+    Authentication,
+)
+from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+from muster.protocol.api import ApiKey
+
+from .test_connection import Transport, frame, turn
+
+ALICE = KafkaPrincipal("User", "alice")
+
+
+def request(api_key: int, content: bytes = b"") -> bytes:
+    return frame(api_key.to_bytes(2, "big") + content)
+
+
+class Dispatcher:
+    """Behind the gate: echoes each request, and does what the handlers of SASL will do. A token that begins with "late"
+    is judged later.
+    """
+
+    def __init__(self, channel: Channel, sink: Any) -> None:
+        self.channel = channel
+        self.sink = sink
+        self.context = RequestContext(channel, Client("c", "/h"), 0, 0)
+        self.is_reading = False
+        self.seen: list[int] = []
+        self.judge: Callable[[], None] | None = None
+        self.ended = 0
+
+    def handle(self, data: bytes, start: int, end: int) -> bytes | None:
+        key, content = int.from_bytes(data[start : start + 2], "big"), data[start + 2 : end]
+        self.seen.append(key)
+        answer = request(key, content)
+        if key == ApiKey.SASL_HANDSHAKE:
+            self.channel.authentication.happens(MECHANISM_CHOSEN)
+        elif key == ApiKey.SASL_AUTHENTICATE:
+            if content.startswith(b"late"):
+                self.judge = lambda: (self.decide(content), self.sink.answer(answer))[0]
+                return None
+            self.decide(content)
+        if content == b"sink":
+            self.sink.answer(answer)
+            return None
+        if content == b"bad":
+            self.sink.fail(CloseConnection("its answer could not be encoded"))
+            return None
+        if content == b"read":
+            self.sink.was_read()
+        return answer
+
+    def decide(self, token: bytes) -> None:
+        authentication = self.channel.authentication
+        if token.endswith(b"first"):
+            authentication.happens(CHALLENGED)
+        elif token.endswith(b"secret"):
+            authentication.proven(ALICE)
+        else:
+            authentication.happens(REJECTED)
+
+    def closed(self) -> None:
+        self.ended += 1
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.made: list[Dispatcher] = []
+        self.channel = Channel("SASL", Endpoint("h", 1), "10.0.0.9:5", "/10.0.0.9", Authentication())
+        self.limits = Limits(NetSettings(), ManualClock(0))
+        shared = Shared(self.limits, 1_000_000, lambda _: self.channel, self.gate, lambda _: None)
+        self.connection, self.transport = Connection(shared), Transport()
+        self.connection.connection_made(self.transport)  # type: ignore[arg-type]  # as much as is needed of one
+        self.dispatcher = self.made[0]
+
+    def gate(self, channel: Channel, connection: Connection) -> AuthenticationGate:
+        return AuthenticationGate(channel, connection, self.open_requests)
+
+    def open_requests(self, channel: Channel, sink: Any) -> Dispatcher:
+        self.made.append(Dispatcher(channel, sink))
+        return self.made[-1]
+
+    def receive(self, *requests: bytes) -> None:
+        self.connection.data_received(b"".join(requests))
+
+    @property
+    def sent(self) -> bytes:
+        return b"".join(self.transport.writes)
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+VERSIONS, CHOICE = request(ApiKey.API_VERSIONS), request(ApiKey.SASL_HANDSHAKE)
+HEARTBEAT = request(ApiKey.HEARTBEAT)
+
+
+def token(content: bytes) -> bytes:
+    return request(ApiKey.SASL_AUTHENTICATE, content)
+
+
+async def test_once_authenticated_the_requests_behind_the_gate_take_over(bench: Bench) -> None:
+    steps = [VERSIONS, CHOICE, token(b"first"), token(b"secret")]
+    for step in steps:
+        assert bench.dispatcher.context.principal == ANONYMOUS
+        bench.receive(step)
+    assert bench.sent == b"".join(steps)
+    assert bench.dispatcher.context.principal == ALICE, "a context that was made before knows too"
+    assert bench.connection._requests is bench.dispatcher
+    assert bench.dispatcher.sink is bench.connection
+    large = request(ApiKey.PRODUCE, b"x" * MAX_AUTHENTICATION_BYTES)
+    bench.receive(HEARTBEAT)
+    bench.receive(large)
+    assert bench.sent == b"".join([*steps, HEARTBEAT, large])
+
+
+async def test_what_comes_with_the_last_token_is_handled_behind_it(bench: Bench) -> None:
+    steps = [VERSIONS, CHOICE, token(b"secret"), HEARTBEAT, HEARTBEAT]
+    bench.receive(*steps)
+    assert bench.sent == b"".join(steps)
+    assert bench.connection._core.waits_for == 0
+
+
+async def test_a_token_may_be_judged_later(bench: Bench) -> None:
+    bench.receive(CHOICE, token(b"late secret"), HEARTBEAT)
+    assert bench.dispatcher.seen == [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+    assert bench.connection.waits_for_us
+    assert bench.dispatcher.judge is not None
+    bench.dispatcher.judge()
+    await turn()
+    assert bench.sent == CHOICE + token(b"late secret") + HEARTBEAT
+    assert bench.connection._requests is bench.dispatcher
+
+
+async def test_a_client_that_left_before_it_was_judged_gets_nothing(bench: Bench) -> None:
+    bench.receive(CHOICE, token(b"late secret"))
+    bench.connection.eof_received()
+    assert bench.dispatcher.judge is not None
+    bench.dispatcher.judge()
+    assert bench.sent == CHOICE
+    bench.connection.connection_lost(None)
+    assert bench.dispatcher.ended == 1
+
+
+async def test_a_rejected_client_is_told_and_the_connection_closes(bench: Bench) -> None:
+    bench.receive(CHOICE, token(b"first"), token(b"wrong"), HEARTBEAT)
+    assert bench.sent == CHOICE + token(b"first") + token(b"wrong")
+    assert bench.transport.closed == "closed"
+    assert ApiKey.HEARTBEAT not in bench.dispatcher.seen
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        (HEARTBEAT,),
+        (VERSIONS, HEARTBEAT),
+        (token(b"secret"),),
+        (CHOICE, HEARTBEAT),
+        (CHOICE, VERSIONS),
+        (CHOICE, CHOICE),
+        (frame(b""),),
+        (frame(b"\x12"),),
+    ],
+)
+async def test_nothing_else_passes_before(bench: Bench, requests: tuple[bytes, ...]) -> None:
+    with capture_logs() as logs:
+        bench.receive(*requests)
+    assert [line["why"] for line in logs] == ["this request cannot come before the authentication"]
+    assert bench.sent == b"".join(requests[:-1])
+    assert len(bench.dispatcher.seen) == len(requests) - 1
+    assert bench.transport.closed == "closed"
+    assert bench.channel.authentication.state is not COMPLETE
+
+
+async def test_large_requests_do_not_come_in_before(bench: Bench) -> None:
+    size = MAX_AUTHENTICATION_BYTES
+    with capture_logs() as logs:
+        bench.connection.data_received((size + 1).to_bytes(4, "big") + b"\0\x12")
+    assert [line["why"] for line in logs] == [f"frame size {size + 1} is larger than {size}"]
+    assert bench.dispatcher.seen == []
+
+
+async def test_answers_may_come_by_the_sink_and_faults_close(bench: Bench) -> None:
+    bench.receive(request(ApiKey.API_VERSIONS, b"sink"), request(ApiKey.API_VERSIONS, b"read"))
+    assert bench.sent == request(ApiKey.API_VERSIONS, b"sink") + request(ApiKey.API_VERSIONS, b"read")
+    with capture_logs() as logs:
+        bench.receive(request(ApiKey.API_VERSIONS, b"bad"))
+    assert [line["why"] for line in logs] == ["its answer could not be encoded"]
+    assert bench.transport.closed == "closed"

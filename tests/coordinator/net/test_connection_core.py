@@ -1,0 +1,228 @@
+"""The rules of a connection: its states, what may happen in each, and how much of what it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from muster.coordinator.net import connection_core
+from muster.coordinator.net.connection_core import (
+    ANSWERED,
+    ANSWERING,
+    AUTHENTICATING,
+    AUTHENTICATION,
+    CLOSE,
+    CLOSED,
+    CLOSING,
+    EVENTS,
+    HANDSHAKE,
+    HANDSHAKING,
+    INPUT,
+    INPUT_HIGH_BYTES,
+    LOST,
+    OPENED,
+    PEER,
+    READY,
+    REQUEST,
+    SMALL_BYTES,
+    STATES,
+    TRANSITIONS,
+    VERIFYING,
+    WAITING,
+    ConnectionCore,
+    IllegalTransition,
+)
+from muster.protocol.frames import InvalidFrameSize
+
+MAX_BYTES = 1_000_000
+WAYS: dict[str, tuple[str, ...]] = {
+    WAITING: (),
+    HANDSHAKING: (HANDSHAKE,),
+    AUTHENTICATING: (AUTHENTICATION,),
+    VERIFYING: (AUTHENTICATION, REQUEST),
+    READY: (OPENED,),
+    ANSWERING: (OPENED, REQUEST),
+    CLOSING: (OPENED, CLOSE),
+    CLOSED: (OPENED, LOST),
+}
+"""What leads to each state."""
+
+
+def frame(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big") + content
+
+
+def core_in(state: str) -> ConnectionCore:
+    core = ConnectionCore(MAX_BYTES)
+    for event in WAYS[state]:
+        if event is REQUEST:
+            core.receive_data(frame(b"first"))
+            assert core.next_request() is not None
+        else:
+            core.happens(event)
+    assert core.state is state
+    return core
+
+
+def next_content(core: ConnectionCore) -> bytes | None:
+    request = core.next_request()
+    return None if request is None else request[0][request[1] : request[2]]
+
+
+class TestStates:
+    def test_every_state_can_be_reached_and_left_for_the_end(self) -> None:
+        assert set(WAYS) == set(STATES)
+        for state in STATES[:-1]:
+            assert TRANSITIONS[CLOSE][state] is CLOSING
+            assert TRANSITIONS[LOST][state] is CLOSED
+        assert [event for event in EVENTS if CLOSED in TRANSITIONS[event]] == [ANSWERED]
+
+    @pytest.mark.parametrize("event", EVENTS)
+    @pytest.mark.parametrize("state", STATES)
+    def test_what_is_not_in_the_table_changes_nothing(self, state: str, event: str) -> None:
+        core = core_in(state)
+        target = TRANSITIONS[event].get(state)
+        if target is None:
+            with pytest.raises(IllegalTransition, match=f"a connection is {state}"):
+                core.happens(event)
+            assert core.state is state
+        else:
+            core.happens(event)
+            assert core.state is target
+
+    @pytest.mark.parametrize("state", STATES)
+    def test_an_answer_that_nothing_awaits_is_a_mistake_until_the_end(self, state: str) -> None:
+        core = core_in(state)
+        if state in TRANSITIONS[ANSWERED]:
+            core.answered(b"answer")
+            assert core.data_to_send() == ([b"answer"] if state in (ANSWERING, VERIFYING) else [])
+        else:
+            with pytest.raises(IllegalTransition):
+                core.answered(b"answer")
+            assert core.data_to_send() == []
+
+    @pytest.mark.parametrize("state", STATES)
+    def test_a_request_is_given_out_where_one_may_be_handled(self, state: str) -> None:
+        core = core_in(state)
+        core.receive_data(frame(b"next"))
+        assert next_content(core) == (b"next" if state in TRANSITIONS[REQUEST] else None)
+        assert core.is_answering == (core.state in (ANSWERING, VERIFYING))
+
+    @pytest.mark.parametrize("end", [ConnectionCore.close, ConnectionCore.abort, ConnectionCore.lost])
+    def test_nothing_goes_in_or_out_after_the_end(self, end: Callable[[ConnectionCore], None]) -> None:
+        core = core_in(ANSWERING)
+        core.receive_data(frame(b"waits") + b"\0")
+        end(core)
+        core.answered(b"late")
+        core.receive_data(frame(b"more"))
+        assert core.has_ended
+        assert core.next_request() is None
+        assert not core.has_requests
+        assert core.data_to_send() == []
+        assert core.memory_change() == 0
+        core.close()
+
+    def test_what_was_answered_before_is_still_sent_at_a_close_but_not_at_an_abort(self) -> None:
+        for end, sent in (ConnectionCore.close, [b"one", b"two"]), (ConnectionCore.abort, []):
+            core = core_in(ANSWERING)
+            core.answered([b"one", b"two"])
+            assert core.output_bytes == 6
+            end(core)
+            assert core.data_to_send() == sent
+            assert core.output_bytes == 0
+
+    def test_muting_for_a_quota_would_be_rows_of_the_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Kafka's KIP-219: the answer leaves at once, the next request is handled when the time is over. A state more
+        needs no other code: a state without a row for `REQUEST` gives no request out, and does not read on for ever.
+        """
+        mute, unmute = "a quota is exceeded", "the time is over"
+        rows = dict(TRANSITIONS)
+        rows[mute] = {ANSWERING: "answering, then muted"}
+        rows[unmute] = {"muted": READY, "answering, then muted": ANSWERING}
+        rows[ANSWERED] = {**rows[ANSWERED], "answering, then muted": "muted"}
+        monkeypatch.setattr(connection_core, "TRANSITIONS", rows)
+        monkeypatch.setattr(connection_core, "_AFTER_ANSWER", rows[ANSWERED])
+        core = core_in(ANSWERING)
+        core.happens(mute)
+        core.receive_data(frame(b"next" * INPUT_HIGH_BYTES))
+        assert not core.wants_input
+        core.happens(unmute)
+        core.happens(mute)
+        core.answered(None)
+        assert core.state == "muted"
+        assert core.next_request() is None
+        core.happens(unmute)
+        assert core.next_request() is not None
+
+
+class TestAuthentication:
+    def test_only_small_requests_are_taken_until_it_is_complete(self) -> None:
+        core = ConnectionCore(MAX_BYTES)
+        core.begin_authentication(10)
+        with pytest.raises(InvalidFrameSize):
+            core.receive_data(frame(b"x" * 11))
+        core = ConnectionCore(MAX_BYTES)
+        core.begin_authentication(10)
+        core.receive_data(frame(b"x" * 10))
+        assert next_content(core) == b"x" * 10
+        core.answered(b"answer")
+        core.open()
+        core.receive_data(frame(b"x" * 11))
+        assert next_content(core) == b"x" * 11
+
+
+class TestInput:
+    def test_requests_before_an_impossible_size_are_kept(self) -> None:
+        core = core_in(READY)
+        with pytest.raises(InvalidFrameSize):
+            core.receive_data(frame(b"a") + frame(b"b") + b"\xff\xff\xff\xff")
+        assert next_content(core) == b"a"
+        core.answered(None)
+        assert next_content(core) == b"b"
+
+    def test_a_part_of_a_request_waits(self) -> None:
+        core = core_in(READY)
+        core.receive_data(frame(b"ab")[:5])
+        core.settle()
+        assert core.waits_for == INPUT
+        assert core.unfinished_bytes == 5
+        core.receive_data(b"b")
+        assert next_content(core) == b"ab"
+        core.settle()
+        assert core.waits_for == 0
+
+    def test_a_peer_that_reads_slowly_is_asked_no_further(self) -> None:
+        core = core_in(READY)
+        core.peer_reads_slowly()
+        core.receive_data(frame(b"x" * INPUT_HIGH_BYTES))
+        assert core.waits_for == PEER | INPUT
+        assert core.next_request() is None
+        assert not core.has_requests
+        assert not core.wants_input
+        core.peer_caught_up()
+        assert core.has_requests
+        assert core.wants_input
+
+    def test_memory_is_asked_for_large_requests_only_and_given_back(self) -> None:
+        core = core_in(READY)
+        core.receive_data(frame(b"x" * SMALL_BYTES)[:10])
+        assert core.needs_memory, "with its size it is larger"
+        core.receive_data(frame(b"x" * SMALL_BYTES)[10:])
+        core.receive_data(frame(b"y" * 2 * SMALL_BYTES)[:10])
+        assert core.memory_change() == 2 * SMALL_BYTES + 4
+        core.memory_refused()
+        assert not core.wants_input
+        core.memory_changed(core.memory_change())
+        assert core.memory_change() == 0
+        assert core.wants_input
+        core.receive_data(frame(b"y" * 2 * SMALL_BYTES)[10:])
+        assert core.memory_change() == -4, "whole requests are counted without their size"
+        assert core.next_request() is not None
+        core.answered(None)
+        assert core.next_request() is not None
+        core.being_read(2 * SMALL_BYTES)
+        assert core.unfinished_bytes == -1
+        assert core.memory_change() == -4
+        core.being_read(0)
+        assert core.memory_change() == -core.granted_bytes

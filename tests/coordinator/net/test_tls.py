@@ -1,0 +1,283 @@
+"""A listener with an `ssl` context: real sockets, a certificate that is made here, both event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from structlog.testing import capture_logs
+
+from muster.coordinator.clock import LoopClock
+from muster.coordinator.net import tls
+from muster.coordinator.net.connection import Connection
+from muster.coordinator.net.connection_core import HANDSHAKING, INPUT_HIGH_BYTES, READY
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.listener import Listener, ListenerAddress, Security
+from muster.coordinator.net.settings import NetSettings
+
+from .test_connection import Echo, frame
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and its self-signed certificate for localhost, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", path, "-out", f"{path}.cert"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    path.write_bytes(path.read_bytes() + Path(f"{path}.cert").read_bytes())
+    return path
+
+
+def server_context(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until something is so."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(0.001)
+
+
+class Served:
+    """A TLS listener, what its connections have asked, and clients of it."""
+
+    def __init__(self, certificate: Path, **settings: Any) -> None:
+        changed = replace(NetSettings(), **settings)
+        self.certificate = certificate
+        self.echoes: list[Echo] = []
+        self.limits = Limits(changed, LoopClock(asyncio.get_running_loop()))
+        security = Security(ssl_context=server_context(certificate))
+        address = ListenerAddress("SSL", "127.0.0.1", 0)
+        self.listener = Listener(address, changed, self.limits, self.open_requests, security)
+
+    def open_requests(self, channel: Any, connection: Connection) -> Any:
+        self.echoes.append(Echo(channel, connection))
+        return self.echoes[-1]
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        return await asyncio.open_connection("127.0.0.1", self.listener.port, ssl=context, server_hostname="localhost")
+
+    async def plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client that does not begin a handshake."""
+        return await asyncio.open_connection("127.0.0.1", self.listener.port)
+
+    async def until(self, count: int) -> None:
+        """There are so many connections."""
+        await until(lambda: len(self.limits) == count)
+
+    @property
+    def states(self) -> list[str]:
+        return [connection._core.state for connection in self.limits.connections]  # type: ignore[attr-defined]
+
+
+@contextlib.asynccontextmanager
+async def serving(certificate: Path, **settings: Any) -> AsyncIterator[Served]:
+    served = Served(certificate, **settings)
+    await served.listener.start()
+    try:
+        yield served
+    finally:
+        served.listener.close()
+        await asyncio.wait_for(served.listener.settled(), 10)
+        for connection in served.limits.connections:
+            connection.abort()
+        await served.until(0)
+        served.limits.stop()
+
+
+LOOPS: list[Any] = [asyncio.SelectorEventLoop, uvloop.new_event_loop]
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Any], None]:
+    def runs(main: Any) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(main)
+
+    return runs
+
+
+def test_requests_and_answers_go_through(certificate: Path, run: Callable[[Any], None]) -> None:
+    async def main() -> None:
+        async with serving(certificate) as served:
+            reader, writer = await served.connect()
+            for content in b"hello", b"now parts", b"x" * 1_000_000:
+                writer.write(frame(content))
+                assert await reader.readexactly(len(content) + 4) == frame(content)
+            (connection,) = served.limits.connections
+            assert connection.host == "127.0.0.1"
+            assert served.echoes[0].connection.channel.listener == "SSL"
+            assert served.states == [READY]
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            await served.until(0)
+            assert served.echoes[0].ended == 1
+
+    run(main())
+
+
+def test_what_waits_in_the_socket_is_seen_before_it_is_read(certificate: Path, run: Callable[[Any], None]) -> None:
+    """`clock.read_first`: no bytes lie between the socket and the connection while it reads."""
+
+    async def main() -> None:
+        async with serving(certificate) as served:
+            # a client in the same thread that does not wait for the loop
+            client = socket.create_connection(("127.0.0.1", served.listener.port))
+            context = ssl.create_default_context(cafile=str(certificate))
+            stream = await asyncio.to_thread(context.wrap_socket, client, server_hostname="localhost")
+            await until(lambda: served.states == [READY])
+            await asyncio.sleep(0.05)
+            assert not served.limits.input_waits(())
+            stream.sendall(frame(b"a") + frame(b"park") + frame(b"b") + frame(b"c")[:2])
+            assert served.limits.input_waits(())
+            await until(lambda: len(served.echoes[0].seen) == 2)
+            assert served.limits.input_waits(()), "a whole request waits for the one at hand"
+            served.echoes[0].release()
+            await asyncio.sleep(0.01)
+            assert served.echoes[0].seen == [b"a", b"park", b"b"]
+            assert not served.limits.input_waits(())
+            stream.close()
+            await served.until(0)
+
+    run(main())
+
+
+def test_reading_pauses_and_goes_on(certificate: Path, run: Callable[[Any], None]) -> None:
+    async def main() -> None:
+        async with serving(certificate) as served:
+            reader, writer = await served.connect()
+            writer.write(frame(b"park"))
+            contents = [b"%02d" % number + b"y" * INPUT_HIGH_BYTES for number in range(40)]
+            writer.write(b"".join(map(frame, contents)))
+            (connection,) = served.limits.connections
+            await until(lambda: connection.descriptor < 0)
+            assert served.echoes[0].seen == [b"park"]
+            served.echoes[0].release()
+            sent = frame(b"park") + b"".join(map(frame, contents))
+            assert await asyncio.wait_for(reader.readexactly(len(sent)), 10) == sent
+            writer.close()
+
+    run(main())
+
+
+def test_a_handshake_counts_as_a_connection(certificate: Path, run: Callable[[Any], None]) -> None:
+    async def main() -> None:
+        async with serving(certificate, max_connections_per_ip=1) as served:
+            _, silent = await served.plain()
+            await served.until(1)
+            assert served.states == [HANDSHAKING]
+            with capture_logs() as logs:
+                reader, writer = await served.plain()
+                with contextlib.suppress(ConnectionError):
+                    assert await asyncio.wait_for(reader.read(), 10) == b""
+            assert [line["event"] for line in logs] == ["refused a connection"]
+            silent.close()
+            writer.close()
+            await served.until(0)
+
+    run(main())
+
+
+def test_beyond_max_connections_the_handshake_waits(certificate: Path, run: Callable[[Any], None]) -> None:
+    async def main() -> None:
+        async with serving(certificate, max_connections=1) as served:
+            _, first = await served.connect()
+            waits = asyncio.ensure_future(served.connect())
+            await until(lambda: len(served.limits.connections) == 2)
+            assert not waits.done()
+            first.close()
+            reader, writer = await asyncio.wait_for(waits, 10)
+            writer.write(frame(b"hello"))
+            assert await reader.readexactly(9) == frame(b"hello")
+            writer.close()
+
+    run(main())
+
+
+def test_a_client_that_speaks_no_tls_or_nothing_is_let_go(
+    certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "HANDSHAKE_S", 0.2)
+
+    async def main() -> None:
+        async with serving(certificate) as served:
+            with capture_logs() as logs:
+                for sent in (frame(b"hello"), b""):
+                    reader, writer = await served.plain()
+                    writer.write(sent)
+                    with contextlib.suppress(ConnectionError):
+                        await asyncio.wait_for(reader.read(), 10)
+                    await served.until(0)
+                    writer.close()
+            assert [line["event"] for line in logs] == ["a TLS handshake failed"] * 2
+            assert not served.echoes
+            reader, writer = await served.connect()
+            writer.write(frame(b"hello"))
+            assert await reader.readexactly(9) == frame(b"hello")
+            writer.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_the_end_of_the_listener_ends_handshakes(certificate: Path, run: Callable[[Any], None], end: str) -> None:
+    async def main() -> None:
+        async with serving(certificate, max_connections=1) as served:
+            reader, first = await served.plain()
+            await served.until(1)
+            other, second = await served.plain()
+            await until(lambda: len(served.limits.connections) == 2)
+            for connection in served.limits.connections:
+                getattr(connection, end)()
+            served.listener.close()
+            await asyncio.wait_for(served.listener.settled(), 10)
+            await served.until(0)
+            assert not served.limits.connections
+            for one in reader, other:
+                with contextlib.suppress(ConnectionError):
+                    assert await asyncio.wait_for(one.read(), 10) == b""
+            first.close()
+            second.close()
+
+    run(main())
+
+
+def test_an_end_of_the_listener_at_any_moment_leaves_nothing_half_open(
+    certificate: Path, run: Callable[[Any], None]
+) -> None:
+    async def main() -> None:
+        for turns in range(0, 60, 6):
+            served = Served(certificate)
+            await served.listener.start()
+            client = asyncio.ensure_future(served.connect())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            served.listener.close()
+            await asyncio.wait_for(served.listener.settled(), 10)
+            for connection in served.limits.connections:
+                connection.close()
+            for connection in served.limits.connections:
+                connection.abort()
+            await served.until(0)
+            with contextlib.suppress(OSError):
+                (await asyncio.wait_for(client, 10))[1].close()
+            served.limits.stop()
+
+    run(main())

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.security.authentication import (
+    AUTHENTICATE,
+    CHALLENGED,
+    COMPLETE,
+    FAILED,
+    HANDSHAKE,
+    MECHANISM_CHOSEN,
+    NOT_REQUIRED,
+    PROVEN,
+    REAUTHENTICATE,
+    REJECTED,
+    STATES,
+    TRANSITIONS,
+    WITHOUT_AUTHENTICATION,
+    Authentication,
+    IllegalTransition,
+)
+from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+
+ALICE = KafkaPrincipal("User", "alice")
+EVENTS = (MECHANISM_CHOSEN, CHALLENGED, PROVEN, REJECTED)
+
+
+def test_a_principal_reads_as_kafka_writes_it() -> None:
+    assert str(ANONYMOUS) == "User:ANONYMOUS"
+    assert str(ALICE) == "User:alice"
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_not_in_the_table_changes_nothing(state: str, event: str) -> None:
+    authentication = Authentication(state)
+    target = TRANSITIONS.get((state, event))
+    if target is None:
+        with pytest.raises(IllegalTransition):
+            authentication.happens(event)
+        assert authentication.state is state
+    else:
+        authentication.happens(event)
+        assert authentication.state is target
+
+
+def test_without_authentication_nothing_happens() -> None:
+    assert WITHOUT_AUTHENTICATION.is_complete
+    assert WITHOUT_AUTHENTICATION.principal == ANONYMOUS
+    assert not [pair for pair in TRANSITIONS if pair[0] == NOT_REQUIRED]
+
+
+def test_two_steps_and_a_principal() -> None:
+    authentication = Authentication()
+    assert authentication.state is HANDSHAKE
+    authentication.happens(MECHANISM_CHOSEN)
+    authentication.happens(CHALLENGED)
+    assert not authentication.is_complete
+    assert authentication.principal == ANONYMOUS
+    authentication.proven(ALICE)
+    assert authentication.is_complete
+    assert authentication.principal == ALICE
+
+
+def test_a_rejected_client_stays_anonymous() -> None:
+    authentication = Authentication(AUTHENTICATE)
+    authentication.happens(REJECTED)
+    assert authentication.state is FAILED
+    assert not authentication.is_complete
+    assert authentication.principal == ANONYMOUS
+
+
+@pytest.mark.parametrize(("name", "state"), [("alice", COMPLETE), ("bob", FAILED)])
+def test_who_authenticates_again_must_be_the_same(name: str, state: str) -> None:
+    authentication = Authentication(COMPLETE, ALICE)
+    authentication.happens(MECHANISM_CHOSEN)
+    assert authentication.state is REAUTHENTICATE
+    assert authentication.is_complete, "other requests are handled meanwhile"
+    authentication.proven(KafkaPrincipal("User", name))
+    assert authentication.state is state
+    assert authentication.principal == ALICE
