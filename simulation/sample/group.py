@@ -10,15 +10,11 @@ from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common import events
 from muster.protocol.errors import error_name
 from muster.protocol.message import Message
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-from muster.simulation.sample.consumer import GONE, STABLE, Consumer
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.simulation.consumer import Offsets, fetch_of, offsets_of, rows_of
+from muster.simulation.sample.consumer import GONE, STABLE, SampleConsumer
 from muster.simulation.sample.truth import Truth
-from muster.simulation.sample.work import BEHIND_MS, Offsets
+from muster.simulation.sample.work import BEHIND_MS
 from muster.simulation.sample.world import World
 
 SETTLED: Final = "settled"
@@ -31,7 +27,7 @@ ADMIN: Final = Client("admin", "/10.255.0.1")
 
 Script = Generator[Any, None, None]
 """What happens to a group: it yields ms to wait, or SETTLED."""
-Made = Callable[["Group", int, str | None], Consumer]
+Made = Callable[["Group", int, str | None], SampleConsumer]
 
 
 class _Expected(NamedTuple):
@@ -58,7 +54,9 @@ class Plan(NamedTuple):
 class Group:
     """See the module."""
 
-    def __init__(self, plan: Plan, world: World, truth: Truth, seed: int, end_ms: int, made: Made = Consumer) -> None:
+    def __init__(
+        self, plan: Plan, world: World, truth: Truth, seed: int, end_ms: int, made: Made = SampleConsumer
+    ) -> None:
         """`end_ms`: the wall time at which the sample ends. `made`: what its processes are."""
         self.plan = plan
         self.group_id, self.number = plan.group_id, plan.number
@@ -68,7 +66,7 @@ class Group:
         self.commit_interval_ms = plan.commit_interval_ms
         self.world, self.truth = world, truth
         self.random = Random(f"{seed}:{plan.group_id}")
-        self.consumers: list[Consumer] = []
+        self.consumers: list[SampleConsumer] = []
         self.generation = 0
         """The last one that has settled."""
         self._end_ms = end_ms
@@ -96,7 +94,7 @@ class Group:
         self.world.later(self.random.randrange(60_000), self._go_on)
         self.world.later(int(self.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
 
-    def _go_on(self) -> None:
+    def _go_on(self, _: None = None) -> None:
         assert self._script is not None
         what = next(self._script, None)
         if what == SETTLED:
@@ -121,7 +119,7 @@ class Group:
 
     # ---- processes
 
-    def add(self, *, is_static: bool = False) -> Consumer:
+    def add(self, *, is_static: bool = False) -> SampleConsumer:
         """One process more, not started yet."""
         number = len(self.consumers) + 1
         consumer = self._made(self, number, f"{self.group_id}-{number}" if is_static else None)
@@ -134,32 +132,32 @@ class Group:
             self.add(is_static=is_static)
         yield from self.gather(self.consumers)
 
-    def gather(self, consumers: list[Consumer]) -> Script:
+    def gather(self, consumers: list[SampleConsumer]) -> Script:
         """An empty group's processes start, the first one first; it has a generation again."""
         self.join(consumers[0])
         for consumer in consumers[1:]:
             yield self.random.randrange(100, 300)
-            consumer.start()
+            consumer.launch()
         yield SETTLED
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: SampleConsumer) -> None:
         """A process starts that makes the group rebalance."""
         self.expect(events.NEW_MEMBER, consumer)
         self.act("start", consumer)
-        consumer.start()
+        consumer.launch()
 
-    def leave(self, consumer: Consumer, why: str = "") -> None:
+    def leave(self, consumer: SampleConsumer, why: str = "") -> None:
         """A process ends in good order; the group rebalances."""
         self.expect(events.LEFT, consumer)
         self.act("stop", consumer, why)
         consumer.stop()
 
     @property
-    def living(self) -> list[Consumer]:
+    def living(self) -> list[SampleConsumer]:
         """The processes that are members or are to be."""
         return [one for one in self.consumers if one.state != GONE and not one.paused]
 
-    def owners(self) -> list[Consumer]:
+    def owners(self) -> list[SampleConsumer]:
         """Those that have partitions."""
         return [one for one in self.living if one.owned]
 
@@ -168,23 +166,23 @@ class Group:
         """Who leads, as its members know it."""
         return next((one.leader_id for one in self.living), "")
 
-    def leader(self) -> Consumer:
+    def leader(self) -> SampleConsumer:
         """The process that leads."""
         return next(one for one in self.living if one.member_id == self.leader_id)
 
     # ---- the truth
 
-    def act(self, what: str, consumer: Consumer | None = None, why: str = "") -> None:
+    def act(self, what: str, consumer: SampleConsumer | None = None, why: str = "") -> None:
         """Somebody does something."""
         who = None if consumer is None else consumer.who()
         self.truth.tell("action", group=self.group_id, time=self.world.wall_ms, what=what, who=who, why=why)
 
-    def expect(self, cause: str, trigger: Consumer | None) -> None:
+    def expect(self, cause: str, trigger: SampleConsumer | None) -> None:
         """What is done now makes the group rebalance."""
         who = None if trigger is None else trigger.who()
         self._expected.append(_Expected(cause, who, self.world.wall_ms))
 
-    def expect_another(self, consumer: Consumer) -> None:
+    def expect_another(self, consumer: SampleConsumer) -> None:
         """A cooperative consumer gives something up and joins again: the first that does so makes a second round."""
         if self.generation + len(self._expected) == consumer.generation:
             self.expect(events.METADATA_CHANGED, consumer)
@@ -193,11 +191,11 @@ class Group:
         """A line of the truth about this group."""
         self.truth.tell(kind, group=self.group_id, time=self.world.wall_ms, **facts)
 
-    def refused(self, consumer: Consumer, error: int) -> None:
+    def refused(self, consumer: SampleConsumer, error: int) -> None:
         """A commit was refused."""
         self.tell("refused", client_id=consumer.client.client_id, error=error_name(error))
 
-    def look(self) -> None:
+    def look(self, _: None = None) -> None:
         """Has what was expected come about?"""
         living, due = self.living, self.generation + len(self._expected)
         generation = due
@@ -247,7 +245,7 @@ class Group:
             if consumer.state == STABLE:
                 consumer.expect_beat()
 
-    def _keep_alive(self) -> None:
+    def _keep_alive(self, _: None = None) -> None:
         self.world.later(int(self.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
         for consumer in self.consumers:
             consumer.beat()
@@ -256,17 +254,11 @@ class Group:
 
     def ask(self, request: Message) -> None:
         """An administrator's request."""
-        self.world.send(self.group_id, request, _done, ADMIN)
+        self.world.ask(self.group_id, request, ADMIN)
 
     def committed(self) -> Offsets:
         """What the coordinator has for the group."""
-        found: list[Any] = []
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group_id, None, -1, None)])
-        self.world.send(self.group_id, request, found.append, ADMIN)
-        return {
-            topic.name: {one.partition_index: one.committed_offset for one in topic.partitions}
-            for topic in found[0].groups[0].topics
-        }
+        return offsets_of(self.world.ask(self.group_id, fetch_of(self.group_id, None), ADMIN))
 
     def ends(self) -> Offsets:
         """How far the producers of its topics have got, all but a little."""
@@ -281,16 +273,6 @@ class Group:
 
         `retention_ms`: how long it is to be kept, as clients of old could say; -1: as the server has it.
         """
-        topics = [
-            OffsetCommitRequestTopic(
-                topic, bytes(16), [OffsetCommitRequestPartition(one, at, -1, "") for one, at in rows.items()]
-            )
-            for topic, rows in offsets.items()
-        ]
-        request = OffsetCommitRequest(self.group_id, -1, "", None, retention_ms, topics)
-        self.world.send(self.group_id, request, _done, client)
+        request = OffsetCommitRequest(self.group_id, -1, "", None, retention_ms, rows_of(offsets))
+        self.world.ask(self.group_id, request, client)
         self.world.records += sum(map(len, offsets.values()))
-
-
-def _done(_: Message) -> None:
-    """What comes of it is seen in the log."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.simulation.sample.connect import ConnectWorker
-from muster.simulation.sample.consumer import Consumer
+from muster.simulation.sample.consumer import SampleConsumer
 from muster.simulation.sample.group import Group, Made, Plan, Script
 from muster.simulation.sample.scripts import members, offsets, topics
 
@@ -53,7 +53,7 @@ class Story(NamedTuple):
     session_timeout_ms: int = 45_000
     topics: int = 1
     """How many of SHARED; 0: its own one."""
-    made: Made = Consumer
+    made: Made = SampleConsumer
     is_idle: bool = False
 
 

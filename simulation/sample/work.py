@@ -12,11 +12,11 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from muster.simulation.consumer import NO_ID, Offsets
 from muster.simulation.sample.world import World
 
 Owned = Mapping[str, Sequence[int]]
-Offsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition."""
+"""Partitions by topic."""
 
 BEHIND_MS: Final = 200
 BEHIND_SPREAD_MS: Final = 1_500
@@ -43,7 +43,7 @@ class Work:
                 if row.committed_offset < 0:
                     row.committed_offset = traffic.end(row.partition_index, now_ms)
                 self._rows.append((row, *traffic.position(row.partition_index)))
-            self.topics.append(OffsetCommitRequestTopic(topic, bytes(16), rows))
+            self.topics.append(OffsetCommitRequestTopic(topic, NO_ID, rows))
 
     def move(self) -> None:
         """Read on, up to now."""

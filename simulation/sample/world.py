@@ -1,7 +1,5 @@
 """The world of a sample: virtual time, the topics, a shard for each partition of __consumer_offsets with its log and
 journal, put together as the server does it, without a network.
-
-Everything that happens is a timer of one ManualClock, so that a seed is a history.
 """
 
 from __future__ import annotations
@@ -10,10 +8,9 @@ import base64
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.common import events
@@ -32,6 +29,8 @@ from muster.coordinator.topics.topics import Topics
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.simulation import world
+from muster.simulation.clock import VirtualClock
 from muster.simulation.sample.traffic import Traffic
 
 NODE_ID: Final = 1
@@ -49,19 +48,19 @@ class Listener(Protocol):
         """The coordinator awaits its members."""
 
 
-class World:
+class World(world.World):
     """See the module."""
 
     def __init__(self, directory: Path, *, seed: int, start_ms: int, partitions: int, settings: GroupSettings) -> None:
         """`partitions`: of __consumer_offsets. `start_ms`: wall time. Raises the errors of `LogManager.open`."""
-        self.clock = ManualClock(_MONO_MS, start_ms)
+        super().__init__(Random(f"{seed}:ids"), ms=_MONO_MS, wall_ms=start_ms - _MONO_MS)
+        self.clock = VirtualClock(self)
         self.start_ms = start_ms
         self.settings = settings
         self.records = 0
         """How many were committed, so far."""
         self.traffic: dict[str, Traffic] = {}
         self._seed = seed
-        self._random = Random(f"{seed}:ids")
         self._listeners: dict[str, Listener] = {}
         self._storage = FileStorage(directory)
         self._logs = LogManager(self._storage, LogSettings())
@@ -79,7 +78,7 @@ class World:
 
     def _draw_uuid(self) -> bytes:
         while True:
-            drawn = UUID(bytes=self._random.randbytes(16), version=4).bytes
+            drawn = UUID(bytes=self.rng.randbytes(16), version=4).bytes
             if not base64.urlsafe_b64encode(drawn).startswith(b"-"):
                 return drawn
 
@@ -103,34 +102,37 @@ class World:
     def _log(self, topic: str, index: int) -> Log:
         return self._topics.by_name[topic].existing(index).log
 
-    # ---- time
-
-    @property
-    def wall_ms(self) -> int:
-        """What time it is."""
-        return self.clock.now().wall_ms
-
-    def later(self, ms: int, act: Callable[[], object]) -> None:
-        """Let `act()` happen in so many ms."""
-        self.clock.call_at(self.clock.mono_ms() + ms, act)
-
     # ---- requests
 
     def listen(self, group_id: str, listener: Listener) -> None:
         """Tell the group when its coordinator awaits its members, which heartbeats would."""
         self._listeners[group_id] = listener
 
-    def send(self, group_id: str, request: Message, respond: Respond, client: Client) -> None:
+    def send(self, actor: Any, request: Message) -> None:
+        """To the shard at once; the answer takes the actor's own latency."""
+        turn = actor.turn
+        self.submit(
+            actor.group_id, request, lambda answer: self.later(actor.latency_ms, lambda _: actor.take(turn, answer)),
+            actor.client,
+        )  # fmt: skip
+
+    def ask(self, group_id: str, request: Message, client: Client) -> Any:
+        """A request to the coordinator of a group that is answered at once."""
+        answers: list[Any] = []
+        self.submit(group_id, request, answers.append, client)
+        return answers[0]
+
+    def submit(self, group_id: str, request: Message, respond: Respond, client: Client) -> None:
         """A request to the coordinator of a group; `respond` gets the answer, perhaps at once."""
         if type(request) is JoinGroupRequest:
-            drawn = str(UUID(bytes=self._random.randbytes(16), version=4))
+            drawn = str(UUID(bytes=self.rng.randbytes(16), version=4))
             command: Command = JoinCommand(request, respond, client, drawn, True, True)
         else:
             command = Command(request, respond, client)
         self.routing.shard(group_id).submit(command)
 
-    def heartbeat(self, request: HeartbeatRequest, client: Client) -> Message | None:
-        """A heartbeat and its answer."""
+    def beat(self, request: HeartbeatRequest, client: Client) -> Any:
+        """A heartbeat and its answer; nothing waits for the disk here, so it comes at once."""
         return self.routing.shard(request.group_id).heartbeat(request, _ignore, client)
 
     # ---- topics
@@ -178,7 +180,7 @@ class World:
 
 
 def _ignore(_: Message) -> None:
-    """Nothing waits for the disk here, so that answers come at once."""
+    """No answer comes late."""
 
 
 class _Ears:

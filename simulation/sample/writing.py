@@ -88,7 +88,7 @@ def _play(world: World, truth: Truth, wanted: Wanted, start_ms: int, progress: C
     )
     groups = _set_out(world, truth, cast(wanted.groups, records, span_ms, wanted.seed), wanted)
     for step in range(_STEPS):
-        world.clock.advance(span_ms * (step + 1) // _STEPS - span_ms * step // _STEPS)
+        world.run(lambda: False, span_ms * (step + 1) // _STEPS - span_ms * step // _STEPS)
         progress((step + 1) / _STEPS)
     for group in groups:
         group.finish()

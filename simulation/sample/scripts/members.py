@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.groups.common import events
-from muster.simulation.sample.consumer import Consumer
+from muster.simulation.sample.consumer import SampleConsumer
 from muster.simulation.sample.group import SETTLED, Group, Script
 
 AT_ONCE_MS: Final = 20
@@ -43,7 +43,7 @@ def flapping(group: Group) -> Script:
         yield group.some_ms(120, 600)
 
 
-def crash(group: Group, consumer: Consumer, why: str = "") -> None:
+def crash(group: Group, consumer: SampleConsumer, why: str = "") -> None:
     """A process is gone; after its session timeout the group rebalances."""
     group.expect(events.SESSION_EXPIRED, consumer)
     group.act("crash", consumer, why)
@@ -129,12 +129,12 @@ def static_deploys(group: Group) -> Script:
             yield group.some_ms(5, 20)
 
 
-def _restart(group: Group, consumer: Consumer) -> Script:
+def _restart(group: Group, consumer: SampleConsumer) -> Script:
     group.act("stop", consumer, "restart")
     consumer.stop()
     yield group.session_timeout_ms // 3
     group.act("start", consumer)
-    consumer.start()
+    consumer.launch()
     yield SETTLED
 
 
@@ -176,7 +176,7 @@ def scale_out(group: Group) -> Script:
     yield group.part_ms(0.2)
     group.join(group.add())
     yield AT_ONCE_MS
-    group.add().start()
+    group.add().launch()
     yield SETTLED
     yield group.part_ms(0.2)
     for consumer in list(group.consumers[group.plan.members :]):

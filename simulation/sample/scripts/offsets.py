@@ -10,11 +10,11 @@ from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from muster.simulation.sample.consumer import Consumer
+from muster.simulation.consumer import Offsets
+from muster.simulation.sample.consumer import SampleConsumer
 from muster.simulation.sample.group import SETTLED, Group, Script
 from muster.simulation.sample.scripts.members import stop_all
 from muster.simulation.sample.scripts.topics import subscription
-from muster.simulation.sample.work import Offsets
 
 RETENTION_MS: Final = 7_200_000
 """What a client of old asks for, at most."""
@@ -105,7 +105,7 @@ def silent(group: Group) -> Script:
     consumer.commits = True
 
 
-def _stall(group: Group, consumer: Consumer, how: str) -> Script:
+def _stall(group: Group, consumer: SampleConsumer, how: str) -> Script:
     began_ms = group.world.wall_ms
     group.act(how, consumer)
     yield group.part_ms(0.3)

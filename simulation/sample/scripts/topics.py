@@ -57,7 +57,7 @@ def static_strategy(group: Group) -> Script:
         consumer.prefer(strategy)
         group.expect(events.STATIC_MEMBER_BACK, consumer)
         group.act("start", consumer, f"with {strategy}")
-        consumer.start()
+        consumer.launch()
         yield SETTLED
 
 
