@@ -20,6 +20,7 @@ from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
+from muster.coordinator.cluster.image import of_one_broker
 from muster.coordinator.config import Config
 from muster.coordinator.file_limits import FileShares, allowed_files
 from muster.coordinator.group_coordinator import placement
@@ -204,9 +205,9 @@ class Server:
             topics=self.topics,
             routing=self.routing,
             config=self.live,
-            node_id=config.node_id,
-            cluster_id=self._identity.cluster_id,
-            rack=config.rack,
+            cluster=of_one_broker(
+                config.node_id, self._identity.cluster_id, config.rack, self.topics.broker_epoch, self.topics.leaders
+            ),
             slices=self.slices,
             unsent=self._unsent,
             draw_uuid=self._machine.draw_uuid,

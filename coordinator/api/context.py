@@ -6,23 +6,16 @@ May not reach the node, a shard or a socket: a context is what the connection sa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.core.interface import Client
 from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
 from muster.coordinator.security.principal import KafkaPrincipal
 
 log = structlog.get_logger("muster.api")
-
-
-class Endpoint(NamedTuple):
-    """A host and a port that clients can be told."""
-
-    host: str
-    port: int
 
 
 class Channel:
@@ -117,10 +110,11 @@ class RequestContext:
     Immutable by convention, and kept by the connection, so that a heartbeat makes none.
     """
 
-    __slots__ = ("api_key", "api_version", "channel", "client", "host", "listener", "peer")
+    __slots__ = ("api_key", "api_version", "channel", "client", "endpoint", "host", "listener", "peer")
 
     def __init__(self, channel: Channel, client: Client, api_key: int, api_version: int) -> None:
         self.channel = channel
+        self.endpoint = channel.endpoint
         self.host = channel.host
         self.listener = channel.listener
         self.peer = channel.peer

@@ -11,9 +11,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from muster.coordinator.api.context import Channel, Endpoint, RequestContext
+from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.properties.live import Live
 from muster.coordinator.security.authorizer import AllowAll, Authorizer
 from muster.coordinator.slices import Job, Slices
@@ -43,12 +44,10 @@ class Node:
     __slots__ = (
         "authorizer",
         "clock",
-        "cluster_id",
+        "cluster",
         "config",
         "draw_uuid",
         "draw_uuid_text",
-        "node_id",
-        "rack",
         "routing",
         "slices",
         "topics",
@@ -62,10 +61,8 @@ class Node:
         topics: Topics,
         routing: Routing,
         config: Live,
+        cluster: ClusterImage,
         authorizer: Authorizer | None = None,
-        node_id: int = 1,
-        cluster_id: str = "",
-        rack: str | None = None,
         slices: Slices | None = None,
         unsent: Unsent | None = None,
         draw_uuid: Callable[[], bytes] | None = None,
@@ -83,9 +80,7 @@ class Node:
         self.routing = routing
         self.config = config
         self.authorizer = authorizer or AllowAll()
-        self.node_id = node_id
-        self.cluster_id = cluster_id
-        self.rack = rack
+        self.cluster = cluster
         self.slices = slices or Slices(clock)
         self.unsent = unsent or Unsent(clock)
         self.draw_uuid = draw_uuid or draw_kafka_uuid
@@ -98,10 +93,6 @@ class Node:
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run` for a job that changes what others see: it is done whether its client waits for it or not."""
         self.slices.run(job, respond, _Staying(context.channel))
-
-    def endpoint(self, context: RequestContext) -> Endpoint:
-        """The address under which this node is reached on the listener that was asked (Metadata, FindCoordinator …)."""
-        return context.channel.endpoint
 
 
 def draw_kafka_uuid() -> bytes:

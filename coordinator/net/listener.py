@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.api.context import Channel, Endpoint
+from muster.coordinator.api.context import Channel
 from muster.coordinator.clock import Timer
+from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
 from muster.coordinator.net.authentication_gate import AuthenticationGate
 from muster.coordinator.net.connection import Connection, Requests, Shared

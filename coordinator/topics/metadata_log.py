@@ -67,14 +67,16 @@ class MetadataLog:
                 )
             self.write(first, now)
 
-    def begin(self, node_id: int, incarnation_id: bytes, now: Now) -> None:
+    def begin(self, node_id: int, incarnation_id: bytes, now: Now) -> int:
         """Note that the node was started, which gives every partition a new leader epoch: where records were lost with
-        the power, those that come in their place are told from them (KIP-101, KIP-320).
+        the power, those that come in their place are told from them (KIP-101, KIP-320). Returns the broker's epoch.
         """
+        epoch = self.log.end_offset
         record = RegisterBrokerRecord(
-            broker_id=node_id, incarnation_id=incarnation_id, broker_epoch=self.log.end_offset, rack=None, fenced=False
+            broker_id=node_id, incarnation_id=incarnation_id, broker_epoch=epoch, rack=None, fenced=False
         )
         self.write([record], now)
+        return epoch
 
     def use_log(self, log: Log) -> None:
         """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not

@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.cluster.image import Leader
 from muster.coordinator.log import DamagedLog, FileStorage, Log, LogConfig, LogManager, LogOffline
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.dynamic_configs import DynamicConfigs
@@ -44,6 +45,9 @@ class OpenTopics:
         self.configs = configs
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
+        self.leaders: dict[str, tuple[Leader, ...]] = {}
+        """Of the partitions of each topic, by its name; those of one topic are replaced together."""
+        self._node_id = node_id
         self.reconfiguring = DynamicConfigs(configs, clock, node_id, lambda: self.state, self.by_name)
 
     @property
@@ -90,6 +94,12 @@ class OpenTopics:
                 topic.partitions.append(None)
             else:
                 topic.partitions.append(partition)
+        self._set_leaders(topic)
+
+    def _set_leaders(self, topic: Topic) -> None:
+        """This node leads every partition that there is."""
+        epochs = (topic.leader_epoch(index) for index in range(len(topic.partitions)))
+        self.leaders[topic.name] = tuple(Leader(self._node_id, epoch) for epoch in epochs)
 
     def _open_one(self, state: TopicState, index: int, config: LogConfig) -> Partition:
         """Raises DamagedLog or LogOffline."""
@@ -127,6 +137,7 @@ class OpenTopics:
                 self.logs.reopen(name, index)
             config = self.configs.log_config(self.state.topic_configs(name))
             partition = topic.partitions[index] = self._open_one(topic.state, index, config)
+            self._set_leaders(topic)
         elif partition.log.failure is not None:
             partition.use_log(self.logs.reopen(name, index))
         return partition

@@ -77,6 +77,7 @@ class Topics(OpenTopics):
         self._offsets_partitions_are_given = offsets_partitions_are_given
         self.image = TopicsImage({}, 0)
         self._strays: Strays
+        self.broker_epoch = 0
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._changes = OneByOne()
@@ -93,7 +94,7 @@ class Topics(OpenTopics):
         log, lost = open_metadata_log(self.logs, self.configs.metadata_log())
         self.catalogue = MetadataLog(log)
         self.catalogue.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
-        self.catalogue.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
+        self.broker_epoch = self.catalogue.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
         self.reconfiguring.take_in()
         self._in_force = PendingChanges(
             lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
@@ -218,7 +219,7 @@ class Topics(OpenTopics):
         if self.by_id.get(topic.topic_id) is not topic:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._append([RemoveTopicRecord(topic_id=topic.topic_id)])
-        del self.by_name[topic.name], self.by_id[topic.topic_id]
+        del self.by_name[topic.name], self.by_id[topic.topic_id], self.leaders[topic.name]
         doomed: list[str] = []
         try:
             for start in range(0, len(topic.partitions), CLOSED_AT_ONCE):

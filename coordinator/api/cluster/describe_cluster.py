@@ -19,7 +19,7 @@ CONTROLLERS = 2
 def handle_describe_cluster(
     node: Node, context: RequestContext, request: DescribeClusterRequest, respond: Respond
 ) -> None:
-    """This node is the cluster; listeners for brokers do not tell of controllers."""
+    """The brokers; listeners for brokers do not tell of controllers."""
     if request.endpoint_type != BROKERS:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLERS:
@@ -32,12 +32,14 @@ def handle_describe_cluster(
     operations = OPERATIONS_NOT_ASKED
     if request.include_cluster_authorized_operations:
         operations = cluster_operations(node.authorizer, context)
-    host, port = node.endpoint(context)
     respond(
         DescribeClusterResponse(
-            cluster_id=node.cluster_id,
-            controller_id=node.node_id,
-            brokers=[DescribeClusterBroker(node.node_id, host, port, node.rack)],
+            cluster_id=node.cluster.cluster_id,
+            controller_id=node.cluster.controller_id,
+            brokers=[
+                DescribeClusterBroker(broker.broker_id, host, port, broker.rack)
+                for broker, (host, port) in node.cluster.reachable(context)
+            ],
             cluster_authorized_operations=operations,
         )
     )

@@ -6,8 +6,10 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -20,9 +22,8 @@ _SHARE_KEY: Final = 2
 def handle_find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest, respond: Respond
 ) -> None:
-    """One row per key, in order; one node coordinates everything, and is reached as the one who asks has reached it.
-
-    Loading is not looked at: the group requests that follow tell. Share groups are not served, so that their keys are
+    """One row per key, in order. The coordinator of a group is the leader of its partition of __consumer_offsets; one
+    that is loading or offline says so to the requests that follow. Share groups are not served, so that their keys are
     invalid, as on a Kafka without a share coordinator.
     """
     node.run(context, respond, _rows(node, context, request))
@@ -37,22 +38,30 @@ def _rows(node: Node, context: RequestContext, request: FindCoordinatorRequest) 
 
 
 def _row(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator:
-    error_code = _check(node, context, key_type, key)
-    if error_code != ErrorCode.NONE:
-        # only a key type that nobody knows fails the request as a whole, and then there is a text
-        message = error_message(error_code) if key_type not in (_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY) else ""
-        return Coordinator(key, -1, "", -1, error_code, message)
-    host, port = node.endpoint(context)
-    return Coordinator(key, node.node_id, host, port)
+    found = _coordinator(node, context, key_type, key)
+    if isinstance(found, Coordinator):
+        return found
+    # only a key type that nobody knows fails the request as a whole, and then there is a text
+    message = error_message(found) if key_type not in (_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY) else ""
+    return Coordinator(key, NO_BROKER, "", -1, found, message)
 
 
-def _check(node: Node, context: RequestContext, key_type: int, key: str) -> int:
+def _coordinator(node: Node, context: RequestContext, key_type: int, key: str) -> Coordinator | int:
+    """The row of the broker that coordinates this key, or an error code."""
+    cluster, allows = node.cluster, node.authorizer.allows
     if key_type == _GROUP_KEY:
-        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, key):
+        if not allows(context, Operation.DESCRIBE, ResourceType.GROUP, key):
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
-        return ErrorCode.NONE if node.routing.ready else ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if key_type == _TRANSACTION_KEY:
-        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+        if not node.routing.ready:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker_id = cluster.leaders[GROUP_OFFSETS_TOPIC][node.routing.shard(key).index].broker_id
+    elif key_type == _TRANSACTION_KEY:
+        if not allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return ErrorCode.NONE
-    return ErrorCode.INVALID_REQUEST
+        broker_id = cluster.node_id  # until transactions are served, and refused there
+    else:
+        return ErrorCode.INVALID_REQUEST
+    endpoint = cluster.endpoint(broker_id, context)
+    if endpoint is None:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return Coordinator(key, broker_id, *endpoint)

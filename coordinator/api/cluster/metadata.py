@@ -8,6 +8,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import metadata_by_topic_id
+from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import (
     OPERATIONS_NOT_ASKED,
     Operation,
@@ -31,8 +32,6 @@ from muster.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-
-NO_LEADER = -1
 
 
 def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
@@ -60,14 +59,16 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
         asked = _Asked(node, context, request)
         yield from asked.look()
         rows, made = asked.rows, asked.made
-    host, port = node.endpoint(context)
     operations = OPERATIONS_NOT_ASKED
     if request.include_cluster_authorized_operations:
         operations = cluster_operations(node.authorizer, context)
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node.node_id, host, port, node.rack)],
-        cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        brokers=[
+            MetadataResponseBroker(broker.broker_id, host, port, broker.rack)
+            for broker, (host, port) in node.cluster.reachable(context)
+        ],
+        cluster_id=node.cluster.cluster_id,
+        controller_id=node.cluster.controller_id,
         topics=rows,
         cluster_authorized_operations=operations,
     )
@@ -187,12 +188,13 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
     if tell_operations:
         operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, topic.name)
     rows: list[MetadataResponsePartition] = []
-    for index, state in enumerate(topic.state.partitions):
-        epoch, replicas = topic.leader_epoch(index), list(state.replicas)
+    leaders = node.cluster.leaders.get(topic.name, ())  # of a topic that was deleted meanwhile nobody leads anything
+    for index, ((leader_id, epoch), state) in enumerate(zip(leaders, topic.state.partitions, strict=False)):
+        replicas = state.replicas
         if not topic.is_online(index):
             error_code = ErrorCode.LEADER_NOT_AVAILABLE
-            rows.append(MetadataResponsePartition(error_code, index, NO_LEADER, epoch, replicas, [], replicas))
+            rows.append(MetadataResponsePartition(error_code, index, NO_BROKER, epoch, replicas, (), replicas))
         else:
-            rows.append(MetadataResponsePartition(0, index, node.node_id, epoch, replicas, list(state.isr)))
+            rows.append(MetadataResponsePartition(0, index, leader_id, epoch, replicas, state.isr))
         yield None
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, rows, operations)

@@ -51,7 +51,7 @@ def handle_incremental_alter_configs(
         _check_form(row.configs, [c.name for c in row.configs if c.value is None and c.config_operation != DELETE])
         if kind == Kind.BROKER_LOGGER:
             check_authorized(node, context, Operation.ALTER_CONFIGS, kind, name)
-            check_altered_loggers(name, node.node_id)
+            check_altered_loggers(name, node.cluster.node_id)
             logger_levels.alter(row.configs, validate_only=request.validate_only)
             return
         present = _present(node, context, kind, name)
@@ -130,7 +130,7 @@ def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mappi
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     check_authorized(node, context, Operation.ALTER_CONFIGS, kind, name)
     if kind == Kind.BROKER:
-        check_altered_broker(name, node.node_id)
+        check_altered_broker(name, node.cluster.node_id)
     return node.topics.state.resource_configs(kind, name)
 
 

@@ -112,7 +112,7 @@ def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) 
     if kind == Kind.BROKER:
         return _broker_entries(node, name)
     if kind == Kind.BROKER_LOGGER:
-        check_described_loggers(name, node.node_id)
+        check_described_loggers(name, node.cluster.node_id)
         return describe.loggers(logger_levels.levels())
     if kind == Kind.CLIENT_METRICS:
         if not name:
@@ -133,5 +133,5 @@ def _topic_entries(node: Node, name: str) -> list[Entry]:
 def _broker_entries(node: Node, name: str) -> list[Entry]:
     if name == "":
         return describe.cluster_wide(node.config)
-    check_described_broker(name, node.node_id)
+    check_described_broker(name, node.cluster.node_id)
     return describe.broker(node.config)

@@ -44,7 +44,7 @@ def _list(node: Node, kinds: Collection[int]) -> Job[ListConfigResourcesResponse
         if kind == Kind.TOPIC:
             names = [*node.topics.by_name]
         elif kind in (Kind.BROKER, Kind.BROKER_LOGGER):
-            names = [str(node.node_id)]
+            names = [str(broker_id) for broker_id in node.cluster.brokers]
         else:
             names = node.topics.state.resources(kind)
         for name in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.log import LogError
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
@@ -51,7 +52,7 @@ def _delete(node: Node, context: RequestContext, name: str, index: int, offset: 
     topic = node.topics.by_name.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    partition = topic.existing(index)
+    partition = led_here(node, topic, index)
     if topic.internal:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION)
     return partition.delete_records(offset)

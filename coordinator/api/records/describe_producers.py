@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -60,7 +61,7 @@ def _producers(node: Node, context: RequestContext, name: str, index: int) -> li
         topic, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if topic is None:
         raise ApiError(code, error_message(code))
-    return topic.existing(index).producers.all()
+    return led_here(node, topic, index).producers.all()
 
 
 def _row(producer: Producer) -> ProducerState:

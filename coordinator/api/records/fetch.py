@@ -127,9 +127,15 @@ def _answer(
     if session_id:
         results = yield from _worth_telling(fetch, results)
     response = FetchResponse(session_id=session_id, responses=(yield from _by_topic(results)))
-    if any(data.error_code in MOVED for _, data in results):
-        host, port = node.endpoint(context)
-        response.node_endpoints = [NodeEndpoint(node_id=node.node_id, host=host, port=port, rack=node.rack)]
+    moved_to = {
+        data.current_leader.leader_id for _, data in results if data.error_code in MOVED and data.current_leader
+    }
+    if moved_to:
+        response.node_endpoints = [
+            NodeEndpoint(broker.broker_id, host, port, broker.rack)
+            for broker, (host, port) in node.cluster.reachable(context)
+            if broker.broker_id in moved_to
+        ]
     return response
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
 from muster.coordinator.log import LogError
@@ -84,7 +85,7 @@ def read_rows(
         try:
             if by_id and topic.topic_id != row.key[1]:
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
-            partition = topic.existing(row.key[2])
+            partition = led_here(node, topic, row.key[2])
             read.partitions.append(partition)
             room = node.unsent.room()
             data = _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
@@ -171,7 +172,8 @@ def _failed_row(node: Node, row: FetchRow, topic: Topic, error_code: int, versio
         error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
     data = refused_row(row, error_code)
     if error_code in MOVED and fetch_tells_leader(version):
-        data.current_leader = LeaderIdAndEpoch(leader_id=node.node_id, leader_epoch=topic.leader_epoch(row.key[2]))
+        leader = node.cluster.leaders[topic.name][row.key[2]]
+        data.current_leader = LeaderIdAndEpoch(leader_id=leader.broker_id, leader_epoch=leader.epoch)
     return data
 
 

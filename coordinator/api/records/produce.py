@@ -14,6 +14,7 @@ from typing import NamedTuple
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.api.version_rules import produce_allows_zstd, produce_by_topic_id
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
 from muster.coordinator.log.errors import MoreThanAllowed
@@ -202,7 +203,7 @@ class _Produce:
                     raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
                 if topic.internal:
                     raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
-                partition = topic.existing(answer.index)
+                partition = led_here(self._node, topic, answer.index)
                 log_start_offset = partition.log.start_offset
                 yield from self._append(partition, records, header, answer)
             except (ApiError, LogError) as error:

@@ -9,6 +9,7 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
@@ -23,7 +24,6 @@ from muster.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-NO_LEADER = -1
 _SORTED_AT_ONCE: Final = 2_000
 
 
@@ -114,21 +114,21 @@ def _missing(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic
 
 
 def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[DescribeTopicPartitionsResponsePartition]:
-    rows = []
+    rows, leaders = [], node.cluster.leaders[topic.name]
     for index, state in enumerate(topic.state.partitions[start:end], start):
-        epoch, replicas = topic.leader_epoch(index), list(state.replicas)
+        leader, replicas = leaders[index], state.replicas
         online = topic.is_online(index)
         rows.append(
             DescribeTopicPartitionsResponsePartition(
                 0 if online else ErrorCode.LEADER_NOT_AVAILABLE,
                 index,
-                node.node_id if online else NO_LEADER,
-                epoch,
+                leader.broker_id if online else NO_BROKER,
+                leader.epoch,
                 replicas,
-                list(state.isr) if online else [],
-                [],
-                [],
-                [] if online else replicas,
+                state.isr if online else (),
+                (),
+                (),
+                () if online else replicas,
             )
         )
     return rows

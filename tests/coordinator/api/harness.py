@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any, cast
 
-from muster.coordinator.api.context import Channel, Endpoint, RequestContext
+from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.cluster.image import Endpoint, Leader, of_one_broker
 from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -18,6 +19,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.security.authorizer import Requester
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from tests.coordinator.fakes import FakeCodec, FakeLog
@@ -52,15 +54,18 @@ def make_context(
     return RequestContext(channel, Client(client_id, channel.host), api_key, api_version)
 
 
-def make_node(**parts: Any) -> Node:
-    """A node; the parts not given are a ManualClock, known ids, and nothing for topics and routing."""
+def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Node:
+    """A node; the parts not given are a ManualClock, known ids, a cluster of this node, and nothing for topics and
+    routing.
+    """
     ids = itertools.count(1)
+    leaders = getattr(parts.get("topics"), "leaders", {})
     defaults: dict[str, Any] = {
         "clock": ManualClock(),
         "topics": None,
         "routing": None,
         "config": started_with({}),
-        "cluster_id": "test-cluster-id-000000",
+        "cluster": of_one_broker(node_id, "test-cluster-id-000000", rack, 0, leaders),
         "draw_uuid": lambda: next(ids).to_bytes(16, "big"),
         "draw_uuid_text": lambda: f"00000000-0000-4000-8000-{next(ids):012}",
     }
@@ -98,6 +103,7 @@ class FakeTopics:
             for place, (name, count) in enumerate(partitions.items(), 1)
         }
         self.image = TopicsImage(topics, 7)
+        self.leaders = {GROUP_OFFSETS_TOPIC: [Leader(1, 0)]}
 
 
 def make_group_node(
@@ -110,6 +116,8 @@ def make_group_node(
     """A node with real groups over logs that take everything."""
     topics, clock = topics or FakeTopics(), clock or ManualClock()
     groups = settings or GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
+    node_id = parts.get("node_id", 1)
+    topics.leaders[GROUP_OFFSETS_TOPIC] = [Leader(node_id, 0)] * shards
     made = []
     for index in range(shards):
         log = FakeLog()

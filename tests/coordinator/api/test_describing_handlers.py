@@ -49,7 +49,7 @@ def metadata(node: Node, *names: str, version: int = 13, create: bool = False, *
 def test_the_cluster_is_this_node(node: Node) -> None:
     answer = metadata(node)
     assert [(b.node_id, b.host, b.port) for b in answer.brokers] == [(1, "127.0.0.1", 9092)]
-    assert (answer.cluster_id, answer.controller_id, answer.topics) == (node.cluster_id, 1, [])
+    assert (answer.cluster_id, answer.controller_id, answer.topics) == (node.cluster.cluster_id, 1, [])
 
 
 def test_all_topics_or_those_named(node: Node) -> None:
@@ -58,7 +58,8 @@ def test_all_topics_or_those_named(node: Node) -> None:
     found = metadata(node, "u", "u", "no").topics
     assert [(t.name, t.error_code) for t in found] == [("u", 0), ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert [
-        (p.partition_index, p.leader_id, p.leader_epoch, p.replica_nodes, p.isr_nodes) for p in found[0].partitions
+        (p.partition_index, p.leader_id, p.leader_epoch, [*p.replica_nodes], [*p.isr_nodes])
+        for p in found[0].partitions
     ] == [
         (0, 1, 0, [1], [1]),
         (1, 1, 0, [1], [1]),
@@ -125,7 +126,7 @@ def test_operations_are_told_when_asked_for(node: Node) -> None:
 def test_a_partition_without_a_log_has_no_leader(node: Node) -> None:
     node.topics.by_name["u"].partitions[1] = None
     row = metadata(node, "u").topics[0].partitions[1]
-    assert (row.error_code, row.leader_id, row.isr_nodes, row.offline_replicas) == (
+    assert (row.error_code, row.leader_id, [*row.isr_nodes], [*row.offline_replicas]) == (
         ErrorCode.LEADER_NOT_AVAILABLE,
         -1,
         [],
@@ -140,7 +141,7 @@ def test_a_partition_whose_log_failed_has_no_leader(node: Node) -> None:
     rows = metadata(node, "u").topics[0].partitions
     assert [row.leader_id for row in rows] == [1, -1]
     described = ask_one(node, DescribeTopicPartitionsRequest([TopicRequest("u")])).topics[0].partitions
-    assert [(row.error_code, row.leader_id, row.offline_replicas) for row in described] == [
+    assert [(row.error_code, row.leader_id, [*row.offline_replicas]) for row in described] == [
         (0, 1, []),
         (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1]),
     ]
@@ -149,7 +150,7 @@ def test_a_partition_whose_log_failed_has_no_leader(node: Node) -> None:
 def test_describe_cluster(node: Node) -> None:
     answer = ask_one(node, DescribeClusterRequest(include_cluster_authorized_operations=True))
     assert [b.broker_id for b in answer.brokers] == [1]
-    assert (answer.cluster_id, answer.cluster_authorized_operations) == (node.cluster_id, CLUSTER_OPERATIONS)
+    assert (answer.cluster_id, answer.cluster_authorized_operations) == (node.cluster.cluster_id, CLUSTER_OPERATIONS)
     codes = [ask_one(node, DescribeClusterRequest(endpoint_type=kind)).error_code for kind in (2, 3)]
     assert codes == [ErrorCode.MISMATCHED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE]
 

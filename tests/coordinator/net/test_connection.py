@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.context import Channel, Endpoint
+from muster.coordinator.api.context import Channel
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.net.connection import Connection, Shared
 from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, SMALL_BYTES
 from muster.coordinator.net.limits import Limits

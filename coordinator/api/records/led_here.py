@@ -1,0 +1,18 @@
+"""The partitions that this node leads: what clients produce to, fetch from and ask about is asked of their leader."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import ErrorCode
+
+
+def led_here(node: Node, topic: Topic, index: int) -> Partition:
+    """A partition of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (another broker
+    leads it), KAFKA_STORAGE_ERROR (its log cannot be opened).
+    """
+    if node.cluster.is_led_elsewhere(topic.name, index):
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return topic.existing(index)

@@ -1,0 +1,93 @@
+"""The image of the cluster: its brokers, and who leads which partition.
+
+Everything that tells a client of brokers and leaders answers from it: Metadata, DescribeCluster,
+DescribeTopicPartitions, FindCoordinator, and the checks whether this node leads the partition that is asked for.
+An image never changes: another one takes its place. Today there is one broker, and it leads everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+NO_BROKER: Final = -1
+"""Stands in an answer for a leader that there is not."""
+
+
+class Endpoint(NamedTuple):
+    """A host and a port that clients can be told."""
+
+    host: str
+    port: int
+
+
+class Broker(NamedTuple):
+    """One broker of the cluster.
+
+    `endpoints`: where clients of each listener reach it, by the listener's name; empty for this node itself, which the
+    connection knows (see `ClusterImage.endpoint`). `epoch`: another one with each start of the broker. A broker that is
+    `fenced` leads nothing, and clients are not told of it.
+    """
+
+    broker_id: int
+    rack: str | None
+    endpoints: Mapping[str, Endpoint]
+    epoch: int
+    fenced: bool = False
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, and since which leader epoch."""
+
+    broker_id: int
+    epoch: int
+
+
+class Requester(Protocol):
+    """Whose question is answered (`api.context.RequestContext` is one)."""
+
+    @property
+    def listener(self) -> str:
+        """The listener that the request came in on: brokers are told as clients of this listener reach them."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where the connection reaches this node: what is advertised, else the address that the client has called."""
+
+
+class ClusterImage(NamedTuple):
+    """`node_id`: the broker that this node is. `leaders`: of the partitions of each topic, by its name."""
+
+    cluster_id: str
+    controller_id: int
+    node_id: int
+    brokers: Mapping[int, Broker]
+    leaders: Mapping[str, Sequence[Leader]]
+
+    def endpoint(self, broker_id: int, requester: Requester) -> Endpoint | None:
+        """Where clients of the requester's listener reach a broker; None: they do not."""
+        if broker_id == self.node_id:
+            return requester.endpoint
+        broker = self.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else broker.endpoints.get(requester.listener)
+
+    def reachable(self, requester: Requester) -> list[tuple[Broker, Endpoint]]:
+        """The brokers that clients of the requester's listener reach, and where."""
+        found = []
+        for broker in self.brokers.values():
+            endpoint = self.endpoint(broker.broker_id, requester)
+            if endpoint is not None:
+                found.append((broker, endpoint))
+        return found
+
+    def is_led_elsewhere(self, topic: str, index: int) -> bool:
+        """Does another broker lead the partition? Nobody leads one that is not there."""
+        leaders = self.leaders.get(topic, ())
+        return 0 <= index < len(leaders) and leaders[index].broker_id != self.node_id
+
+
+def of_one_broker(
+    broker_id: int, cluster_id: str, rack: str | None, epoch: int, leaders: Mapping[str, Sequence[Leader]]
+) -> ClusterImage:
+    """The image of a cluster of this node alone."""
+    return ClusterImage(cluster_id, broker_id, broker_id, {broker_id: Broker(broker_id, rack, {}, epoch)}, leaders)

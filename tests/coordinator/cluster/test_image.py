@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader, of_one_broker
+from tests.coordinator.api.harness import make_channel, make_context
+
+HERE, THERE = Endpoint("here.example", 1234), Endpoint("there.example", 9999)
+TWO = ClusterImage(
+    "id",
+    controller_id=1,
+    node_id=1,
+    brokers={
+        1: Broker(1, None, {}, epoch=7),
+        2: Broker(2, "a", {"PLAINTEXT": THERE}, epoch=8),
+        3: Broker(3, "b", {"PLAINTEXT": THERE}, epoch=9, fenced=True),
+    },
+    leaders={"t": (Leader(1, 0), Leader(2, 5))},
+)
+CONTEXT = make_context(channel=make_channel(*HERE))
+
+
+def test_this_node_is_reached_as_the_connection_knows() -> None:
+    assert TWO.endpoint(1, CONTEXT) == HERE
+
+
+def test_others_are_reached_as_the_image_says_on_the_listener_that_was_asked() -> None:
+    assert TWO.endpoint(2, CONTEXT) == THERE
+    assert TWO.endpoint(2, make_context(channel=make_channel(listener="INTERNAL"))) is None
+    assert TWO.endpoint(9, CONTEXT) is None
+
+
+def test_a_fenced_broker_is_not_told() -> None:
+    assert [(broker.broker_id, endpoint) for broker, endpoint in TWO.reachable(CONTEXT)] == [(1, HERE), (2, THERE)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "elsewhere"),
+    [("t", 0, False), ("t", 1, True), ("t", 2, False), ("t", -1, False), ("u", 0, False)],
+)
+def test_what_is_led_elsewhere(topic: str, index: int, elsewhere: bool) -> None:
+    assert TWO.is_led_elsewhere(topic, index) is elsewhere
+
+
+def test_one_broker_is_the_controller_of_a_cluster_of_itself() -> None:
+    image = of_one_broker(4, "id", "rack", 12, {})
+    assert (image.controller_id, image.node_id, [*image.brokers.values()]) == (4, 4, [Broker(4, "rack", {}, 12)])
