@@ -26,7 +26,6 @@ from muster.coordinator.file_limits import FileShares, allowed_files
 from muster.coordinator.group_coordinator import placement
 from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.common.state import MOST_BYTES
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
@@ -247,7 +246,7 @@ class Server:
 
         shard = Shard(
             index,
-            lambda image: GroupCore(settings, image, first_check_ms, lambda: self._most_bytes(index)),
+            lambda image: GroupCore(settings, image, first_check_ms),
             open_log,
             OffsetsLogCodec(index),
             self.clock,
@@ -258,10 +257,6 @@ class Server:
         )
         self._loading.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         return shard
-
-    def _most_bytes(self, index: int) -> int:
-        partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
-        return MOST_BYTES if partition is None else partition.log.config.max_message_bytes
 
     def _observe(self, index: int) -> Observers:
         journal = None

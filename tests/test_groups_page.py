@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, WHO
+from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, SENDERS
 from muster.coordinator.groups.classic.states import DEAD, STATES, TRANSITIONS
 from tools.diagrams import draw, groups, pages
 
@@ -54,7 +54,7 @@ def test_the_tables_have_every_cell() -> None:
     assert {pair: cell for pair, cell in told.items() if cell != "-"} == TRANSITIONS
     head, _, *decisions = rows(groups.decision_table())
     living = [state for state in STATES if state != DEAD]  # a dead group is not there to be joined
-    assert ([row[0] for row in decisions], head[1:]) == (list(WHO), living)
+    assert ([row[0] for row in decisions], head[1:]) == (list(SENDERS), living)
     said = {(row[0], state): cell for row in decisions for state, cell in zip(living, row[1:], strict=True)}
     assert said == {pair: "-" if what == IMPOSSIBLE else what for pair, what in DECISIONS.items()}
 

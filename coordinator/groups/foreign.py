@@ -1,24 +1,29 @@
-"""A group of a type that is not served here (consumer groups of KIP-848, share and streams groups), as a log that Kafka
-wrote tells of it: shown, and never taken for another. Its members cannot come here, so it stays as it is: its records
-are kept, its offsets can be read, and what a classic group may be asked is refused as Kafka refuses it.
+"""A group of a type that is not served here (consumer groups of KIP-848, share and streams groups), kept as a log of
+Kafka's has it: it is listed, its records and offsets are kept, and requests for classic groups are refused as Kafka
+refuses them. Its members cannot connect to this server, so it does not change.
 """
 
 from __future__ import annotations
 
+from sys import intern
 from typing import Any, Final
 
-from muster.coordinator.groups.classic.states import EMPTY, STABLE
-from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
+from muster.coordinator.core.deadlines import Deadlines
+from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
+EMPTY: Final = "Empty"
+STABLE: Final = "Stable"
 ASSIGNING: Final = "Assigning"
 RECONCILING: Final = "Reconciling"
 NOT_READY: Final = "NotReady"
-"""States that classic groups do not have."""
+"""States; the last three are none of a classic group."""
 _KINDS: Final = {"ConsumerGroup": CONSUMER, "ShareGroup": SHARE, "StreamsGroup": STREAMS}
 _IS_STABLE: Final = 0
 """The `state` of a member's current assignment when it has reconciled (MemberState.STABLE)."""
@@ -29,19 +34,42 @@ Row = tuple[Any, Any]
 
 def kind_of(key: Message) -> str | None:
     """The type of group that a record with this key belongs to; None: to none of these."""
-    # by names: what is here once in a hundred logs is not to be imported at every start
+    # by its name: the messages of these records are rare, and need not be imported at every start
     name = type(key).__name__
     return next((kind for prefix, kind in _KINDS.items() if name.startswith(prefix)), None)
 
 
-class ForeignGroup(Group):
+def replay(state: State, key: Any, value: Message | None) -> None:
+    """Take over a record of such a group; a record of any other type changes nothing."""
+    kind = kind_of(key)
+    if kind is None:
+        return
+    group = state.groups.get(key.group_id)
+    if not isinstance(group, ForeignGroup) or group.kind != kind:
+        if value is None:
+            return
+        # a simple group may have been made for its offsets, which stand before it
+        group_id = intern(key.group_id)
+        state.groups[group_id] = group = ForeignGroup(group_id, kind)
+    if not group.take(key, value):
+        del state.groups[group.group_id]
+
+
+def loaded(_: Step, group: ForeignGroup) -> None:
+    """All records are replayed: the state follows from them."""
+    group.state = group.present_state()
+
+
+class ForeignGroup:
     """One such group, of type `kind`: its records that are in force."""
 
-    __slots__ = ("_rows", "kind")
+    __slots__ = ("_rows", "group_id", "kind", "protocol_type", "state")
 
     def __init__(self, group_id: str, kind: str) -> None:
-        super().__init__(group_id, EMPTY)
-        self.kind = self.protocol_type = kind
+        self.group_id = group_id
+        self.state = EMPTY
+        self.kind = kind
+        self.protocol_type: str | None = kind
         self._rows: dict[tuple[object, ...], Row] = {}
 
     def take(self, key: Message, value: Message | None) -> bool:
@@ -58,17 +86,14 @@ class ForeignGroup(Group):
         own = f"{self._prefix}MetadataKey"
         return sorted([key for key, _ in self._rows.values()], key=lambda key: type(key).__name__ == own)
 
-    def reload(self) -> None:
-        """All records are replayed: as Kafka tells the state from them."""
+    def present_state(self) -> str:
+        """The state that its records say, as Kafka derives it."""
         members = self._of("MemberMetadata")
         if not members:
-            self.state = EMPTY
-        elif self.kind == STREAMS:
-            self.state = NOT_READY  # until a heartbeat brings its topology
-        elif self.kind == SHARE:
-            self.state = STABLE
-        else:
-            self.state = self._state_of(members)
+            return EMPTY
+        if self.kind == STREAMS:
+            return NOT_READY  # until a heartbeat brings its topology
+        return STABLE if self.kind == SHARE else self._state_of(members)
 
     def _state_of(self, members: list[Row]) -> str:
         epoch = max((value.epoch for _, value in self._of("Metadata")), default=0)
@@ -88,34 +113,32 @@ class ForeignGroup(Group):
         name = f"{self._prefix}{what}Key"
         return [row for row in self._rows.values() if type(row[0]).__name__ == name]
 
-    @property
-    def may_become_classic(self) -> bool:
-        """A JoinGroup turns it into a classic one, as on Kafka: it has neither members nor a state elsewhere."""
-        return self.state == EMPTY and self.kind != SHARE
-
     # ---- checks
 
     def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:  # noqa: ARG002  # nobody here is a member
-        """Only who uses an Empty group for its offsets may; a share group has none."""
+        """Only without a member id's epoch, while it is Empty; a share group has no offsets."""
         if self.kind == SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
+        """No session: it has no members here."""
 
     def validate_offset_delete(self) -> int:
         """Always, but for topics that are subscribed to."""
         return ErrorCode.GROUP_ID_NOT_FOUND if self.kind == SHARE else 0
 
     def validate_delete(self) -> int:
-        """While it is Empty. A share group has a state in another topic, which only Kafka can delete with it."""
-        return 0 if self.may_become_classic else ErrorCode.NON_EMPTY_GROUP
+        """While it is Empty. A share group also has a state in another topic, which only Kafka can delete."""
+        return 0 if self.state == EMPTY and self.kind != SHARE else ErrorCode.NON_EMPTY_GROUP
 
-    def is_of_no_use(self) -> bool:
-        """No members, and nothing elsewhere."""
-        return self.may_become_classic
+    def is_unused(self) -> bool:
+        """No members, and no state elsewhere."""
+        return not self.validate_delete()
 
     def unused_since_ms(self) -> int:
         """Since they were committed, when there are no members; else nothing expires, since nobody can commit here."""
-        return SINCE_COMMIT if self.may_become_classic else NOT_NOW
+        return SINCE_COMMIT if self.is_unused() else NOT_NOW
 
     def subscribes_to(self, topic: str) -> bool:
         """By name, or by a regular expression that was resolved; of other types' members anything might be."""

@@ -21,10 +21,10 @@ from typing import Any, Final
 from muster.assignors.measures import Moves, moves_in_steps
 from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.classic.group import CONSUMER
-from muster.coordinator.groups.classic.member import Protocols
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.observe import ownership
 from muster.coordinator.observe.ownership import Owned
 

@@ -16,6 +16,7 @@ from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import BatchError, DamagedLog
+from muster.coordinator.log.settings import LogConfig
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -35,8 +36,8 @@ class Core(Protocol):
     def group_count(self) -> int:
         """How many groups there are."""
 
-    def handle(self, command: Command | TopicsChanged, now: Now) -> Output:
-        """Decide one command."""
+    def handle(self, command: Command | TopicsChanged, now: Now, most_bytes: int) -> Output:
+        """Decide one command, whose records may have so many bytes."""
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         """Answer a heartbeat."""
@@ -44,11 +45,11 @@ class Core(Protocol):
     def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
         """Who sends such heartbeats; None when it is no member now."""
 
-    def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
+    def prepare_commit(self, request: OffsetCommitRequest, most_bytes: int) -> CommitTemplate | None:
         """Make a commit ready that is expected again with other offsets."""
 
     def commit_again(
-        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now
+        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], now: Now, most_bytes: int
     ) -> list[bytes] | None:
         """Decide it: its records as the codec's rows. None: nothing was done."""
 
@@ -73,6 +74,8 @@ class Core(Protocol):
 
 class ShardLog(Protocol):
     """What a shard asks of the log of its partition (`log.interfaces.Log`)."""
+
+    config: LogConfig
 
     @property
     def start_offset(self) -> int:

@@ -93,7 +93,7 @@ class Shard(Ledger):
     @property
     def most_bytes(self) -> int:
         """How many bytes the records of one command may take; out of office nothing is too large."""
-        most: int = self._core.state.most_bytes() if self.active else sys.maxsize
+        most: int = self._log.config.max_message_bytes if self.active else sys.maxsize
         return most
 
     # ---- commands ----
@@ -104,7 +104,7 @@ class Shard(Ledger):
             command.respond(refuse(command.request, self.state_error, self.trouble))
             return
         now = self._clock.now()
-        output = self._core.handle(command, now)
+        output = self._core.handle(command, now, self._log.config.max_message_bytes)
         if output.records or self._batches or self._parked or output.events:
             self._settle(output, now)
             if not self.active:
@@ -145,7 +145,9 @@ class Shard(Ledger):
 
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
         """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""
-        return self._core.prepare_commit(request) if self.active else None
+        if not self.active:
+            return None
+        return self._core.prepare_commit(request, self._log.config.max_message_bytes)
 
     def commit_again(
         self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
@@ -154,7 +156,8 @@ class Shard(Ledger):
         if self.state_error:
             return False
         core = self._core
-        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.moment())
+        most_bytes = self._log.config.max_message_bytes
+        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.moment(), most_bytes)
         if rows is None:
             return False
         batches = self._batches
@@ -185,7 +188,7 @@ class Shard(Ledger):
         """The topics are others now."""
         self._image = image
         if self.active:
-            self._run(lambda now: self._core.handle(TopicsChanged(image), now))
+            self._run(lambda now: self._core.handle(TopicsChanged(image), now, self._log.config.max_message_bytes))
 
     # ---- taking and leaving office ----
 

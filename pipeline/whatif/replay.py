@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.assignors.assignor import Topic
 from muster.coordinator.core.interface import Client, Command, Event, Now, Output
-from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING, STABLE
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import NO_TOPICS
@@ -143,7 +143,7 @@ class Replay:
 
     def group(self) -> ClassicGroup | None:
         """The group, if there is one."""
-        return self.core.state.classic(self.group_id)
+        return classic_group(self.core.state, self.group_id)
 
     def send(self, command: Command) -> None:
         """A request to the core, and all that comes of it."""

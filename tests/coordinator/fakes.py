@@ -9,6 +9,7 @@ from muster.coordinator.core.interface import Now, Record
 from muster.coordinator.group_coordinator.record_codec import OpenTransaction
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
+from muster.coordinator.log.settings import LogConfig
 from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024
@@ -20,6 +21,7 @@ class FakeLog:
 
     def __init__(self) -> None:
         self.rows: list[Record] = []
+        self.config = LogConfig()
         self.start_offset = 0
         self.durable_offset = 0
         self.sync = False

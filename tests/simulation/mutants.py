@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.groups import core
+from muster.coordinator.groups import core, dispatch
 from muster.coordinator.groups.classic import group as classic
 from muster.coordinator.groups.classic import (
     join,
@@ -18,12 +18,13 @@ from muster.coordinator.groups.classic import (
     parked_requests,
     pending_members,
     rebalance,
+    records,
     static_members,
     sync,
 )
 from muster.coordinator.groups.classic.heartbeat import WELL
+from muster.coordinator.groups.classic.member import SESSION
 from muster.coordinator.groups.common import committed_offsets as offsets
-from muster.coordinator.groups.common import state
 from muster.coordinator.groups.offsets import commit
 from muster.protocol.errors import ErrorCode
 
@@ -47,17 +48,16 @@ def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
     """The first SyncGroup is taken for the leader's."""
     handle = sync.handle
 
-    def first(step: Any, command: Any, request: Any) -> None:
-        group = step.state.classic(request.group_id)
-        known = group is not None and group.state == "CompletingRebalance" and request.member_id in group.members
+    def first(step: Any, command: Any, request: Any, group: Any) -> None:
+        known = group.state == "CompletingRebalance" and request.member_id in group.members
         leader = group.leader_id if known else None
         if known:
             group.leader_id = request.member_id
-        handle(step, command, request)
+        handle(step, command, request, group)
         if known and group.leader_id == request.member_id:
             group.leader_id = leader
 
-    patch.setitem(core._HANDLERS, sync.SyncGroupRequest, first)
+    patch.setitem(dispatch.MEMBER_REQUESTS, (sync.SyncGroupRequest, _Group), first)  # type: ignore[arg-type]  # a dict
 
 
 def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -132,8 +132,8 @@ def a_quarter_of_the_session(patch: pytest.MonkeyPatch) -> None:
     def restart(step: Any, member: Any) -> None:
         step.state.deadlines.set(member, step.now.mono_ms + member.session_timeout_ms // 4)
 
-    for module in (parked_requests, commit, static_members, rebalance, core.parked_requests):
-        patch.setattr(module, "restart_session", restart, raising=False)
+    for module in (parked_requests, static_members):
+        patch.setattr(module, "restart_session", restart)
 
 
 def the_old_incarnation_lives(patch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def commits_are_not_written(patch: pytest.MonkeyPatch) -> None:
 
 def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
     """A reload forgets who has which share."""
-    restore = state._restore
+    restore = records._restore
 
     def forget(group: Any, value: Any, shared: Any) -> None:
         new = not group.members
@@ -209,37 +209,41 @@ def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
         for member in group.members.values() if new else ():
             member.assignment = b""
 
-    patch.setattr(state, "_restore", forget)
+    patch.setattr(records, "_restore", forget)
+
+
+def _deadlines_are_missed(patch: pytest.MonkeyPatch, kind: str) -> None:
+    patch.setitem(dispatch.DEADLINES, kind, lambda step, group, deadline: None)  # type: ignore[arg-type]  # a dict
 
 
 def sessions_never_end(patch: pytest.MonkeyPatch) -> None:
     """A silent member stays for ever."""
-    patch.setattr(rebalance, "on_session_deadline", lambda step, group, deadline: None)
+    _deadlines_are_missed(patch, SESSION)
 
 
 def join_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
     """A round waits for those who do not come, unless they are removed otherwise."""
-    patch.setattr(rebalance, "on_join_deadline", lambda step, group: None)
+    _deadlines_are_missed(patch, classic.JOIN_PHASE)
 
 
 def sync_deadlines_are_missed(patch: pytest.MonkeyPatch) -> None:
     """A leader that does not sync is waited for."""
-    patch.setattr(rebalance, "on_sync_deadline", lambda step, group: None)
+    _deadlines_are_missed(patch, classic.SYNC_PHASE)
 
 
 def the_replaced_request_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A JoinGroup that another one of the same member replaced is never answered."""
-    patch.setattr(parked_requests, "_leave_behind", lambda step, member, token, response: None)
+    patch.setattr(parked_requests, "_orphan", lambda step, member, respond, response: None)
 
 
 def resigning_forgets(patch: pytest.MonkeyPatch) -> None:
     """Nobody is answered when the core is given up."""
-    patch.setattr(parked_requests, "answer_all", lambda state_, error: [])
+    patch.setitem(dispatch.UNLOADED, _Group, lambda group, error: [])  # type: ignore[arg-type]  # a dict
 
 
 def unused_ids_are_kept(patch: pytest.MonkeyPatch) -> None:
     """An id that was never used is waited for in every round."""
-    patch.setattr(pending_members, "on_pending_deadline", lambda step, group, deadline: None)
+    _deadlines_are_missed(patch, pending_members.PENDING)
 
 
 def rounds_take_their_time(patch: pytest.MonkeyPatch) -> None:

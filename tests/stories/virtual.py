@@ -15,7 +15,7 @@ from typing import Any
 
 from muster.coordinator.api import version_rules
 from muster.coordinator.core.interface import Client, Command, JoinCommand, Now, Output, Record
-from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
@@ -275,7 +275,7 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
             for topic, partitions in core.state.offsets.topics(group_id).items()
             for partition, value in partitions.items()
         }
-        now = live.state.classic(group_id)
+        now = classic_group(live.state, group_id)
         if not isinstance(group, ClassicGroup) or now is None or now.state not in (EMPTY, STABLE):
             continue
         facts[group_id] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, WHO
+from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, SENDERS
 from muster.coordinator.groups.classic.states import DEAD, EMPTY, STATES, TRANSITIONS
 from tools.diagrams.pages import Parts, table
 
@@ -26,7 +26,7 @@ def transition_table() -> str:
 def decision_table() -> str:
     """What is done with a JoinGroup: a row for each kind of member that asks, a column for each state."""
     states = dict.fromkeys(state for _, state in DECISIONS)
-    rows = [(who, *(_cell(DECISIONS[who, state]) for state in states)) for who in WHO]
+    rows = [(sender, *(_cell(DECISIONS[sender, state]) for state in states)) for sender in SENDERS]
     return table(("who asks", *states), rows)
 
 

@@ -1,29 +1,32 @@
 """A classic group: its members, generation and state, kept consistent. Decides nothing and answers nobody.
 
-The modules beside it (join, rebalance, sync, leave, static) decide; they change a group only through these methods,
-which keep the counts (who is awaited, who supports which protocol) and the map of static members true. What is
-persisted is set by `state.evolve`, live and in replay alike.
+The modules beside it (join, rebalance, sync, leave, static_members) decide; they change a group only through these
+methods, which keep the counts (parked JoinGroups, members that offer a protocol) and the map of static members true.
+What is persisted is set by `records.replay`, live and in replay alike.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.deadlines import Deadline
+from muster.coordinator.core.deadlines import Deadline, Deadlines
 from muster.coordinator.core.interface import Respond
 from muster.coordinator.groups.classic import subscriptions
-from muster.coordinator.groups.classic.member import Member, Protocols
-from muster.coordinator.groups.classic.round import Round
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.classic.rebalance_facts import RebalanceFacts
 from muster.coordinator.groups.classic.states import (
     COMPLETING,
     EMPTY,
+    PREPARING,
     STABLE,
     TRANSITIONS,
     IllegalTransition,
 )
 from muster.coordinator.groups.classic.subscriptions import Subscriptions
 from muster.coordinator.groups.classic.vote import Support, elect
-from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
+from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
+from muster.coordinator.groups.common.shared_values import Protocols
+from muster.coordinator.groups.common.state import State
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
@@ -35,22 +38,25 @@ SYNC_PHASE: Final = "sync phase"
 """Kinds of a group's own deadlines."""
 
 
-class ClassicGroup(Group):
+class ClassicGroup:
     """One classic group.
 
-    `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`; then `newcomer` tells
+    `initial`: the join phase began from Empty, so it waits `group.initial.rebalance.delay.ms`; then `newcomer` is
     whether a member was added since the delay (of `delay_ms`) began, and `remaining_ms` how much more delay there may
-    be. `pending`: ids handed out (KIP-394) and the deadline of each. `pending_sync`: who has not sent SyncGroup in
-    this generation. `state_since_ms`: wall ms of the last transition (Kafka's currentStateTimestamp). For the history
-    only: `round`, the rebalance that is on; `partition_counts`, of the topics of the last one that was completed;
-    `departed`, what members had that are gone, until the rebalance begins which that brings about; `late_syncs`, when
-    members synced after the assignment was there.
+    be. `pending`: ids that were handed out (KIP-394), with their deadlines. `pending_sync`: the members that have not
+    sent SyncGroup in this generation. `parked_joins`: how many members have a parked JoinGroup. `state_since_ms`: wall
+    ms of the last transition (Kafka's currentStateTimestamp).
+
+    For the history only: `rebalance`, the one that is in progress; `partition_counts` of the topics when the last one
+    was completed; `departed`, the assignments of members that left, until the rebalance begins that follows from it;
+    `late_syncs`, when members synced after the assignment was there.
     """
 
     __slots__ = (
         "delay_ms",
         "departed",
         "generation",
+        "group_id",
         "initial",
         "join_deadline",
         "late_syncs",
@@ -62,8 +68,10 @@ class ClassicGroup(Group):
         "pending",
         "pending_sync",
         "protocol_name",
+        "protocol_type",
+        "rebalance",
         "remaining_ms",
-        "round",
+        "state",
         "state_since_ms",
         "static_ids",
         "subscriptions",
@@ -74,7 +82,9 @@ class ClassicGroup(Group):
     kind = "classic"
 
     def __init__(self, group_id: str, state_since_ms: int) -> None:
-        super().__init__(group_id, EMPTY)
+        self.group_id = group_id
+        self.protocol_type: str | None = None
+        self.state = EMPTY
         self.state_since_ms = state_since_ms
         self.generation = 0
         self.protocol_name: str | None = None
@@ -88,7 +98,7 @@ class ClassicGroup(Group):
         self.subscriptions: Subscriptions = subscriptions.UNKNOWN
         self.initial = self.newcomer = False
         self.delay_ms = self.remaining_ms = 0
-        self.round: Round | None = None
+        self.rebalance: RebalanceFacts | None = None
         self.departed: dict[str, bytes] = {}
         self.late_syncs: dict[str, int] = {}
         self.partition_counts: dict[str, int] | None = None
@@ -117,10 +127,8 @@ class ClassicGroup(Group):
         self.parked_joins += member.parked_join is not None
 
     def remove(self, member_id: str) -> Member | None:
-        """Let a member go, whose parked requests are the caller's to answer; the leader's place goes to the next in
-        line.
-
-        Returns None when it is no member (a pending id is forgotten all the same).
+        """Remove a member; the caller answers its parked requests. If it led, the member that is next in the order of
+        joining leads. None when it is no member (a pending id is forgotten all the same).
         """
         self.pending.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
@@ -177,7 +185,7 @@ class ClassicGroup(Group):
 
     @property
     def has_everyone(self) -> bool:
-        """All members have joined this round, and no id that was handed out is still to come."""
+        """All members have joined this rebalance, and no id that was handed out is still unused."""
         return self.parked_joins == len(self.members) and not self.pending
 
     @property
@@ -199,8 +207,8 @@ class ClassicGroup(Group):
         return elect(self.support, self.members.values(), len(self.members), leader)
 
     def keep_or_elect_leader(self) -> bool:
-        """A leader that has joined this round stays, else another one that has takes its place; False when nobody has
-        joined.
+        """Who leads the next generation: the present leader if it has joined this rebalance, else the first member that
+        has. False when none has joined.
         """
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.parked_join is not None:
@@ -231,7 +239,7 @@ class ClassicGroup(Group):
         return self.protocol_type == CONSUMER if topics is None else topic in topics
 
     def record_keys(self) -> list[Message]:
-        """See `Group`."""
+        """Its one record."""
         return [GroupMetadataKey(self.group_id)]
 
     # ---- checks
@@ -259,6 +267,12 @@ class ClassicGroup(Group):
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == COMPLETING else 0
 
+    def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
+        """A commit is a sign of life, but for CompletingRebalance; a group without members has no sessions."""
+        if self.state == STABLE or self.state == PREPARING:
+            member = self.members[member_id]
+            deadlines.set(member, mono_ms + member.session_timeout_ms)
+
     def validate_offset_delete(self) -> int:
         """Offsets may go when there are no members, or when these are consumers, whose topics are known."""
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
@@ -267,8 +281,8 @@ class ClassicGroup(Group):
         """A group may be deleted while it is Empty; ids that were only handed out do not count."""
         return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
 
-    def is_of_no_use(self) -> bool:
-        """No members, and no ids that were handed out a moment ago."""
+    def is_unused(self) -> bool:
+        """No members, and no ids that were handed out and may still come."""
         return self.state == EMPTY and not self.pending
 
     def unused_since_ms(self) -> int:
@@ -280,9 +294,8 @@ class ClassicGroup(Group):
         known = self.state == STABLE and self.subscriptions.topics() is not None
         return SINCE_COMMIT if known else NOT_NOW
 
-    def reload(self) -> None:
-        """All records are replayed: a group with members comes back Stable, whatever it was doing when its records
-        end.
-        """
-        self.state = STABLE if self.members else EMPTY
-        self.note_subscriptions()
+
+def classic_group(state: State, group_id: str) -> ClassicGroup | None:
+    """The classic group of that name; None when there is none."""
+    group = state.groups.get(group_id)
+    return group if type(group) is ClassicGroup else None

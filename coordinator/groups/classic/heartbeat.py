@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, PREPARING
 from muster.coordinator.groups.common.state import State
@@ -14,30 +14,34 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 
 WELL: Final = HeartbeatResponse(0, ErrorCode.NONE)
 REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
-"""The usual answers, the same objects each time, never to be changed: who encodes them knows their bytes already."""
+"""The usual answers, the same objects each time, never to be changed: their bytes are encoded only once."""
 
 
-def answer(state: State, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
+def answer(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup) -> HeartbeatResponse:
     """Answer a Heartbeat. It moves the member's deadline and changes nothing else."""
-    group = state.groups.get(request.group_id)
-    if type(group) is ClassicGroup:
-        member = group.members.get(request.member_id)
-        if (
-            member is not None
-            and request.generation_id == group.generation
-            and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
-        ):
-            member.due_ms = due_ms = mono_ms + member.session_timeout_ms
-            if due_ms < member.queued_ms:
-                state.deadlines.set(member, due_ms)
-            return REJOIN if group.state == PREPARING else WELL
-    return HeartbeatResponse(0, _refusal(state, request))
+    member = group.members.get(request.member_id)
+    if (
+        member is not None
+        and request.generation_id == group.generation
+        and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
+    ):
+        member.due_ms = due_ms = mono_ms + member.session_timeout_ms
+        if due_ms < member.queued_ms:
+            state.deadlines.set(member, due_ms)
+        return REJOIN if group.state == PREPARING else WELL
+    return HeartbeatResponse(0, _error_of(group, request))
+
+
+def answer_without_group(_: State, request: HeartbeatRequest, __: int, ___: object) -> HeartbeatResponse:
+    """Refuse a Heartbeat to a group that is not there, or of another type."""
+    return HeartbeatResponse(0, ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID)
 
 
 class GenerationMember:
-    """One member of one generation, whose heartbeats come again and again.
+    """One member of one generation, for heartbeats that come again and again: a part of `answer` without look-ups.
 
-    A member's session runs as long as it is one, in a core that is in office: no name need be looked up.
+    They are not one function, for a call costs as much as what they share; a test holds them equal (test_properties).
+    A member's session runs as long as it is in its group, and its core is active.
     """
 
     __slots__ = ("_generation", "_group", "_member", "_member_id")
@@ -47,7 +51,7 @@ class GenerationMember:
         self._generation, self._member_id = group.generation, member.member_id
 
     def beat(self, mono_ms: int) -> bool:
-        """Whether `answer` is WELL, and that is all that comes of it. False: nothing was done, it is to be asked."""
+        """Whether `answer` would be WELL and only move the deadline, which is done then. False: nothing was done."""
         member, group = self._member, self._group
         if (
             member.due_ms == NEVER
@@ -63,9 +67,9 @@ class GenerationMember:
         return True
 
 
-def beating(state: State, request: HeartbeatRequest) -> GenerationMember | None:
-    """Who sends such heartbeats; None when it is no member now."""
-    group = state.classic(request.group_id)
+def prepare(state: State, request: HeartbeatRequest) -> GenerationMember | None:
+    """The member that sends such heartbeats; None when there is none now."""
+    group = classic_group(state, request.group_id)
     member = group.members.get(request.member_id) if group is not None else None
     if group is None or member is None or request.generation_id != group.generation:
         return None
@@ -74,11 +78,10 @@ def beating(state: State, request: HeartbeatRequest) -> GenerationMember | None:
     return GenerationMember(group, member)
 
 
-def _refusal(state: State, request: HeartbeatRequest) -> int:
-    """Why a heartbeat is none of a member of this generation, in Kafka's order."""
+def _error_of(group: ClassicGroup, request: HeartbeatRequest) -> int:
+    """Why a heartbeat is not from a member of this generation, in Kafka's order."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    group = state.classic(request.group_id)
-    if group is None or group.state == EMPTY:
+    if group.state == EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return group.validate_member(request.member_id, request.group_instance_id) or ErrorCode.ILLEGAL_GENERATION

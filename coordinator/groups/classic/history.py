@@ -1,29 +1,59 @@
-"""What the history is told: of a rebalance as it goes on, one function for each thing that happens, and of refused
-requests. Decides nothing; keeps what is told later in the group's `Round`.
+"""The events of a classic group for the history: one function for each thing that happens. Decides nothing; what is
+reported later is kept in the group's `RebalanceFacts`.
 """
 
 from __future__ import annotations
 
-from typing import cast
-
+from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.classic import rejoin_cause
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.round import Round
+from muster.coordinator.groups.classic.rebalance_facts import RebalanceFacts
 from muster.coordinator.groups.classic.states import STABLE
 from muster.coordinator.groups.classic.vote import tally
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import Trigger
+from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.step import Step
 
 
-def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
-    """A rebalance is about to begin: nothing of the group has changed yet, but that a new member is in it. One that was
-    on has failed.
+def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
+    """When the last request of a member came (wall ms), as its session's `due_ms` and the times of its JoinGroup and
+    SyncGroup tell; None: not since this core was loaded.
     """
-    now, failed = step.now, group.round
+    asked_ms = member.asked_ms(due_ms)
+    if asked_ms in (NEVER, member.restarted_ms):
+        return max(member.joined_ms, member.synced_ms) or None
+    return now.wall_ms - max(now.mono_ms - asked_ms + member.session_timeout_ms, 0)
+
+
+def of_member(member: Member, now: Now) -> MemberFacts:
+    """The facts of a member."""
+    return MemberFacts(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.protocols,
+        member.joined_ms or None,
+        member.synced_ms or None,
+        None if member.is_new else heard_ms(member, member.due_ms, now),
+        member.assignment,
+    )
+
+
+def trigger(member: Member, reason: str | None = None) -> Trigger:
+    """A member as the one that brought a rebalance about."""
+    return Trigger(member.member_id, member.instance_id, member.client_id, member.client_host, reason)
+
+
+def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None) -> None:
+    """A rebalance is about to begin: only a new member is in the group already. One that was in progress has failed."""
+    now, failed = step.now, group.rebalance
     if group.late_syncs:
-        _tell_late_syncs(step, group)
+        _report_late_syncs(step, group)
     if failed is not None:
         step.event(
             events.REBALANCE_FAILED,
@@ -32,14 +62,14 @@ def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trig
             cause=cause,
             join_phase_ms=failed.joined_ms - failed.began_ms if failed.votes else None,
             took_ms=now.mono_ms - failed.began_ms,
-            members=tuple(events.of_member(one, now) for one in group.members.values()),
+            members=tuple(of_member(one, now) for one in group.members.values()),
         )
-        group.round = Round(cause, trigger, now.mono_ms, failed.before, failed.stopped_ms)
+        group.rebalance = RebalanceFacts(cause, trigger, now.mono_ms, failed.before, failed.stopped_ms)
     else:
         before = {one.member_id: one.assignment for one in group.members.values()} | group.departed
         if cause == events.NEW_MEMBER and trigger is not None:
             before.pop(trigger.member, None)
-        group.round = Round(cause, trigger, now.mono_ms, before, None)
+        group.rebalance = RebalanceFacts(cause, trigger, now.mono_ms, before, None)
     group.departed = {}
     step.event(
         events.REBALANCE_STARTED,
@@ -54,15 +84,15 @@ def rebalance_started(step: Step, group: ClassicGroup, cause: str, trigger: Trig
 
 def joined(step: Step, group: ClassicGroup) -> None:
     """The join phase is over, and the group has members."""
-    current = _round(group)
+    current = _rebalance(group)
     current.joined_ms = step.now.mono_ms
     current.votes = tally(group.support, group.members.values(), len(group.members))
 
 
 def emptied(step: Step, group: ClassicGroup) -> None:
-    """The join phase is over, and nobody is left."""
-    took_ms = step.now.mono_ms - _round(group).began_ms
-    group.round = None
+    """The join phase is over, and no member is left."""
+    took_ms = step.now.mono_ms - _rebalance(group).began_ms
+    group.rebalance = None
     step.event(events.GROUP_EMPTIED, group.group_id, generation=group.generation, took_ms=took_ms)
 
 
@@ -70,16 +100,16 @@ def synced(step: Step, group: ClassicGroup, member: Member) -> None:
     """The first SyncGroup of a member in this generation has come."""
     member.synced_ms = step.state.shared.moment(step.now.wall_ms)
     member.restarted_ms = member.due_ms
-    if group.state == STABLE:  # else it is told with the others when the generation is assigned
+    if group.state == STABLE:  # else it is reported with the others when the generation is assigned
         group.late_syncs[member.member_id] = step.now.wall_ms
         if not group.pending_sync:
-            _tell_late_syncs(step, group)
+            _report_late_syncs(step, group)
 
 
 def completed(step: Step, group: ClassicGroup) -> None:
     """The members have their assignments."""
-    now, current = step.now, _round(group)
-    group.round = None
+    now, current = step.now, _rebalance(group)
+    group.rebalance = None
     group.partition_counts = rejoin_cause.partition_counts(group, step.state.image)
     step.event(
         events.REBALANCE_COMPLETED,
@@ -94,7 +124,7 @@ def completed(step: Step, group: ClassicGroup) -> None:
         join_phase_ms=current.joined_ms - current.began_ms,
         sync_phase_ms=now.mono_ms - current.joined_ms,
         took_ms=now.mono_ms - current.stopped_ms,
-        members=tuple(events.of_member(one, now) for one in group.members.values()),
+        members=tuple(of_member(one, now) for one in group.members.values()),
         before=current.before,
         topics=group.partition_counts,
         settings=step.state.settings,
@@ -104,39 +134,40 @@ def completed(step: Step, group: ClassicGroup) -> None:
 def left(step: Step, group: ClassicGroup, member: Member, reason: str | None) -> None:
     """A member is about to leave by itself."""
     _departs(group, member)
-    step.event(events.MEMBER_LEFT, group.group_id, member=events.of_member(member, step.now), reason=reason)
+    step.event(events.MEMBER_LEFT, group.group_id, member=of_member(member, step.now), reason=reason)
 
 
 def replaced(step: Step, group: ClassicGroup, member: Member, old_id: str, reason: str | None) -> None:
     """A static member has come back under a new id."""
-    if group.round is not None and old_id in group.round.before:
-        group.round.before[member.member_id] = group.round.before.pop(old_id)
-    facts = events.of_member(member, step.now)
+    if group.rebalance is not None and old_id in group.rebalance.before:
+        group.rebalance.before[member.member_id] = group.rebalance.before.pop(old_id)
+    facts = of_member(member, step.now)
     step.event(events.MEMBER_REPLACED, group.group_id, member=facts, replaced=old_id, reason=reason)
 
 
 def removed(step: Step, group: ClassicGroup, member: Member, cause: str) -> None:
     """A member is about to be removed because of `cause`."""
     _departs(group, member)
-    facts = events.of_member(member, step.now)
+    facts = of_member(member, step.now)
     if cause == events.SESSION_EXPIRED:
-        # its deadline has just rung, and is off
+        # its deadline has just passed, and is off
         due_ms = step.state.deadlines.rang_ms
-        heard_ms = facts.joined_ms if member.is_new else events.heard_ms(member, due_ms, step.now)
-        step.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=heard_ms))
+        last_ms = facts.joined_ms if member.is_new else heard_ms(member, due_ms, step.now)
+        step.event(events.MEMBER_EXPIRED, group.group_id, member=facts._replace(heard_ms=last_ms))
     else:
         step.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)
 
 
-def _tell_late_syncs(step: Step, group: ClassicGroup) -> None:
+def _report_late_syncs(step: Step, group: ClassicGroup) -> None:
     synced, group.late_syncs = group.late_syncs, {}
     step.event(events.MEMBERS_SYNCED, group.group_id, generation=group.generation, synced=synced)
 
 
 def _departs(group: ClassicGroup, member: Member) -> None:
-    if group.round is None:  # else its assignment is remembered there
+    if group.rebalance is None:  # else its assignment is remembered there
         group.departed[member.member_id] = member.assignment
 
 
-def _round(group: ClassicGroup) -> Round:
-    return cast("Round", group.round)  # there is one from `rebalance_started` on
+def _rebalance(group: ClassicGroup) -> RebalanceFacts:
+    assert group.rebalance is not None  # there is one from `rebalance_started` on
+    return group.rebalance

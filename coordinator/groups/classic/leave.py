@@ -20,14 +20,15 @@ from muster.protocol.messages.leave_group import (
 )
 
 
-def handle(step: Step, command: Command, request: LeaveGroupRequest) -> None:
-    """Answer a LeaveGroup: one row for each that leaves, in their order, each with its own error."""
+def handle(step: Step, command: Command, request: LeaveGroupRequest, group: ClassicGroup | None) -> None:
+    """Answer a LeaveGroup: one row for each member that leaves, in their order, each with its own error. A `group` that
+    is not there, or of another type, has no such members.
+    """
     if not request.group_id:
         error: int = ErrorCode.INVALID_GROUP_ID
         step.reply(command.respond, LeaveGroupResponse(error_code=error))
         step.refused(command, request.group_id, error, "", None)
         return
-    group = step.state.classic(request.group_id)
     rows: list[MemberResponse] = []
     left: list[Trigger] = []
     for one in request.members:
@@ -37,8 +38,13 @@ def handle(step: Step, command: Command, request: LeaveGroupRequest) -> None:
             step.refused(command, request.group_id, error, one.member_id, one.group_instance_id)
     if left and group is not None and group.state != EMPTY:
         begin_or_complete(step, group, events.LEFT, left[0])
-    # Last, as on Kafka: who waited for the leaver is told before the leaver, by position in the output.
+    # Last, as on Kafka: the members that waited for this are answered before, by position in the output.
     step.reply(command.respond, LeaveGroupResponse(members=rows))
+
+
+def handle_without_group(step: Step, command: Command, request: LeaveGroupRequest, _: object) -> None:
+    """Answer a LeaveGroup to a group that is not there, or of another type."""
+    handle(step, command, request, None)
 
 
 def _leave(step: Step, group: ClassicGroup, one: MemberIdentity, left: list[Trigger]) -> int:
@@ -55,7 +61,7 @@ def _leave(step: Step, group: ClassicGroup, one: MemberIdentity, left: list[Trig
     if member is None:  # an id that was only handed out
         left.append(Trigger(member_id, None, "", "", one.reason))
     else:
-        left.append(events.trigger(member, one.reason))
+        left.append(history.trigger(member, one.reason))
         history.left(step, group, member, one.reason)
     drop_member(step, group, member_id)
     return 0

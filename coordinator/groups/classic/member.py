@@ -6,9 +6,7 @@ from typing import Final
 
 from muster.coordinator.core.deadlines import NEVER, Due
 from muster.coordinator.core.interface import Respond
-
-Protocols = tuple[tuple[str, bytes], ...]
-"""The protocols a member offers, most wanted first: (name, metadata)."""
+from muster.coordinator.groups.common.shared_values import Protocols
 
 SESSION: Final = "session"
 """Kind of the deadline at which a silent member is removed."""

@@ -1,6 +1,4 @@
-"""Member ids that were handed out and not used yet (KIP-394). They hold up a join phase, and are no members in any
-other respect.
-"""
+"""Member ids that were handed out and not used yet (KIP-394). A join phase waits for them; else they are no members."""
 
 from __future__ import annotations
 

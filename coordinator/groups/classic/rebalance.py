@@ -3,14 +3,14 @@ completeClassicGroupJoin).
 
 From Empty it waits `group.initial.rebalance.delay.ms`, prolonged while members keep coming, at most to the rebalance
 timeout (KIP-134). Otherwise it ends as soon as everyone has joined and no id that was handed out is still to come, at
-the latest after the rebalance timeout of the slowest member; who has not joined by then is removed, static members
-excepted (KIP-345).
+the latest after the rebalance timeout of the slowest member; members that have not joined by then are removed, static
+ones excepted (KIP-345).
 """
 
 from __future__ import annotations
 
 from muster.coordinator.core.deadlines import Deadline
-from muster.coordinator.groups.classic import history
+from muster.coordinator.groups.classic import history, records
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.parked_requests import answer_syncs, answered, drop_member
@@ -21,9 +21,10 @@ from muster.coordinator.groups.classic.states import (
     JOINED,
     PREPARING,
     REBALANCE,
+    STABLE,
     TRANSITIONS,
 )
-from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
@@ -31,7 +32,7 @@ from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResp
 
 
 def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
-    """Something calls for a rebalance: begin one, or end the one that is on, if this was what it waited for."""
+    """Begin a rebalance, or end the join phase of the one in progress if it waited only for this."""
     if (group.state, REBALANCE) in TRANSITIONS:
         begin(step, group, cause, trigger)
     else:
@@ -66,30 +67,28 @@ def complete_if_joined(step: Step, group: ClassicGroup, *, cut_delay: bool = Fal
         complete(step, group)
 
 
-def on_join_deadline(step: Step, group: ClassicGroup) -> None:
-    """The join phase has lasted long enough, or the initial delay has: that one goes on when somebody has come
-    meanwhile.
-    """
+def on_join_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
+    """The time of the join phase is over, or the initial delay, which is prolonged if a member was added in it."""
     if group.initial and group.newcomer and group.remaining_ms:
         group.newcomer = False
         delay_ms = min(step.state.settings.group_initial_rebalance_delay_ms, group.remaining_ms)
         group.remaining_ms = max(group.remaining_ms - group.delay_ms, 0)
         group.delay_ms = delay_ms
         step.state.deadlines.set(group.join_deadline, step.now.mono_ms + delay_ms)
-    elif group.parked_joins == len(group.members) or not _put_off_phase(step, group, group.join_deadline):
+    elif group.parked_joins == len(group.members) or not _put_off_phase(step, group, deadline):
         complete(step, group)
 
 
 def complete(step: Step, group: ClassicGroup) -> None:
-    """End the join phase: a new generation for those who have joined, or the group is Empty."""
+    """End the join phase: a new generation of the members that have joined, or the group is Empty."""
     deadlines, now = step.state.deadlines, step.now
     deadlines.cancel(group.join_deadline)
     if group.parked_joins < len(group.members):
         for member in [one for one in group.members.values() if one.parked_join is None and one.instance_id is None]:
             remove_member(step, group, member, events.JOIN_TIMEOUT)
     if not group.keep_or_elect_leader() and group.members:
-        # Only static members, none of which has come: wait on, until their sessions end. Never for 0 ms: that would
-        # not end.
+        # Only static members, and none has joined: wait on, until their sessions end. Never for 0 ms: that would not
+        # end.
         deadlines.set(group.join_deadline, now.mono_ms + max(group.rebalance_timeout_ms, 1))
         return
     group.initial = group.newcomer = False
@@ -101,8 +100,20 @@ def complete(step: Step, group: ClassicGroup) -> None:
         return
     group.transition(JOINED, now.wall_ms)
     history.joined(step, group)
-    _tell_members(step, group)
+    _answer_joins(step, group)
     deadlines.set(group.sync_deadline, now.mono_ms + group.rebalance_timeout_ms)
+
+
+def loaded(step: Step, group: ClassicGroup) -> None:
+    """All records are replayed: a group with members is Stable, with fresh sessions, whatever it was doing when they
+    end; one that is larger than `group.max.size` begins a rebalance.
+    """
+    group.state = STABLE if group.members else EMPTY
+    group.note_subscriptions()
+    for member in group.members.values():
+        answered(step, member)
+    if len(group.members) > step.state.settings.group_max_size:
+        begin(step, group, events.OVER_CAPACITY)
 
 
 def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResponse:
@@ -136,7 +147,7 @@ def remove_member(step: Step, group: ClassicGroup, member: Member, cause: str) -
 
 
 def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None:
-    """Nothing was heard of a member for its session timeout (of a new one, for five minutes)."""
+    """A member has sent nothing for its session timeout (a new one: for five minutes)."""
     if member.is_alive:
         return  # its session begins anew when its parked request is answered
     if not member.is_new and _put_off_session(step, member):
@@ -145,24 +156,24 @@ def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None
     if group.state == PREPARING:
         complete_if_joined(step, group, cut_delay=True)
     else:
-        begin(step, group, events.SESSION_EXPIRED, events.trigger(member))
+        begin(step, group, events.SESSION_EXPIRED, history.trigger(member))
 
 
-def on_sync_deadline(step: Step, group: ClassicGroup) -> None:
+def on_sync_deadline(step: Step, group: ClassicGroup, deadline: Deadline) -> None:
     """The members that have not sent SyncGroup within the rebalance timeout are removed, static ones too."""
-    if _put_off_phase(step, group, group.sync_deadline):
+    if _put_off_phase(step, group, deadline):
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
     for member in late:
         remove_member(step, group, member, events.SYNC_TIMEOUT)
-    begin(step, group, events.SYNC_TIMEOUT, events.trigger(late[0]))
+    begin(step, group, events.SYNC_TIMEOUT, history.trigger(late[0]))
 
 
 def _put_off_session(step: Step, member: Member) -> bool:
-    """Whether the member is given more time, since an answer that it may have waited for was late."""
+    """Give the member more time if an answer that it may have waited for was late; whether it was so."""
     deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, member.session_timeout_ms
     asked_ms = member.asked_ms(deadlines.rang_ms)
-    until_ms = step.waits.until(asked_ms - timeout_ms, timeout_ms, now_ms)
+    until_ms = step.late_answers.until(asked_ms - timeout_ms, timeout_ms, now_ms)
     if until_ms <= now_ms:
         return False
     deadlines.set(member, until_ms)
@@ -171,16 +182,16 @@ def _put_off_session(step: Step, member: Member) -> bool:
 
 
 def _put_off_phase(step: Step, group: ClassicGroup, deadline: Deadline) -> bool:
-    """Whether those that are awaited are given more time, since nobody could be answered for a long part of it."""
+    """Give the awaited members more time if no answer left for a long part of the phase; whether it was so."""
     deadlines, now_ms, timeout_ms = step.state.deadlines, step.now.mono_ms, group.rebalance_timeout_ms
-    until_ms = step.waits.until(deadlines.rang_ms - timeout_ms, timeout_ms, now_ms, is_own=False)
+    until_ms = step.late_answers.until(deadlines.rang_ms - timeout_ms, timeout_ms, now_ms, is_own=False)
     if until_ms <= now_ms:
         return False
     deadlines.set(deadline, until_ms)
     return True
 
 
-def _tell_members(step: Step, group: ClassicGroup) -> None:
+def _answer_joins(step: Step, group: ClassicGroup) -> None:
     for member in group.members.values():
         respond = group.take_join(member)
         if respond is not None:

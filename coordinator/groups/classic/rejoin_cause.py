@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.groups.classic.group import CONSUMER, ClassicGroup
-from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.shared_values import Protocols
 from muster.protocol.consumer import decode_subscription
 from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -6,12 +6,13 @@ Its stored assignment, its leadership, and the client id and host of the old con
 from __future__ import annotations
 
 from muster.coordinator.core.interface import JoinCommand
-from muster.coordinator.groups.classic import history
+from muster.coordinator.groups.classic import history, records
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.parked_requests import answer_join, has_joined, join_refusal, restart_session
 from muster.coordinator.groups.classic.rebalance import member_list
-from muster.coordinator.groups.common import batch_size, records
+from muster.coordinator.groups.common import batch_size
+from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
@@ -33,7 +34,7 @@ def is_too_large(
     if record.value.leader == old_id:
         record.value.leader = member_id
     shares = sum(len(one.assignment) for one in group.members.values())
-    return batch_size.is_too_large(step.state, [record], records.texts(group) + len(member_id) + len(chosen) + shares)
+    return batch_size.is_too_large(step, [record], records.texts(group) + len(member_id) + len(chosen) + shares)
 
 
 def replace(step: Step, group: ClassicGroup, request: JoinGroupRequest, member_id: str, protocols: Protocols) -> Member:

@@ -1,32 +1,29 @@
-"""SyncGroup: the leader's assignment comes in, everybody's share goes out."""
+"""SyncGroup: the leader's brings the assignment, each member is answered with its share."""
 
 from __future__ import annotations
 
 from muster.coordinator.core.interface import Command
-from muster.coordinator.groups.classic import history
+from muster.coordinator.groups.classic import history, records
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.parked_requests import answer_syncs, park_sync
 from muster.coordinator.groups.classic.rebalance import begin
 from muster.coordinator.groups.classic.states import ASSIGNED, COMPLETING, EMPTY, PREPARING
-from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(step: Step, command: Command, request: SyncGroupRequest) -> None:
+def handle(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup) -> None:
     """Answer a SyncGroup, or park it until the leader's comes.
 
-    That v5+ must name protocol type and protocol is checked before, by the handler: only it knows the version.
+    Its handler has checked that v5+ names protocol type and protocol: only it knows the version.
     """
-    group = step.state.classic(request.group_id)
-    error = _refusal(group, request)
-    if error or group is None:
-        step.reply(command.respond, SyncGroupResponse(error_code=error))
-        if error != ErrorCode.REBALANCE_IN_PROGRESS:
-            step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
+    error = _error_of(group, request)
+    if error:
+        _refuse(step, command, request, error)
         return
     member = group.members[request.member_id]
     _has_synced(step, group, member)
@@ -39,12 +36,21 @@ def handle(step: Step, command: Command, request: SyncGroupRequest) -> None:
         step.reply(command.respond, response)
 
 
-def _refusal(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
+def handle_without_group(step: Step, command: Command, request: SyncGroupRequest, _: object) -> None:
+    """Refuse a SyncGroup to a group that is not there, or of another type."""
+    _refuse(step, command, request, ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID)
+
+
+def _refuse(step: Step, command: Command, request: SyncGroupRequest, error: int) -> None:
+    step.reply(command.respond, SyncGroupResponse(error_code=error))
+    if error != ErrorCode.REBALANCE_IN_PROGRESS:
+        step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
+
+
+def _error_of(group: ClassicGroup, request: SyncGroupRequest) -> int:
     """Kafka's checks in Kafka's order; 0 when the request may be served (the group is Completing or Stable then)."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if group is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
     if group.state == EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.validate_member(request.member_id, request.group_instance_id)
@@ -72,12 +78,12 @@ def _has_synced(step: Step, group: ClassicGroup, member: Member) -> None:
 
 def _assign(step: Step, group: ClassicGroup, command: Command, assignments: dict[str, bytes]) -> None:
     record = records.group_metadata(group, assignments)
-    if is_too_large(step.state, [record], records.texts(group) + sum(map(len, assignments.values()))):
+    if is_too_large(step, [record], records.texts(group) + sum(map(len, assignments.values()))):
         leader = group.members[group.leader_id or ""]
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         step.refused(command, group.group_id, error, leader.member_id, leader.instance_id)
         answer_syncs(step, group, error)
-        begin(step, group, events.ASSIGNMENT_TOO_LARGE, events.trigger(leader))
+        begin(step, group, events.ASSIGNMENT_TOO_LARGE, history.trigger(leader))
         return
     step.record(record)
     group.transition(ASSIGNED, step.now.wall_ms)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.common.shared_values import Protocols
 
 
 class Support:

@@ -1,6 +1,6 @@
 """How much one command may write. Its records are one batch, and none may be larger than `max.message.bytes` of
-`__consumer_offsets` says: who asks for more is refused, before anything has changed. What the groups write of their own
-accord (tombstones of what expired, groups that became empty) is not asked.
+`__consumer_offsets`: a request for more is refused, before anything has changed. Records that no request asks for
+(tombstones of what expired, groups that became empty) are not limited.
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ from typing import Final
 
 from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.records import pack
-from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
 from muster.protocol.wire import uv
 
 HEADER: Final = 61
 """Bytes of a batch before its records."""
-LEAST: Final = 3
-"""Of a record: length, attributes and the difference of its time, at least."""
 A_RECORD: Final = 120
 """More than a record of the core has besides its names, its metadata and its assignments."""
 
 
-def is_too_large(state: State, records: Sequence[Record], texts: int) -> bool:
-    """Whether these records of one command are more than may be written. `texts`: how many characters and bytes there
-    are in them, or more; it spares a look at nearly all.
+def is_too_large(step: Step, records: Sequence[Record], texts: int) -> bool:
+    """Whether these records of one command are more than may be written. `texts`: how many characters and bytes are
+    in them, or more: so their exact size is asked for only near the limit.
     """
-    most = state.most_bytes()
+    most = step.most_bytes
     return HEADER + len(records) * A_RECORD + 4 * texts > most < size_of([pack(one) for one in records])
 
 

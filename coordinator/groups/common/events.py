@@ -1,6 +1,6 @@
-"""What the core tells a history: the kinds of events, the causes of rebalances, and the facts that go with them.
+"""What the core reports for the history: kinds of events, causes of rebalances, and the facts that go with them.
 
-Data for later; nothing here decides. Each rebalance is one REBALANCE_STARTED (cause, trigger), then
+Decides nothing. Each rebalance is one REBALANCE_STARTED (cause, trigger), then
 REBALANCE_COMPLETED; or REBALANCE_FAILED when another one begins before it is done; or GROUP_EMPTIED. What members do
 stands between. Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. Facts of each
 kind are named at its constant; "member" is a member id, "instance" a group.instance.id or None, times are wall ms.
@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client, Event, Now
-from muster.coordinator.groups.classic.member import Member, Protocols
+from muster.coordinator.core.interface import Client, Event
+from muster.coordinator.groups.common.shared_values import Protocols
 from muster.protocol.message import Message
 
 # ---- kinds
@@ -25,7 +24,7 @@ GROUP_EMPTIED: Final = "group_emptied"
 GROUP_DELETED: Final = "group_deleted"
 """No facts."""
 MEMBER_JOINED: Final = "member_joined"
-"""member (MemberFacts), protocol_type, reason (the client's own words, KIP-800, or None)."""
+"""member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None)."""
 MEMBER_LEFT: Final = "member_left"
 """member (MemberFacts), reason."""
 MEMBER_EXPIRED: Final = "member_expired"
@@ -35,8 +34,8 @@ MEMBER_REMOVED: Final = "member_removed"
 MEMBER_REPLACED: Final = "member_replaced"
 """member (MemberFacts, the new id), replaced (the old one, which is fenced), reason."""
 MEMBERS_SYNCED: Final = "members_synced"
-"""generation, synced (wall ms by member id): SyncGroups that came after the generation was assigned. Told when
-everybody has synced, or when the next rebalance begins.
+"""generation, synced (wall ms by member id): SyncGroups that came after the generation was assigned. Reported
+when all members have synced, or when the next rebalance begins.
 """
 REBALANCE_STARTED: Final = "rebalance_started"
 """cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (the one before)."""
@@ -116,7 +115,7 @@ class MemberFacts(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """Who brought a rebalance about; `reason`: the client's own words (KIP-800), or None."""
+    """The member that brought a rebalance about; `reason`: as the client gave it (KIP-800), or None."""
 
     member: str
     instance: str | None
@@ -140,35 +139,3 @@ def request_refused(
         "instance": instance_id,
     }
     return Event(REQUEST_REFUSED, group_id, facts)
-
-
-def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
-    """When the last request of a member came (wall ms), as its session's `due_ms` and the times of its JoinGroup and
-    SyncGroup tell; None: not since this core was loaded.
-    """
-    asked_ms = member.asked_ms(due_ms)
-    if asked_ms in (NEVER, member.restarted_ms):
-        return max(member.joined_ms, member.synced_ms) or None
-    return now.wall_ms - max(now.mono_ms - asked_ms + member.session_timeout_ms, 0)
-
-
-def of_member(member: Member, now: Now) -> MemberFacts:
-    """The facts of a member."""
-    return MemberFacts(
-        member.member_id,
-        member.instance_id,
-        member.client_id,
-        member.client_host,
-        member.session_timeout_ms,
-        member.rebalance_timeout_ms,
-        member.protocols,
-        member.joined_ms or None,
-        member.synced_ms or None,
-        None if member.is_new else heard_ms(member, member.due_ms, now),
-        member.assignment,
-    )
-
-
-def trigger(member: Member, reason: str | None = None) -> Trigger:
-    """A member as the one that brought a rebalance about."""
-    return Trigger(member.member_id, member.instance_id, member.client_id, member.client_host, reason)

@@ -1,9 +1,10 @@
-"""What every type of group is to the rest of the core: a name in one map, a state to show, and checks to ask."""
+"""What a group of every type has: a name, a state to show, and answers to what offsets, retention and deletion ask."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
+from muster.coordinator.core.deadlines import Deadlines
 from muster.protocol.message import Message
 
 SINCE_COMMIT: Final = -1
@@ -11,48 +12,40 @@ NOT_NOW: Final = 2**63 - 1
 """What `Group.unused_since_ms` says besides a time."""
 
 
-class Group:
-    """One group of whatever type. `kind` is the type as ListGroups says it."""
+class Group(Protocol):
+    """One group. Its class is its type: `dispatch` has what is done with groups of each class."""
 
-    __slots__ = ("group_id", "protocol_type", "state")
+    group_id: str
+    protocol_type: str | None
+    state: str
+    """As ListGroups says it."""
 
-    kind: str
-
-    def __init__(self, group_id: str, state: str) -> None:
-        self.group_id = group_id
-        self.state = state
-        self.protocol_type: str | None = None
+    @property
+    def kind(self) -> str:
+        """The type as ListGroups says it."""
 
     def record_keys(self) -> list[Message]:
-        """The keys of all its records that are in force, its offsets' not among them."""
-        raise NotImplementedError
+        """The keys of all its records that are in force, but for its offsets'."""
 
     def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
         """May this member commit offsets in this epoch (a classic group's generation)? 0, or Kafka's error code."""
-        raise NotImplementedError
+
+    def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
+        """A commit that passed `validate_commit` has come: where it counts as a heartbeat, the session begins anew."""
 
     def validate_offset_delete(self) -> int:
         """May offsets of this group be deleted at all? 0, or Kafka's error code."""
-        raise NotImplementedError
 
     def validate_delete(self) -> int:
         """May this group be deleted? 0, or Kafka's error code."""
-        raise NotImplementedError
 
-    def is_of_no_use(self) -> bool:
-        """Has it neither members nor anybody who is about to become one?"""
-        raise NotImplementedError
+    def is_unused(self) -> bool:
+        """Has it neither members nor ids that were handed out to future ones?"""
 
     def unused_since_ms(self) -> int:
-        """Wall ms since when retention counts for all offsets of topics that nobody subscribes to; SINCE_COMMIT: for
+        """Wall ms since when retention counts for all offsets of topics that no member subscribes to; SINCE_COMMIT: for
         each since it was committed; NOT_NOW: nothing expires (Kafka's offsetExpirationCondition).
         """
-        raise NotImplementedError
-
-    def reload(self) -> None:
-        """All its records are replayed: tell its state from them."""
-        raise NotImplementedError
 
     def subscribes_to(self, topic: str) -> bool:
         """True when a member subscribes to the topic, or might."""
-        raise NotImplementedError

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.groups.classic.member import Protocols
-
 _T = TypeVar("_T", bound=Hashable)
+Protocols = tuple[tuple[str, bytes], ...]
+"""The protocols that a member offers, most wanted first: (name, metadata)."""
 
 KEPT: Final = 10_000
-"""Values remembered at most; then all are forgotten, and only who comes later has other ones."""
+"""Values remembered at most; then all are forgotten, and members that come later share new ones."""
 LONGEST: Final = 1_024
-"""Longer metadata and names are kept by their member alone: they would be kept here after the last of its members is
-gone.
-"""
+"""Longer metadata and names are not shared: here they would stay after their last member is gone."""
 
 
 class SharedValues:
-    """Values by themselves: `of(x)` is the first value that was equal to `x`."""
+    """`of(x)` is the first value that was equal to `x`."""
 
     __slots__ = ("_known", "_moment")
 

@@ -1,6 +1,8 @@
-"""One command, or one passing of time, being worked on: it collects what will come out. Decides nothing."""
+"""One step of the core, for one command or for time that passes: it collects what comes out. Decides nothing."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from muster.coordinator.core.interface import Command, Event, Now, Output, Record, Reply, Respond
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
@@ -8,20 +10,27 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.state import State
 from muster.protocol.message import Message
 
+NO_LIMIT: Final = 2**63 - 1
+
 
 class Step(Output):
-    """The state, the time, how long answers waited, and the output so far."""
+    """The output while it grows, with what it is made from: the state, the time, how long answers waited, and how many
+    bytes a batch of records may have.
+    """
 
-    __slots__ = ("now", "state", "waits")
+    __slots__ = ("late_answers", "most_bytes", "now", "state")
 
     replies: list[Reply]
     records: list[Record]
     events: list[Event]
 
-    def __init__(self, state: State, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> None:
+    def __init__(
+        self, state: State, now: Now, most_bytes: int = NO_LIMIT, late_answers: LateAnswers = NO_LATE_ANSWERS
+    ) -> None:
         self.state = state
         self.now = now
-        self.waits = waits
+        self.most_bytes = most_bytes
+        self.late_answers = late_answers
         self.replies = []
         self.records = []
         self.events = []
@@ -36,15 +45,11 @@ class Step(Output):
         self.state.evolve(record.key, record.value)
 
     def event(self, kind: str, group_id: str, **facts: object) -> None:
-        """Something worth telling; `events` has the kinds and their facts."""
+        """Report something for the history; `events` has the kinds and their facts."""
         self.events.append(Event(kind, group_id, facts))
 
     def refused(self, command: Command, group_id: str, error: int, member_id: str, instance_id: str | None) -> None:
-        """Tell the history that a member's request was refused."""
+        """Report for the history that a member's request was refused."""
         self.events.append(
             events.request_refused(command.request, command.client, group_id, error, member_id, instance_id)
         )
-
-    def output(self) -> Output:
-        """All of it."""
-        return self

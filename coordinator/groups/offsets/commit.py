@@ -1,13 +1,10 @@
-"""OffsetCommit: who may commit, what fits, and the records. Of a group it knows only whether the member may commit."""
+"""OffsetCommit to groups of all types: the group says whether the member may commit, then metadata and size count."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from muster.coordinator.core.interface import Command, Record
-from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.classic.parked_requests import restart_session
-from muster.coordinator.groups.classic.states import PREPARING, STABLE
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
@@ -23,43 +20,43 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-WITH_SESSIONS: Final = (STABLE, PREPARING)
-"""States in which a commit counts as a heartbeat."""
 A_RECORD: Final = 59
 """Bytes of the record of an offset, besides the names of its group and topic and its metadata: 17 of the record and its
 key (KIP-98, OffsetCommitKey), 42 of the value with a topic id (OffsetCommitValue 4).
 """
 _LATEST_MS: Final = 2**63 - 1
-"""The last moment that a record can tell; Java would count on from the first one, and the offset be gone at once."""
+"""The last moment that a record can have; Java's sum would overflow, and the offset expire at once."""
 
 
 def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
-    """Answer an OffsetCommit: a row for each partition, in their order. Unknown topics and partitions are not among
-    them.
+    """Answer an OffsetCommit: a row for each partition, in their order. Its handler has refused unknown topics and
+    partitions.
     """
-    group = step.state.groups.get(request.group_id)
-    error = _refusal(group, request)
+    state, group_id = step.state, request.group_id
+    group = state.groups.get(group_id)
+    error = _error_of(group, request)
     if error:
-        step.reply(command.respond, same_for_all(request, error))
-        step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
+        _refuse(step, command, request, error)
         return
     if group is not None:
-        _restart_session(step, group, request.member_id)
+        group.has_committed(request.member_id, state.deadlines, step.now.mono_ms)
     retention_ms = request.retention_time_ms
     expires_ms = -1 if retention_ms == -1 else min(step.now.wall_ms + retention_ms, _LATEST_MS)
     made: list[Record] = []
     topics = [
-        _commit_topic(step, made, request.group_id, topic, id_of(step.state.image, topic), expires_ms)
-        for topic in request.topics
+        _commit_topic(step, made, group_id, topic, id_of(state.image, topic), expires_ms) for topic in request.topics
     ]
-    if is_too_large(step.state, made, _texts(request)):
-        error = ErrorCode.UNKNOWN_SERVER_ERROR
-        step.reply(command.respond, same_for_all(request, error))
-        step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
+    if is_too_large(step, made, _texts(request)):
+        _refuse(step, command, request, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
     for record in made:
         step.record(record)
     step.reply(command.respond, OffsetCommitResponse(0, topics))
+
+
+def _refuse(step: Step, command: Command, request: OffsetCommitRequest, error: int) -> None:
+    step.reply(command.respond, same_for_all(request, error))
+    step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
 
 
 def _texts(request: OffsetCommitRequest) -> int:
@@ -90,17 +87,12 @@ def same_for_all(request: OffsetCommitRequest, error: int) -> OffsetCommitRespon
     return OffsetCommitResponse(0, topics)
 
 
-def _refusal(group: Group | None, request: OffsetCommitRequest) -> int:
+def _error_of(group: Group | None, request: OffsetCommitRequest) -> int:
     epoch = request.generation_id_or_member_epoch
     if group is None:
         # without a generation: a consumer that assigns its partitions itself; its first commit makes a simple group
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     return group.validate_commit(request.member_id, request.group_instance_id, epoch)
-
-
-def _restart_session(step: Step, group: Group, member_id: str) -> None:
-    if group.state in WITH_SESSIONS and isinstance(group, ClassicGroup):
-        restart_session(step, group.members[member_id])  # with members, only they may commit
 
 
 def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:

@@ -1,4 +1,4 @@
-"""Offsets and groups that go: OffsetDelete, DeleteGroups, and the offsets of topics that were deleted."""
+"""What is deleted, of groups of all types: OffsetDelete, DeleteGroups, and the offsets of topics that were deleted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -
         _delete_topic(step, made, request.group_id, topic, is_subscribed=group.subscribes_to(topic.name))
         for topic in request.topics
     ]
-    if is_too_large(step.state, made, sum(len(topic.name) * len(topic.partitions) for topic in request.topics)
+    if is_too_large(step, made, sum(len(topic.name) * len(topic.partitions) for topic in request.topics)
                     + len(made) * len(request.group_id)):  # fmt: skip
         step.reply(command.respond, OffsetDeleteResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
         return
@@ -68,12 +68,12 @@ def _delete_topic(
 
 
 def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
-    """Answer a DeleteGroups: one row for each name, once. Offsets go before their group, so that replay finds no
-    orphans.
+    """Answer a DeleteGroups: one row for each name, once. Offsets are deleted before their group, so that a replay
+    finds none without a group.
     """
     names, made = dict.fromkeys(request.groups_names), list[Record]()
     errors = [_delete_group(step, made, group_id) for group_id in names]
-    if is_too_large(step.state, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
+    if is_too_large(step, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
         # those of one partition are one batch: all of them or none
         errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)
     else:
@@ -102,29 +102,27 @@ def _texts(offsets: Offsets, group_id: str) -> int:
 
 
 def change_topics(step: Step, command: TopicsChanged) -> None:
-    """Take over the next image; offsets of topics that are no more are forgotten, also when their name is taken
-    again.
-    """
+    """Take over the next image; offsets of deleted topics are deleted, also if a new topic has the name."""
     state = step.state
     gone = command.image.gone_since(state.image)
     state.image = command.image
     if gone:
-        _forget_topics(step, gone, frozenset(gone.values()))
+        _delete_topics_offsets(step, gone, frozenset(gone.values()))
 
 
-def forget_deleted_topics(step: Step) -> None:
-    """The groups are loaded: forget the offsets of topics whose end was written when that of their offsets was not.
+def delete_offsets_of_deleted_topics(step: Step) -> None:
+    """The groups are loaded: delete the offsets of deleted topics if the tombstones were not written then.
 
-    Only of topics that are known to have been deleted: a log that was brought here from elsewhere has offsets of topics
-    that this server has never heard of.
+    Only of topics that are known to have been deleted: a log that was copied here from another cluster has offsets of
+    topics that this server does not know.
     """
     image = step.state.image
     if image.deleted:
-        _forget_topics(step, image.deleted, frozenset(image.deleted.values()) - image.by_name.keys())
+        _delete_topics_offsets(step, image.deleted, frozenset(image.deleted.values()) - image.by_name.keys())
 
 
-def _forget_topics(step: Step, gone: Mapping[bytes, str], names: Collection[str]) -> None:
-    """Forget what was committed for the topics of these ids, and under these names without an id (as Kafka's
+def _delete_topics_offsets(step: Step, gone: Mapping[bytes, str], names: Collection[str]) -> None:
+    """Delete what was committed for the topics of these ids, and under these names without an id (as Kafka's
     onTopicsDeleted does).
     """
     offsets = step.state.offsets

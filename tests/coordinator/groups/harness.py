@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now, Output, Record
-from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
@@ -40,7 +40,7 @@ class Room:
         settings.setdefault("group_initial_rebalance_delay_ms", 0)
         settings.setdefault("group_min_session_timeout_ms", 0)
         self.settings = GroupSettings(**settings)
-        self.core = GroupCore(self.settings, TOPICS, most_bytes=lambda: self.most_bytes)
+        self.core = GroupCore(self.settings, TOPICS)
         self.now = START
         self.asked = 0
         self.replies: dict[object, list[Message]] = {}
@@ -58,7 +58,8 @@ class Room:
     def send(self, request: Message, client: str = "c") -> Any:
         """Any request but JoinGroup."""
         self.asked += 1
-        self.take(self.core.handle(Command(request, self.asked, Client(client, "/10.0.0.1")), self.now))
+        command = Command(request, self.asked, Client(client, "/10.0.0.1"))  # type: ignore[arg-type]  # a number stands for the client
+        self.take(self.core.handle(command, self.now, self.most_bytes))
         self.settle()
         return self.reply(self.asked)
 
@@ -84,7 +85,7 @@ class Room:
         self.now = Now(mono_ms, self.now.wall_ms + mono_ms - self.now.mono_ms)
 
     def group(self, group_id: str = "g") -> ClassicGroup:
-        group = self.core.state.classic(group_id)
+        group = classic_group(self.core.state, group_id)
         assert group is not None
         return group
 
@@ -126,7 +127,7 @@ class Room:
             reason,
         )
         command = JoinCommand(request, self.asked, Client(client, "/10.0.0.1"), f"uuid{self.asked}", needs_id, skip)
-        self.take(self.core.handle(command, self.now))
+        self.take(self.core.handle(command, self.now, self.most_bytes))
         if settle:
             self.settle()
         return self.reply(self.asked)

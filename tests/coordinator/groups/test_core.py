@@ -6,7 +6,10 @@ from muster.coordinator.core.interface import Client, Command, Now
 from muster.coordinator.groups import core
 from muster.coordinator.groups.classic.states import EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events
+from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.leave_group import LeaveGroupRequest
 from tests.coordinator.groups.harness import Room
 
 
@@ -14,6 +17,15 @@ def test_requests_that_are_not_the_cores_are_a_mistake_of_the_program() -> None:
     room = Room()
     with pytest.raises(TypeError, match="ApiVersionsRequest"):
         room.core.handle(Command(ApiVersionsRequest(), 1, Client("c", "/h")), room.now)
+
+
+def test_the_nameless_group_may_have_offsets_but_no_members() -> None:
+    room = Room()
+    room.commit(group="")
+    assert list(room.core.state.groups) == [""]
+    answers = [room.join(group=""), room.sync("m", group="", generation=1)]
+    answers += [room.send(HeartbeatRequest("", 1, "m")), room.send(LeaveGroupRequest(""))]
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_GROUP_ID] * 4
 
 
 def test_an_idle_core_only_looks_for_what_can_go() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.common.committed_offsets import unpack
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -83,7 +83,7 @@ def test_a_server_that_stopped_after_any_record_of_a_group_comes_back_with_it() 
     for records in partitions().values():
         for i, (key, value) in enumerate(records, 1):
             if type(key).__name__ == "GroupMetadataKey" and value is not None:
-                group = replayed(records[:i]).state.classic(key.group)
+                group = classic_group(replayed(records[:i]).state, key.group)
                 assert group is not None
                 assert_says(group, value)
                 states[group.state] += 1

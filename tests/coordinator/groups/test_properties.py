@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.groups.classic.group import classic_group
 from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
 from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common.records import to_bytes
@@ -79,14 +80,14 @@ class History:
             self.reload()
 
     def sync(self, group: str, member: str, choice: int) -> None:
-        known = self.room.core.state.classic(group)
+        known = classic_group(self.room.core.state, group)
         if known is not None and known.state == COMPLETING and choice:
             member = list(known.members)[choice % len(known.members)]
         shares = {one: b"%d" % i for i, one in enumerate(known.members)} if known is not None else {}
         self.room.sync(member, shares, generation=self.generation(group), group=group, protocol=None)
 
     def generation(self, group: str) -> int:
-        known = self.room.core.state.classic(group)
+        known = classic_group(self.room.core.state, group)
         return known.generation if known is not None else 0
 
     def note(self, reply: Any) -> None:

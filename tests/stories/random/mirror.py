@@ -10,6 +10,7 @@ from typing import Any
 
 from muster.coordinator.core.interface import Output
 from muster.coordinator.groups.classic import rebalance
+from muster.coordinator.groups.classic.group import classic_group
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from tests.stories.random.ways import OwnWays
@@ -64,7 +65,7 @@ class Mirror(VirtualDriver):
 
     def follow(self, group_id: str, leader_id: str, replies: list[Reply]) -> None:
         """The server chose another leader, as it may: so does the mirror, in those of its replies that tell."""
-        group = self.core.state.classic(group_id)
+        group = classic_group(self.core.state, group_id)
         if group is None:
             return
         group.leader_id = leader_id

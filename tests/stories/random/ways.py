@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from muster.coordinator.groups import core
+from muster.coordinator.groups import dispatch
 from muster.coordinator.groups.classic import group as classic
 from muster.coordinator.groups.classic import parked_requests, rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
@@ -96,11 +96,10 @@ class KafkaWays(OwnWays):
         self._recordless: set[str] = set()  # groups that were made by a refused commit
         self._patches = [
             (classic, "elect", self.elect),
-            (parked_requests, "_leave_behind", self.leave_behind),
+            (parked_requests, "_orphan", self.leave_behind),
             (ClassicGroup, "remove", lambda group, member_id: self.remove(group, member_id)),
             (ClassicGroup, "rename", lambda group, instance_id, member_id: self.rename(group, instance_id, member_id)),
             (ClassicGroup, "keep_or_elect_leader", lambda group: self.keep_or_elect_leader(group)),
-            (rebalance, "on_sync_deadline", on_sync_deadline),
             (rebalance, "begin", self.begin),
             (rebalance, "complete", self.complete),
         ]
@@ -110,7 +109,8 @@ class KafkaWays(OwnWays):
         with ExitStack() as stack:
             for owner, name, way in self._patches:
                 stack.enter_context(mock.patch.object(owner, name, way))
-            stack.enter_context(mock.patch.dict(core._HANDLERS, {OffsetCommitRequest: self.commit}))
+            stack.enter_context(mock.patch.dict(dispatch.REQUESTS, {OffsetCommitRequest: self.commit}))
+            stack.enter_context(mock.patch.dict(dispatch.DEADLINES, {classic.SYNC_PHASE: on_sync_deadline}))
             yield
 
     def candidates(self, group_id: str) -> frozenset[str]:
@@ -170,12 +170,12 @@ class KafkaWays(OwnWays):
 
     # ---- REFUSED
 
-    def commit(self, turn: Any, command: Any, request: Any) -> None:
+    def commit(self, step: Any, command: Any, request: Any) -> None:
         """Kafka makes the group before it looks at the metadata; with no record of its own it is shown some time."""
-        commit.handle(turn, command, request)
-        groups, group_id = turn.state.groups, request.group_id
+        commit.handle(step, command, request)
+        groups, group_id = step.state.groups, request.group_id
         if group_id not in groups and request.generation_id_or_member_epoch < 0 and request.topics:
-            groups[group_id] = ClassicGroup(group_id, turn.now.wall_ms)
+            groups[group_id] = ClassicGroup(group_id, step.now.wall_ms)
             self._recordless.add(group_id)
             self.met[REFUSED] += 1
 
@@ -187,28 +187,28 @@ class KafkaWays(OwnWays):
 
     # ---- DELAY
 
-    def begin(self, turn: Any, group: ClassicGroup, *rest: Any) -> None:
+    def begin(self, step: Any, group: ClassicGroup, *rest: Any) -> None:
         """An initial delay may begin with a newcomer of the one before."""
-        _begin(turn, group, *rest)
+        _begin(step, group, *rest)
         if group.initial and group.group_id in self._carried:
             group.newcomer = True
             self.met[DELAY] += 1
         self._carried.discard(group.group_id)
 
-    def complete(self, turn: Any, group: ClassicGroup) -> None:
+    def complete(self, step: Any, group: ClassicGroup) -> None:
         """That a member was added in an initial delay is not forgotten at its end."""
         added = group.initial and group.newcomer
-        _complete(turn, group)
+        _complete(step, group)
         if added and not group.initial:
             self._carried.add(group.group_id)
 
 
-def on_sync_deadline(turn: Any, group: ClassicGroup) -> None:
+def on_sync_deadline(step: Any, group: ClassicGroup, deadline: Any) -> None:
     """UNSYNCED: at last Kafka rebalances because of an id that nobody has."""
     gone = [member_id for member_id in group.pending_sync if member_id not in group.members]
     for member_id in gone:
         del group.pending_sync[member_id]
     if group.pending_sync or not gone:
-        _on_sync_deadline(turn, group)
+        _on_sync_deadline(step, group, deadline)
     else:
-        rebalance.begin(turn, group, "an id that nobody has did not sync")
+        rebalance.begin(step, group, "an id that nobody has did not sync")

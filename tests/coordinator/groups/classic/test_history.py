@@ -137,8 +137,8 @@ def test_a_static_member_that_was_not_there_before_has_nothing_to_pass_on() -> N
     room.join(instance="i9")
     room.join(instance="i9")
     assert len(told(room, events.MEMBER_REPLACED)) == 1
-    assert room.group().round is not None
-    assert a in room.group().round.before
+    assert room.group().rebalance is not None
+    assert a in room.group().rebalance.before
 
 
 def test_a_rebalance_that_another_one_ends_has_failed_and_its_time_counts() -> None:
@@ -188,7 +188,7 @@ def test_a_group_that_ends_empty() -> None:
     a = room.stable(count=1)[0]
     room.leave(a)
     assert told(room, events.GROUP_EMPTIED) == [{"generation": 2, "took_ms": 0}]
-    assert room.group().round is None
+    assert room.group().rebalance is None
 
 
 # ---- why somebody joined again

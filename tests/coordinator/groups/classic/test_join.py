@@ -4,7 +4,7 @@ import pytest
 
 from muster.coordinator.core.interface import Client, JoinCommand
 from muster.coordinator.groups.classic import join
-from muster.coordinator.groups.classic.join import DECISIONS, WHO, Asking, who_asks
+from muster.coordinator.groups.classic.join import DECISIONS, SENDERS, CheckedJoin, sender_of
 from muster.coordinator.groups.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
@@ -14,7 +14,7 @@ from tests.coordinator.groups.harness import BOTH, RANGE, Room
 
 
 def test_every_row_has_an_answer_in_every_state() -> None:
-    assert set(DECISIONS) == {(who, state) for who in WHO for state in STATES if state != DEAD}
+    assert set(DECISIONS) == {(sender, state) for sender in SENDERS for state in STATES if state != DEAD}
     assert set(DECISIONS.values()) - {join.IMPOSSIBLE} == set(join._ACTIONS)
 
 
@@ -82,7 +82,7 @@ def test_a_group_that_nobody_got_into_is_there_all_the_same() -> None:
 # ---- who asks
 
 
-def test_who_asks_is_told_by_ids_and_protocols() -> None:
+def test_senders_are_told_by_ids_and_protocols() -> None:
     room = Room()
     leader, follower = room.stable()
     static = room.join(instance="i", settle=False) or next(reversed(room.group().members))
@@ -91,7 +91,7 @@ def test_who_asks_is_told_by_ids_and_protocols() -> None:
     def who(member: str, instance: str | None = None, *, needs_id: bool = True, protocols: object = RANGE) -> str:
         request = JoinGroupRequest("g", 1, 1, member, instance)
         command = JoinCommand(request, 0, Client("c", "/h"), "x", needs_id, True)
-        return who_asks(room.group(), Asking(command, request, protocols))  # type: ignore[arg-type]  # made short
+        return sender_of(room.group(), CheckedJoin(command, request, protocols))  # type: ignore[arg-type]  # made short
 
     assert who("") == join.NEEDS_ID
     assert who("", needs_id=False) == join.NEW

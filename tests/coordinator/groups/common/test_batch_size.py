@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.classic import records
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common import records as offset_records
 from muster.coordinator.groups.common.batch_size import size_of
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.groups.offsets.commit_template import prepare
@@ -43,7 +45,9 @@ def commit(room: Room, count: int, metadata: str = "") -> set[int]:
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 200])
 @pytest.mark.parametrize("metadata", [0, 1, 100, 9_000])
 def test_the_size_is_that_of_the_batch(count: int, metadata: int) -> None:
-    rows = [pack(records.offset_commit("g", "t", n, 1, 1, "m" * metadata, 1, -1, bytes(16))) for n in range(count)]
+    rows = [
+        pack(offset_records.offset_commit("g", "t", n, 1, 1, "m" * metadata, 1, -1, bytes(16))) for n in range(count)
+    ]
     assert size_of(rows) == len(build_packed(rows, timestamp_ms=1))
 
 
@@ -73,15 +77,13 @@ def test_a_commit_that_comes_again_is_measured_too() -> None:
     room = Room()
     state = room.core.state
     commit(room, 100)
-    large, small = prepare(state, request(100)), prepare(state, request(2))
+    large, small = prepare(state, request(100), 1_000_000), prepare(state, request(2), 1_000_000)
     assert large is not None
     assert small is not None
-    room.most_bytes = 2_000
-    assert prepare(state, request(100)) is None
-    assert room.core.commit_again(large, [8] * 100, [3] * 100, room.now) is None
-    assert room.core.commit_again(small, [8] * 2, [3] * 2, room.now)
-    room.most_bytes = 1_000_000
-    assert room.core.commit_again(large, [9] * 100, [3] * 100, room.now)
+    assert prepare(state, request(100), 2_000) is None
+    assert room.core.commit_again(large, [8] * 100, [3] * 100, room.now, 2_000) is None
+    assert room.core.commit_again(small, [8] * 2, [3] * 2, room.now, 2_000)
+    assert room.core.commit_again(large, [9] * 100, [3] * 100, room.now, 1_000_000)
 
 
 def test_an_assignment_that_is_too_large_fails_for_all_who_wait_and_a_rebalance_begins() -> None:

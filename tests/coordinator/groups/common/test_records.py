@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from muster.coordinator.groups.classic import records as classic
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import records
@@ -37,7 +38,7 @@ def test_tombstones_have_a_key_only() -> None:
 
 
 def test_a_new_group() -> None:
-    key, value = records.to_bytes(records.new_group("g", 1795248225380))
+    key, value = records.to_bytes(classic.new_group("g", 1795248225380))
     assert key == b"\0\2\0\1g"
     expected = b"\0\3\0\0\0\0\0\0\xff\xff\xff\xff" + (1795248225380).to_bytes(8, "big") + b"\0\0\0\0"
     assert value == expected
@@ -49,19 +50,19 @@ def test_a_group_with_members_is_version_3_and_reads_back() -> None:
     protocols = (("range", b"no"), ("rr", b"yes"))
     group.add(Member("g", "m1", "i1", "c", "/h", 20, 10, protocols, b"old"))
     group.add(Member("g", "m2", None, "", "/h", 21, 11, protocols, b"old"))
-    record = records.group_metadata(group, {"m1": b"new", "ghost": b"x"})
+    record = classic.group_metadata(group, {"m1": b"new", "ghost": b"x"})
     key, value = records.to_bytes(record)
     assert value is not None
     assert OFFSETS.decode_key(key) == (2, record.key)
     assert OFFSETS.decode_value(2, value) == (3, record.value)
     assert [(one.subscription, one.assignment) for one in record.value.members] == [(b"yes", b"new"), (b"yes", b"")]  # type: ignore[union-attr]  # a group's
-    assert [one.assignment for one in records.group_metadata(group).value.members] == [b"old", b"old"]  # type: ignore[union-attr]  # a group's
+    assert [one.assignment for one in classic.group_metadata(group).value.members] == [b"old", b"old"]  # type: ignore[union-attr]  # a group's
 
 
 def test_a_record_as_it_stands_in_a_batch() -> None:
     tombstone = records.offset_tombstone("g", "t", 3)
     assert records.pack(tombstone) == b"\x18" + records.to_bytes(tombstone)[0] + b"\1\0"
-    group = records.new_group("g" * 60, 5)
+    group = classic.new_group("g" * 60, 5)
     key, value = records.to_bytes(group)
     assert value is not None
     assert records.pack(group) == b"\x80\1" + key + bytes((2 * len(value),)) + value + b"\0"

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups import replay
+from muster.coordinator.groups.classic import rebalance
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from muster.protocol.messages.group_records.legacy_offset_commit import (
     LegacyOffsetCommitKey,
@@ -10,11 +13,11 @@ from muster.protocol.messages.group_records.legacy_offset_commit import (
 )
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey
-from tests.coordinator.groups.harness import TOPICS
+from tests.coordinator.groups.harness import START, TOPICS
 
 
 def state() -> State:
-    return State(GroupSettings(), TOPICS)
+    return State(GroupSettings(), TOPICS, replay.RECORDS, replay.OTHERS)
 
 
 def metadata(*members: MemberMetadata, generation: int = 1, protocol: str | None = "range") -> GroupMetadataValue:
@@ -23,23 +26,25 @@ def metadata(*members: MemberMetadata, generation: int = 1, protocol: str | None
 
 
 def test_record_types_that_are_none_of_ours_are_skipped() -> None:
-    assert not state().evolve(TransactionLogKey("t"), None)
-    assert state().evolve_all([(TransactionLogKey("t"), None)]) == 1
+    one = state()
+    one.evolve(TransactionLogKey("t"), None)
+    assert one.evolve_all([(TransactionLogKey("t"), None)]) == 1
+    assert one.groups == {}
 
 
 def test_an_offset_makes_a_simple_group_and_a_tombstone_leaves_it() -> None:
     one = state()
     value = OffsetCommitValue(5, commit_timestamp=9)
-    assert one.evolve(OffsetCommitKey("g", "t", 0), value)
+    one.evolve(OffsetCommitKey("g", "t", 0), value)
     assert one.offsets.get("g", "t", 0) == value
-    assert one.evolve(OffsetCommitKey("g", "t", 0), None)
+    one.evolve(OffsetCommitKey("g", "t", 0), None)
     assert (one.offsets.get("g", "t", 0), list(one.groups)) == (None, ["g"])
 
 
 def test_tombstones_of_what_is_not_there_are_harmless() -> None:
     one = state()
-    assert one.evolve(OffsetCommitKey("g", "t", 0), None)
-    assert one.evolve(GroupMetadataKey("g"), None)
+    one.evolve(OffsetCommitKey("g", "t", 0), None)
+    one.evolve(GroupMetadataKey("g"), None)
     one.evolve(OffsetCommitKey("g", "t", 1), OffsetCommitValue(5))
     one.evolve(OffsetCommitKey("g", "u", 1), None)
     one.evolve(OffsetCommitKey("g", "t", 0), None)
@@ -64,7 +69,7 @@ def test_a_later_record_of_a_group_replaces_the_earlier_one_whole() -> None:
     a2 = MemberMetadata("a2", "i", "c", "/h", 21, 11, b"s2", b"z")
     b2 = MemberMetadata("b", None, "c", "/h", 31, 12, b"s3", b"w")
     one.evolve(GroupMetadataKey("g"), metadata(a2, b2, generation=2, protocol="rr"))
-    group = one.classic("g")
+    group = classic_group(one, "g")
     assert group is not None
     assert (group.generation, group.protocol_name, group.leader_id, group.state_since_ms) == (2, "rr", "a2", 77)
     assert group.static_ids == {"i": "a2"}
@@ -80,7 +85,7 @@ def test_a_later_record_of_a_group_replaces_the_earlier_one_whole() -> None:
 def test_a_record_without_rebalance_timeout_means_the_session_timeout() -> None:
     one = state()
     one.evolve(GroupMetadataKey("g"), metadata(MemberMetadata("a", None, "c", "/h", -1, 10, b"s", b"")))
-    group = one.classic("g")
+    group = classic_group(one, "g")
     assert group is not None
     assert group.members["a"].rebalance_timeout_ms == 10
 
@@ -88,16 +93,16 @@ def test_a_record_without_rebalance_timeout_means_the_session_timeout() -> None:
 def test_an_empty_group_comes_back_empty_with_its_type() -> None:
     one = state()
     one.evolve(GroupMetadataKey("g"), metadata(generation=3, protocol=None))
-    group = one.classic("g")
+    group = classic_group(one, "g")
     assert group is not None
-    group.reload()
+    rebalance.loaded(Step(one, START), group)
     assert (group.state, group.generation, group.protocol_type) == ("Empty", 3, "consumer")
 
 
 def test_a_tombstone_ends_a_group_and_its_deadlines() -> None:
     one = state()
     one.evolve(GroupMetadataKey("g"), metadata(MemberMetadata("a", None, "c", "/h", 20, 10, b"s", b"x")))
-    group = one.classic("g")
+    group = classic_group(one, "g")
     assert group is not None
     one.deadlines.set(group.members["a"], 10)
     one.deadlines.set(group.sync_deadline, 10)

@@ -159,7 +159,7 @@ def test_much_is_done_in_slices() -> None:
         assert room.now.mono_ms == due + len(slices) * retention.SLICE_AFTER_MS
         slices.append(len(output.records))
     assert sum(slices) == 3 * size + 3
-    assert max(slices) <= retention.SLICE / retention.FORGET + retention.CHUNK
+    assert max(slices) <= retention.SLICE / retention.REMOVE + retention.CHUNK
     told = [partition for _, topics in expired(room) for partition in topics["t"]]  # type: ignore[index]  # facts are objects
     assert sorted(told) == sorted([*range(size)] * 3)
     look(room, START.wall_ms)  # nothing was left

@@ -1,6 +1,5 @@
-"""One rebalance as it is told afterwards: why it began, when its phases ended, who owned what before.
-
-Soft state of a group from REBALANCE_STARTED until it is told as completed, failed or emptied; decides nothing.
+"""A rebalance that is in progress, as the history will describe it: why it began, when its phases ended, what the
+members had before. Decides nothing, and is not persisted.
 """
 
 from __future__ import annotations
@@ -14,16 +13,16 @@ from muster.coordinator.groups.common.events import Trigger
 NO_VOTES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-class Round:
-    """One rebalance that is on. Times are monotonic ms."""
+class RebalanceFacts:
+    """Kept by a group from REBALANCE_STARTED until its end is in the history. Times are monotonic ms."""
 
     __slots__ = ("before", "began_ms", "cause", "joined_ms", "stopped_ms", "trigger", "votes")
 
     def __init__(
         self, cause: str, trigger: Trigger | None, now_ms: int, before: dict[str, bytes], stopped_ms: int | None
     ) -> None:
-        """`before`: the assignments that it replaces, by member id, of members that are gone too; `stopped_ms`: since
-        when the members are without work, when another rebalance failed before.
+        """`before`: the assignments that it replaces, by member id, those of departed members too. `stopped_ms`: since
+        when the members do no work, if another rebalance failed before.
         """
         self.cause = cause
         self.trigger = trigger
@@ -32,5 +31,5 @@ class Round:
         self.joined_ms = now_ms
         """When the join phase ended."""
         self.before: dict[str, bytes] = before
-        # none as long as the join phase lasts
         self.votes: Mapping[str, int] = NO_VOTES
+        """None as long as the join phase lasts."""

@@ -1,0 +1,130 @@
+"""The record of a classic group as Kafka 4.3 writes it to `__consumer_offsets`, and how it changes the state."""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import Final
+
+from muster.coordinator.core.interface import Record
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.classic.states import REMOVED
+from muster.coordinator.groups.common.shared_values import SharedValues
+from muster.coordinator.groups.common.state import State
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
+
+_VERSION: Final = 3
+A_MEMBER: Final = 16
+"""A quarter of the bytes that a member has besides its names, its metadata and its assignment."""
+
+
+def new_group(group_id: str, wall_ms: int) -> Record:
+    """The first record of a group: Empty, of generation 0 and no type. Written before the first JoinGroup is looked
+    at.
+    """
+    value = GroupMetadataValue("", 0, None, None, wall_ms, [])
+    return Record(GroupMetadataKey(group_id), value, _VERSION)
+
+
+def group_metadata(group: ClassicGroup, assignments: dict[str, bytes] | None = None) -> Record:
+    """A group as it stands, with new `assignments` by member id (a member that is not named gets zero bytes) or its
+    present ones.
+    """
+    members = [
+        MemberMetadata(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.rebalance_timeout_ms,
+            member.session_timeout_ms,
+            member.metadata(group.protocol_name),
+            member.assignment if assignments is None else assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        group.protocol_type or "",
+        group.generation,
+        group.protocol_name,
+        group.leader_id,
+        group.state_since_ms,
+        members,
+    )
+    return Record(GroupMetadataKey(group.group_id), value, _VERSION)
+
+
+def texts(group: ClassicGroup) -> int:
+    """Characters and bytes that are in a group's record, or more; without assignments. A member counts with all that it
+    may have besides.
+    """
+    name = group.protocol_name
+    head = (group.group_id, group.leader_id or "", group.protocol_type or "", name or "")
+    return sum(map(len, head)) + sum(
+        len(one.member_id) + len(one.client_id) + len(one.client_host) + len(one.instance_id or "") + A_MEMBER
+        + len(one.metadata(name))
+        for one in group.members.values()
+    )  # fmt: skip
+
+
+# ---- replay
+
+
+def replay(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+    """Take over a record, or a tombstone; a group of another type gives way."""
+    group = classic_group(state, key.group)
+    if value is None:
+        if group is not None:
+            _remove(state, group)
+        return
+    if group is None:
+        group_id = intern(key.group)  # the very object that `Offsets` knows it by, and requests that come again
+        state.groups[group_id] = group = ClassicGroup(group_id, value.current_state_timestamp)
+    _restore(group, value, state.shared)
+
+
+def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: SharedValues) -> None:
+    """Take over everything that a record tells of a group: live after its own record, and in replay.
+
+    The state is not in it: live the caller goes through the table, and a loaded group with members is Stable.
+    """
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol_name = value.protocol
+    group.state_since_ms = value.current_state_timestamp
+    named = {one.member_id for one in value.members}
+    for member_id in [member_id for member_id in group.members if member_id not in named]:
+        group.remove(member_id)
+    for one in value.members:
+        # only the chosen protocol's metadata is in the record: a live member keeps the others it offers
+        timeout_ms = one.session_timeout if one.rebalance_timeout == -1 else one.rebalance_timeout
+        member = group.members.get(one.member_id)
+        chosen = (value.protocol or "", one.subscription)
+        if member is None:
+            group.add(
+                Member(
+                    group.group_id,
+                    one.member_id,
+                    one.group_instance_id,
+                    shared.of(one.client_id),
+                    shared.of(one.client_host),
+                    shared.of(timeout_ms),
+                    shared.of(one.session_timeout),
+                    shared.protocols((chosen,)),
+                    one.assignment,
+                )
+            )
+            continue
+        kept = member.protocols if chosen in member.protocols else shared.protocols((chosen,))
+        group.update(member, kept, timeout_ms, one.session_timeout)
+        member.assignment = one.assignment
+    group.leader_id = value.leader
+
+
+def _remove(state: State, group: ClassicGroup) -> None:
+    group.transition(REMOVED, group.state_since_ms)
+    del state.groups[group.group_id]
+    for deadline in (group.join_deadline, group.sync_deadline, *group.pending.values()):
+        state.deadlines.cancel(deadline)
+    for member in group.members.values():
+        state.deadlines.cancel(member)

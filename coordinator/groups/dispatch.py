@@ -1,0 +1,96 @@
+"""Which function decides what: tables by request, type of the group, and kind of deadline. A type of group is a class
+with the methods of `common.group.Group`, a package, and rows here and in `replay`.
+
+There is no type of group yet that answers ConsumerGroupHeartbeat (KIP-848). Its package is `groups/consumer`; its rows
+are of the new class: for its own requests, for classic requests to it, and for its requests to a classic group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import NoneType
+from typing import Any, Final
+
+from muster.coordinator.core.interface import Reply
+from muster.coordinator.groups import foreign
+from muster.coordinator.groups.classic import (
+    describe,
+    heartbeat,
+    join,
+    leave,
+    parked_requests,
+    pending_members,
+    rebalance,
+    sync,
+)
+from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
+from muster.coordinator.groups.classic.member import SESSION
+from muster.coordinator.groups.common import list_groups
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.foreign import ForeignGroup
+from muster.coordinator.groups.offsets import commit, deletion, fetch, retention
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.protocol.messages.leave_group import LeaveGroupRequest
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.messages.offset_delete import OffsetDeleteRequest
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest
+from muster.protocol.messages.sync_group import SyncGroupRequest
+
+REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
+    OffsetCommitRequest: commit.handle,
+    OffsetFetchRequest: fetch.handle,
+    OffsetDeleteRequest: deletion.delete_offsets,
+    DescribeGroupsRequest: describe.handle,
+    ListGroupsRequest: list_groups.handle,
+    DeleteGroupsRequest: deletion.delete_groups,
+}
+"""Requests that are handled alike for groups of all types: function(step, command, request)."""
+
+NO_GROUP: Final = NoneType
+MEMBER_REQUESTS: Final[Mapping[tuple[type[Message], type], Callable[[Step, Any, Any, Any], None]]] = {
+    (JoinGroupRequest, ClassicGroup): join.handle,
+    (JoinGroupRequest, ForeignGroup): join.create_group,
+    (JoinGroupRequest, NO_GROUP): join.create_group,
+    (SyncGroupRequest, ClassicGroup): sync.handle,
+    (SyncGroupRequest, ForeignGroup): sync.handle_without_group,
+    (SyncGroupRequest, NO_GROUP): sync.handle_without_group,
+    (LeaveGroupRequest, ClassicGroup): leave.handle,
+    (LeaveGroupRequest, ForeignGroup): leave.handle_without_group,
+    (LeaveGroupRequest, NO_GROUP): leave.handle_without_group,
+}
+"""Requests of members, by the type of the group that they name: function(step, command, request, group)."""
+
+HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = {
+    ClassicGroup: heartbeat.answer,
+    ForeignGroup: heartbeat.answer_without_group,
+    NO_GROUP: heartbeat.answer_without_group,
+}
+"""Heartbeat has no output but its answer: function(state, request, mono_ms, group)."""
+
+DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
+    SESSION: rebalance.on_session_deadline,
+    JOIN_PHASE: rebalance.on_join_deadline,
+    SYNC_PHASE: rebalance.on_sync_deadline,
+    pending_members.PENDING: pending_members.on_pending_deadline,
+    parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
+    retention.RETENTION: retention.on_deadline,
+}
+"""By the deadline's kind: function(step, group, deadline); the group is None when the deadline is of none."""
+
+LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
+    ClassicGroup: rebalance.loaded,
+    ForeignGroup: foreign.loaded,
+}
+"""What is done with a group when all records are replayed."""
+
+UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
+    ClassicGroup: parked_requests.unload,
+    ForeignGroup: lambda *_: [],
+}
+"""The replies that a group still owes when the core is given up: function(group, error code)."""
