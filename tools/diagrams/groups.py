@@ -27,7 +27,7 @@ def decision_table() -> str:
     """What is done with a JoinGroup: a row for each kind of member that asks, a column for each state."""
     states = dict.fromkeys(state for _, state in DECISIONS)
     rows = [(sender, *(_cell(DECISIONS[sender, state]) for state in states)) for sender in SENDERS]
-    return table(("who asks", *states), rows)
+    return table(("sender", *states), rows)
 
 
 def _cell(decision: str) -> str:
