@@ -45,7 +45,6 @@ REQUEST: Final = "a request is handled"
 ANSWERED: Final = "it is answered"
 CLOSE: Final = "one side closes"
 LOST: Final = "the transport has ended"
-EVENTS: Final = (HANDSHAKE, AUTHENTICATION, OPENED, REQUEST, ANSWERED, CLOSE, LOST)
 
 TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
@@ -60,6 +59,8 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     }
 )
 """Event -> state -> the state after it; whatever is not here cannot happen."""
+_NONE_WAIT: Final[deque[Frame]] = deque()
+"""Of all connections whose requests never wait: an empty deque of its own would take each of them 0.6 KB."""
 _AFTER_REQUEST: Final = TRANSITIONS[REQUEST]
 _AFTER_ANSWER: Final = TRANSITIONS[ANSWERED]
 
@@ -107,7 +108,7 @@ class ConnectionCore:
         self.output_bytes = 0
         self._being_read_bytes = 0
         self._splitter = FrameSplitter(max_request_bytes)
-        self._requests: deque[Frame] = deque()
+        self._requests = _NONE_WAIT
         self._requests_bytes = 0
         self._output: list[bytes | memoryview] = []
 
@@ -154,7 +155,7 @@ class ConnectionCore:
         """The transport has ended."""
         self.happens(LOST)
         self.waits_for = 0
-        self._requests.clear()
+        self._requests = _NONE_WAIT
         self._splitter.clear()
         self.data_to_send()
 
@@ -175,7 +176,10 @@ class ConnectionCore:
             raise
 
     def _keep(self, requests: list[Frame]) -> None:
-        self._requests.extend(requests)
+        if self._requests:
+            self._requests.extend(requests)
+        elif requests:
+            self._requests = deque(requests)
         self._requests_bytes += sum([end - start for _, start, end in requests])
 
     def next_request(self) -> Frame | None:
@@ -208,6 +212,7 @@ class ConnectionCore:
     def settle(self) -> None:
         """All requests that may be handled now are: see whether input still waits."""
         if not self._requests and not self._splitter.buffered:
+            self._requests = _NONE_WAIT
             self.waits_for &= ~INPUT
 
     # ---- answers out

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Final, Protocol
 
-from muster.coordinator.api.unsent import Unsent
+from muster.coordinator.api.unsent import Reader, Unsent
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.net.request_memory import RequestMemory
+from muster.coordinator.net.request_memory import Holder, RequestMemory
 from muster.coordinator.net.settings import NetSettings
 
 IDLE_STEPS: Final = 8
 """Idle time is counted in this many steps: a request costs one assignment, and no reading of the clock."""
 
 
-class LimitedConnection(Protocol):
+class LimitedConnection(Holder, Reader, Protocol):
     """A connection, as the limits know it. `host`: the peer's numeric address; `alive`: set at each sign of life, taken
     back by the limits when they have seen it.
     """
@@ -52,20 +52,6 @@ class LimitedConnection(Protocol):
 
     def abort(self) -> None:
         """The server cannot wait any longer."""
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """See `request_memory.Holder`."""
-
-    @property
-    def unsent_bytes(self) -> int:
-        """See `unsent.Reader`."""
-
-    def memory_granted(self) -> None:
-        """See `request_memory.Holder`."""
-
-    def close_stalled(self) -> None:
-        """Others need the memory that it holds, for a request or an answer."""
 
 
 class Limits:

@@ -15,7 +15,6 @@ from muster.coordinator.net.connection_core import (
     CLOSE,
     CLOSED,
     CLOSING,
-    EVENTS,
     HANDSHAKE,
     HANDSHAKING,
     INPUT,
@@ -76,9 +75,9 @@ class TestStates:
         for state in STATES[:-1]:
             assert TRANSITIONS[CLOSE][state] is CLOSING
             assert TRANSITIONS[LOST][state] is CLOSED
-        assert [event for event in EVENTS if CLOSED in TRANSITIONS[event]] == [ANSWERED]
+        assert [event for event in TRANSITIONS if CLOSED in TRANSITIONS[event]] == [ANSWERED]
 
-    @pytest.mark.parametrize("event", EVENTS)
+    @pytest.mark.parametrize("event", TRANSITIONS)
     @pytest.mark.parametrize("state", STATES)
     def test_what_is_not_in_the_table_changes_nothing(self, state: str, event: str) -> None:
         core = core_in(state)
