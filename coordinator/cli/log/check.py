@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
 from muster.coordinator.cli.progress import Progress
-from muster.coordinator.log.checking.inspection import DAMAGE, Finding, Inspection
+from muster.coordinator.log.checking.inspection import DAMAGE, Inspection
 from muster.coordinator.log.directory.checkpoints import Partition
 from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop, read_last_stops
 from muster.coordinator.log.storage.files import FileStorage
@@ -20,62 +21,60 @@ MOVE_IT = (
 )
 
 
-def check(directory: Path, *, as_json: bool) -> int:
-    """Look at every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
-    unfit: list[Misfit] = []
-    try:
-        places = partitions_in(directory)
-        # before the segments: a server that runs moves them on
-        stops = read_last_stops(FileStorage(places[0].folder.resolve().parent, read_only=True))
-        if places[0].folder != directory:
-            places = sorted([*places, *_emptied(directory, stops)])
-            unfit = misfits(FileStorage(directory, read_only=True))
-        total = sum(file.stat().st_size for place in places for file in segment_files(place.folder))
-        with Progress("checking", total) as progress:
-            found = [
-                (place, _inspect(place, stops.get((place.topic, place.number), UNKNOWN), progress)) for place in places
-            ]
-    except (WrongPath, OSError) as error:
-        print(f"muster log check: {error}", file=sys.stderr)
-        return 2
-    damaged = [(place, inspection) for place, inspection in found if inspection.is_damaged]
-    for place, inspection in found:
-        for finding in inspection.findings:
-            print(json.dumps(_row(place, inspection, finding)) if as_json else _line(place, finding))
-    for one in unfit:
-        print(json.dumps(_unfit_row(one)) if as_json else f"{one.folder}: {DAMAGE}: {one.problem}")
-    names = list(dict.fromkeys([*(place.name for place, _ in damaged), *(one.folder for one in unfit)]))
-    segments = [facts for _, inspection in found for facts in inspection.segments]
-    if as_json:
-        summary = {
-            "partitions": len(places),
+class Found(NamedTuple):
+    """What was found in a data directory, or in the folder of one partition."""
+
+    inspections: list[tuple[Place, Inspection]]
+    misfits: list[Misfit]
+
+    @property
+    def damaged(self) -> list[tuple[Place, Inspection]]:
+        """The partitions that are damaged."""
+        return [(place, inspection) for place, inspection in self.inspections if inspection.is_damaged]
+
+    @property
+    def damaged_names(self) -> list[str]:
+        """The names of their folders, and of those that do not fit the metadata log."""
+        return list(dict.fromkeys([place.name for place, _ in self.damaged] + [one.folder for one in self.misfits]))
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """How much was looked at."""
+        segments = [facts for _, inspection in self.inspections for facts in inspection.segments]
+        return {
+            "partitions": len(self.inspections),
             "segments": len(segments),
             "batches": sum(facts.batches for facts in segments),
             "bytes": sum(facts.size for facts in segments),
-            "damaged": names,
         }
-        print(json.dumps({"summary": summary}))
-        return 1 if names else 0
-    print(
-        f"{len(places)} partitions, {len(segments)} segments, {sum(facts.batches for facts in segments)} batches, "
-        f"{sum(facts.size for facts in segments)} bytes: " + (f"{len(names)} damaged" if names else "all sound")
-    )
-    for place, inspection in damaged:
-        print(f"  {advice(place, inspection)}")
-    for one in unfit:
-        print(f"  {one.folder}: {one.what_to_do}")
-    return 1 if names else 0
 
 
-def _unfit_row(one: Misfit) -> dict[str, object]:
-    return {
-        "partition": one.folder,
-        "severity": DAMAGE,
-        "file": None,
-        "position": None,
-        "problem": one.problem,
-        "advice": one.what_to_do,
-    }
+def check(directory: Path, *, as_json: bool) -> int:
+    """Look at every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
+    try:
+        found = _look(directory)
+    except (WrongPath, OSError) as error:
+        print(f"muster log check: {error}", file=sys.stderr)
+        return 2
+    for line in _rows(found) if as_json else _lines(found):
+        print(line)
+    return 1 if found.damaged_names else 0
+
+
+def _look(directory: Path) -> Found:
+    unfit: list[Misfit] = []
+    places = partitions_in(directory)
+    # before the segments: a server that runs moves them on
+    stops = read_last_stops(FileStorage(places[0].folder.resolve().parent, read_only=True))
+    if places[0].folder != directory:
+        places = sorted([*places, *_emptied(directory, stops)])
+        unfit = misfits(FileStorage(directory, read_only=True))
+    total = sum(file.stat().st_size for place in places for file in segment_files(place.folder))
+    with Progress("checking", total) as progress:
+        inspections = [
+            (place, _inspect(place, stops.get((place.topic, place.number), UNKNOWN), progress)) for place in places
+        ]
+    return Found(inspections, unfit)
 
 
 def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place]:
@@ -94,16 +93,35 @@ def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspectio
     return inspection
 
 
-def _row(place: Place, inspection: Inspection, finding: Finding) -> dict[str, object]:
-    row: dict[str, object] = {"partition": place.name, **finding._asdict()}
-    if finding.severity == DAMAGE:
-        row["advice"] = advice(place, inspection)
-    return row
+def _lines(found: Found) -> Iterator[str]:
+    """What is told to people."""
+    for place, inspection in found.inspections:
+        for finding in inspection.findings:
+            where = "" if finding.position is None else f" at byte {finding.position}"
+            yield f"{place.name}: {finding.severity}: {finding.file}{where}: {finding.problem}"
+    for one in found.misfits:
+        yield f"{one.folder}: {DAMAGE}: {one.problem}"
+    damaged = found.damaged_names
+    totals = ", ".join(f"{count} {what}" for what, count in found.totals.items())
+    yield f"{totals}: " + (f"{len(damaged)} damaged" if damaged else "all sound")
+    for place, inspection in found.damaged:
+        yield f"  {advice(place, inspection)}"
+    for one in found.misfits:
+        yield f"  {one.folder}: {one.what_to_do}"
 
 
-def _line(place: Place, finding: Finding) -> str:
-    where = "" if finding.position is None else f" at byte {finding.position}"
-    return f"{place.name}: {finding.severity}: {finding.file}{where}: {finding.problem}"
+def _rows(found: Found) -> Iterator[str]:
+    """The same as JSON."""
+    for place, inspection in found.inspections:
+        for finding in inspection.findings:
+            row: dict[str, object] = {"partition": place.name, **finding._asdict()}
+            if finding.severity == DAMAGE:
+                row["advice"] = advice(place, inspection)
+            yield json.dumps(row)
+    for one in found.misfits:
+        about = {"severity": DAMAGE, "file": None, "position": None, "problem": one.problem}
+        yield json.dumps({"partition": one.folder, **about, "advice": one.what_to_do})
+    yield json.dumps({"summary": {**found.totals, "damaged": found.damaged_names}})
 
 
 def advice(place: Place, inspection: Inspection) -> str:

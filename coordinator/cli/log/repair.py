@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from muster.coordinator.api.node import draw_kafka_uuid
@@ -11,7 +12,7 @@ from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, place_of
 from muster.coordinator.clock import read_wall
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log.checking import repair as repairing
-from muster.coordinator.log.checking.repair import Loss
+from muster.coordinator.log.checking.repair import Loss, Repair
 from muster.coordinator.log.directory.folder_names import read_other_name
 from muster.coordinator.log.errors import DirectoryLocked, LogError
 from muster.coordinator.topics.metadata_log import topic_id_of
@@ -32,41 +33,46 @@ def repair(directory: Path, partition: str) -> int:
         done = repairing.repair(str(directory), name, topic_id_of)
     except DirectoryLocked as error:
         holder = f"process {error.pid}" if error.pid is not None else "another process"
-        print(f"muster log repair: {directory} is in use by {holder}: stop it first", file=sys.stderr)
-        return 1
+        return _failed(f"{directory} is in use by {holder}: stop it first")
     except (OSError, LogError, CannotRestore) as error:
-        print(f"muster log repair: {error}", file=sys.stderr)
-        return 1
+        return _failed(str(error))
     if done.is_unknown:
-        print(
-            f"muster log repair: {folder} has batches of a format that this version does not know; nothing was "
-            f"changed. `muster log check {directory}` says where they are. {MOVE_IT}",
-            file=sys.stderr,
+        return _failed(
+            f"{folder} has batches of a format that this version does not know; nothing was changed. `muster log check "
+            f"{directory}` says where they are. {MOVE_IT}"
         )
-        return 1
+    for line in _lines(name, done):
+        print(line)
+    if done.is_stray:
+        return _failed(
+            f"{folder} does not say whose it is, and the metadata log knows no such topic: restore the folder from a "
+            "backup, or remove it"
+        )
+    return 0
+
+
+def _failed(why: str) -> int:
+    print(f"muster log repair: {why}", file=sys.stderr)
+    return 1
+
+
+def _lines(name: str, done: Repair) -> Iterator[str]:
+    """What was done, and what is lost."""
     for loss in done.losses:
-        print(_line(loss))
+        yield _line(loss)
     for kept in done.kept_beside:
-        print(f"the damaged file is kept as {kept}; remove it when you need it no more")
+        yield f"the damaged file is kept as {kept}; remove it when you need it no more"
     for index in done.indexes:
-        print(f"{index} was removed: the next start makes it anew")
+        yield f"{index} was removed: the next start makes it anew"
     for gone in done.gone:
-        print(
+        yield (
             f"{name}: offsets {gone.start} to {gone.stop - 1} were synced and are in no file any more: lost for good "
             f"unless a backup has them; the log goes on at offset {gone.start}"
         )
     for identity in done.identities:
-        print(f"{identity} was written anew, with the id that the topic has")
-    if done.is_stray:
-        print(
-            f"muster log repair: {folder} does not say whose it is, and the metadata log knows no such topic: restore "
-            "the folder from a backup, or remove it",
-            file=sys.stderr,
-        )
-        return 1
-    if not (done.losses or done.indexes or done.gone or done.identities):
-        print(f"{name}: nothing to repair")
-    return 0
+        yield f"{identity} was written anew, with the id that the topic has"
+    if not (done.losses or done.indexes or done.gone or done.identities or done.is_stray):
+        yield f"{name}: nothing to repair"
 
 
 def _put_back(directory: Path, folder: str) -> int:
