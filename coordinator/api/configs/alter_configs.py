@@ -19,7 +19,7 @@ from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.properties import InvalidProperty, client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidRequest
-from muster.coordinator.security.authorizer import Operation
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS
@@ -50,7 +50,8 @@ def handle_incremental_alter_configs(
         kind, name = row.resource_type, row.resource_name
         _check_form(row.configs, [c.name for c in row.configs if c.value is None and c.config_operation != DELETE])
         if kind == Kind.BROKER_LOGGER:
-            check_authorized(node, context, Operation.ALTER_CONFIGS, kind, name)
+            if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+                raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
             check_altered_loggers(name, node.cluster.node_id)
             logger_levels.alter(row.configs, validate_only=request.validate_only)
             return

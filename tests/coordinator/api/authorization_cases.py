@@ -1,0 +1,270 @@
+"""What each API asks the authorizer, and what it answers when that says no: as Kafka 4.3 does with its
+StandardAuthorizer.
+
+There are a topic `t` with one partition and a group `g` with an offset committed for it; nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.message import ZERO_UUID, Message
+from muster.protocol.messages import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    sync_group,
+)
+from tests.coordinator.topics.support import batch
+
+Question = tuple[int, int, str]
+"""Operation, resource type, name."""
+
+O = Operation
+T, G, X = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+NO_TOPIC, NO_GROUP = ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED
+NO_CLUSTER, NO_TXN = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+NOT_ASKED = -(2**31)
+IN_TRANSACTION = batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0)
+
+
+def of_cluster(operation: int) -> Question:
+    return operation, ResourceType.CLUSTER, CLUSTER_NAME
+
+
+class Case(NamedTuple):
+    """One request and one set of refusals."""
+
+    name: str
+    request: Callable[[bytes], Message]
+    """Given the id of the topic t."""
+    asks: tuple[Question, ...]
+    """What is asked when everything is allowed."""
+    refused: tuple[Question, ...]
+    told: Callable[[Any], Any]
+    """What is looked at in the answer."""
+    expected: Any
+    version: int | None = None
+    """None: the newest that is served."""
+
+
+def code(answer: Any) -> int:
+    return int(answer.error_code)
+
+
+def rows(answer: Any) -> list[int]:
+    """The error of every partition of the first topic."""
+    return [row.error_code for row in answer.topics[0].partitions]
+
+
+def produced(answer: Any) -> list[tuple[int, str | None]]:
+    return [(row.error_code, row.error_message) for row in answer.responses[0].partition_responses]
+
+
+def records_for(t: bytes, data: bytes, **more: Any) -> Message:
+    rows = [produce.PartitionProduceData(0, data)]
+    return produce.ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[produce.TopicProduceData("", t, rows)], **more)
+
+
+def produce_by_name(name: str) -> Message:
+    rows = [produce.PartitionProduceData(0, batch())]
+    return produce.ProduceRequest(
+        acks=-1, timeout_ms=1000, topic_data=[produce.TopicProduceData(name, ZERO_UUID, rows)]
+    )
+
+
+def fetched(t: bytes, **more: Any) -> Message:
+    wanted = [fetch.FetchPartition(0, partition_max_bytes=1000)]
+    return fetch.FetchRequest(topics=[fetch.FetchTopic(topic_id=t, partitions=wanted)], max_bytes=1000, **more)
+
+
+def commit(t: bytes) -> Message:
+    wanted = [offset_commit.OffsetCommitRequestPartition(0, 1)]
+    return offset_commit.OffsetCommitRequest("g", topics=[offset_commit.OffsetCommitRequestTopic("", t, wanted)])
+
+
+def commit_by_name(name: str) -> Message:
+    wanted = [offset_commit.OffsetCommitRequestPartition(0, 1)]
+    topics = [offset_commit.OffsetCommitRequestTopic(name, partitions=wanted)]
+    return offset_commit.OffsetCommitRequest("g", topics=topics)
+
+
+def committed(topics: Any) -> Message:
+    return offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup("g", topics=topics)])
+
+
+def committed_rows(answer: Any) -> Any:
+    group = answer.groups[0]
+    return group.error_code, [(row.committed_offset, row.error_code) for t in group.topics for row in t.partitions]
+
+
+def metadata_of(*names: str, **more: Any) -> Message:
+    topics = [metadata.MetadataRequestTopic(name=name) for name in names]
+    return metadata.MetadataRequest(topics, **more)
+
+
+def metadata_rows(answer: Any) -> list[Any]:
+    return [(t.error_code, t.name, t.topic_id != ZERO_UUID, t.topic_authorized_operations) for t in answer.topics]
+
+
+def created(name: str) -> Message:
+    return create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 1, 1)], validate_only=True)
+
+
+def created_row(answer: Any) -> Any:
+    (row,) = answer.topics
+    configs = -1 if row.configs is None else min(len(row.configs), 1)
+    return row.error_code, row.error_message, row.topic_config_error_code, row.num_partitions, configs
+
+
+def deleted(name: str | None, topic_id: bytes = ZERO_UUID) -> Message:
+    return delete_topics.DeleteTopicsRequest([delete_topics.DeleteTopicState(name, topic_id)], timeout_ms=1000)
+
+
+def deleted_row(answer: Any) -> Any:
+    (row,) = answer.responses
+    return row.error_code, row.name, row.topic_id != ZERO_UUID, row.error_message
+
+
+def described(kind: int, name: str) -> Message:
+    return describe_configs.DescribeConfigsRequest([describe_configs.DescribeConfigsResource(kind, name)])
+
+
+def altered(kind: int, name: str, key: str, value: str) -> Message:
+    configs = [incremental_alter_configs.AlterableConfig(key, 0, value)]
+    resources = [incremental_alter_configs.AlterConfigsResource(kind, name, configs)]
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources, validate_only=True)
+
+
+def replaced(kind: int, name: str, key: str, value: str) -> Message:
+    resources = [alter_configs.AlterConfigsResource(kind, name, [alter_configs.AlterableConfig(key, value)])]
+    return alter_configs.AlterConfigsRequest(resources, validate_only=True)
+
+
+def first(field: str) -> Callable[[Any], Any]:
+    """Error and message of the first row."""
+
+    def told(answer: Any) -> Any:
+        row = getattr(answer, field)[0]
+        return row.error_code, row.error_message
+
+    return told
+
+
+def member(name: str, request: Message) -> Case:
+    question = O.READ, G, "g"
+    return Case(name, lambda t: request, (question,), (question,), code, NO_GROUP)
+
+
+def configs(kind: int, name: str, key: str, value: str, question: tuple[int, str], error: int) -> list[Case]:
+    """Described and altered."""
+    describe, alter = (O.DESCRIBE_CONFIGS, *question), (O.ALTER_CONFIGS, *question)
+    failed = error, error_message(error)
+    not_altered = (error, None) if kind == LOGGER else failed
+    return [
+        Case(f"describe configs {kind}", lambda t: described(kind, name), (describe,), (describe,), first("results"), failed),
+        Case(f"alter configs {kind}", lambda t: altered(kind, name, key, value), (alter,), (alter,), first("responses"), not_altered),
+    ]  # fmt: skip
+
+
+TOPIC, GROUP_KIND, BROKER, LOGGER, METRICS = 2, 32, 4, 8, 16
+LIST_OFFSETS = [list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(0, -1, -1)])]
+EPOCHS = [
+    offset_for_leader_epoch.OffsetForLeaderTopic("t", [offset_for_leader_epoch.OffsetForLeaderPartition(0, -1, 0)])
+]
+T_ROWS = [offset_delete.OffsetDeleteRequestPartition(0)]
+CREATES = (O.CREATE, T, "new"), of_cluster(O.CREATE)
+DELETES = of_cluster(O.DELETE), (O.DELETE, T, "t")
+NOT_DELETED = error_message(NO_TOPIC)
+OF_CLUSTER = ResourceType.CLUSTER, CLUSTER_NAME
+
+CASES = [
+    Case("produce", lambda t: records_for(t, batch()), ((O.WRITE, T, "t"),), ((O.WRITE, T, "t"),), produced, [(NO_TOPIC, None)]),
+    Case("produce to a topic that is not there", lambda t: produce_by_name("no"), ((O.WRITE, T, "no"),), ((O.WRITE, T, "no"),), produced, [(NO_TOPIC, None)], 12),
+    Case("produce in a transaction", lambda t: records_for(t, IN_TRANSACTION, transactional_id="x"), ((O.WRITE, X, "x"), (O.WRITE, T, "t")), ((O.WRITE, X, "x"),), lambda a: produced(a)[0][0], NO_TXN),
+    Case("fetch", fetched, ((O.READ, T, "t"),), ((O.READ, T, "t"),), lambda a: [p.error_code for p in a.responses[0].partitions], [NO_TOPIC]),
+    Case("fetch as a broker", lambda t: fetched(t, replica_state=fetch.ReplicaState(5, 1)), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION),), lambda a: [p.error_code for p in a.responses[0].partitions], [NO_TOPIC]),
+    Case("list offsets", lambda t: list_offsets.ListOffsetsRequest(topics=LIST_OFFSETS), ((O.DESCRIBE, T, "t"),), ((O.DESCRIBE, T, "t"),), rows, [NO_TOPIC]),
+    Case("metadata of all", lambda t: metadata.MetadataRequest(None), ((O.DESCRIBE, T, "t"),), ((O.DESCRIBE, T, "t"),), lambda a: [t.name for t in a.topics if t.name == "t"], []),
+    Case("metadata by name", lambda t: metadata_of("t", include_topic_authorized_operations=True), tuple((o, T, "t") for o in (3, 4, 5, 6, 7, 8, 10, 11)), ((O.DESCRIBE, T, "t"),), metadata_rows, [(NO_TOPIC, "t", False, NOT_ASKED)]),
+    Case("metadata by id", lambda t: metadata.MetadataRequest([metadata.MetadataRequestTopic(t, None)]), ((O.DESCRIBE, T, "t"),), ((O.DESCRIBE, T, "t"),), metadata_rows, [(NO_TOPIC, None, True, NOT_ASKED)]),
+    Case("metadata of a topic that is not there", lambda t: metadata_of("new", allow_auto_topic_creation=False), ((O.DESCRIBE, T, "new"),), ((O.DESCRIBE, T, "new"),), metadata_rows, [(NO_TOPIC, "new", False, NOT_ASKED)]),
+    Case("metadata that creates", lambda t: metadata_of("new"), ((O.DESCRIBE, T, "new"), of_cluster(O.CREATE)), CREATES, metadata_rows, [(NO_TOPIC, "new", False, NOT_ASKED)]),
+    Case("what may be done to the cluster", lambda t: metadata_of("t", include_cluster_authorized_operations=True), ((O.DESCRIBE, T, "t"), *map(of_cluster, (5, 7, 8, 9, 10, 11, 12))), (of_cluster(O.DESCRIBE),), lambda a: a.cluster_authorized_operations, 0, 10),
+    Case("commit", commit, ((O.READ, G, "g"), (O.READ, T, "t")), ((O.READ, T, "t"),), rows, [NO_TOPIC]),
+    Case("commit to a topic that is not there", lambda t: commit_by_name("no"), ((O.READ, G, "g"), (O.READ, T, "no")), ((O.READ, T, "no"),), rows, [NO_TOPIC], 9),
+    Case("commit of a group", commit, ((O.READ, G, "g"), (O.READ, T, "t")), ((O.READ, G, "g"),), rows, [NO_GROUP]),
+    Case("offsets", lambda t: committed([offset_fetch.OffsetFetchRequestTopics("", t, [0])]), ((O.DESCRIBE, G, "g"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, T, "t"),), committed_rows, (0, [(-1, NO_TOPIC)])),
+    Case("all offsets", lambda t: committed(None), ((O.DESCRIBE, G, "g"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, T, "t"),), committed_rows, (0, [])),
+    Case("offsets of a group", lambda t: committed(None), ((O.DESCRIBE, G, "g"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, G, "g"),), committed_rows, (NO_GROUP, [])),
+    Case("find coordinator", lambda t: find_coordinator.FindCoordinatorRequest(coordinator_keys=["g"]), ((O.DESCRIBE, G, "g"),), ((O.DESCRIBE, G, "g"),), lambda a: (a.coordinators[0].error_code, a.coordinators[0].node_id), (NO_GROUP, -1)),
+    Case("find the transaction coordinator", lambda t: find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), ((O.DESCRIBE, X, "x"),), ((O.DESCRIBE, X, "x"),), lambda a: (a.coordinators[0].error_code, a.coordinators[0].node_id), (NO_TXN, -1)),
+    member("join", join_group.JoinGroupRequest("g", 6000, 6000, protocol_type="consumer", protocols=[join_group.JoinGroupRequestProtocol("range", b"")])),
+    member("sync", sync_group.SyncGroupRequest("g", 1, "m", None, "consumer", "range")),
+    member("heartbeat", heartbeat.HeartbeatRequest("g", 1, "m")),
+    member("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("m")])),
+    Case("describe groups", lambda t: describe_groups.DescribeGroupsRequest(["no", "g"]), ((O.DESCRIBE, G, "no"), (O.DESCRIBE, G, "g")), ((O.DESCRIBE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.groups], [("g", NO_GROUP), ("no", ErrorCode.GROUP_ID_NOT_FOUND)]),
+    Case("what may be done to a group", lambda t: describe_groups.DescribeGroupsRequest(["g"], True), tuple((o, G, "g") for o in (3, 6, 8, 10, 11)), ((O.READ, G, "g"),), lambda a: a.groups[0].authorized_operations, 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11),
+    Case("list groups", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE), (O.DESCRIBE, G, "g")), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, [])),
+    Case("list groups that may be described", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, ["g"])),
+    Case("delete groups", lambda t: delete_groups.DeleteGroupsRequest(["g", "no"]), ((O.DELETE, G, "g"), (O.DELETE, G, "no")), ((O.DELETE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.results], [("no", ErrorCode.GROUP_ID_NOT_FOUND), ("g", NO_GROUP)]),
+    Case("delete offsets", lambda t: offset_delete.OffsetDeleteRequest("g", [offset_delete.OffsetDeleteRequestTopic("t", T_ROWS)]), ((O.DELETE, G, "g"), (O.READ, T, "t")), ((O.READ, T, "t"),), lambda a: (a.error_code, rows(a)), (0, [NO_TOPIC])),
+    Case("delete offsets of a group", lambda t: offset_delete.OffsetDeleteRequest("g", [offset_delete.OffsetDeleteRequestTopic("t", T_ROWS)]), ((O.DELETE, G, "g"), (O.READ, T, "t")), ((O.DELETE, G, "g"),), code, NO_GROUP),
+    Case("create topics", lambda t: created("new"), (of_cluster(O.CREATE), (O.DESCRIBE_CONFIGS, T, "new")), CREATES, lambda a: created_row(a)[:2], (NO_TOPIC, "Authorization failed.")),
+    Case("create a topic that may not be configured", lambda t: created("new"), (of_cluster(O.CREATE), (O.DESCRIBE_CONFIGS, T, "new")), ((O.DESCRIBE_CONFIGS, T, "new"),), created_row, (0, None, NO_TOPIC, -1, 0)),
+    Case("create this topic", lambda t: created("new"), (of_cluster(O.CREATE), (O.DESCRIBE_CONFIGS, T, "new")), (of_cluster(O.CREATE),), created_row, (0, None, 0, 1, 1)),
+    Case("delete topics", lambda t: deleted("t"), (of_cluster(O.DELETE),), DELETES, deleted_row, (NO_TOPIC, "t", False, NOT_DELETED)),
+    Case("delete topics by id", lambda t: deleted(None, t), (of_cluster(O.DELETE),), DELETES, deleted_row, (NO_TOPIC, "t", True, NOT_DELETED)),
+    Case("delete topics by id, unseen", lambda t: deleted(None, t), (of_cluster(O.DELETE),), (*DELETES, (O.DESCRIBE, T, "t")), deleted_row, (NO_TOPIC, None, True, NOT_DELETED)),
+    Case("delete a topic that is not there, unseen", lambda t: deleted("no"), (of_cluster(O.DELETE),), (DELETES[0], (O.DESCRIBE, T, "no")), deleted_row, (NO_TOPIC, "no", False, NOT_DELETED)),
+    Case("delete records", lambda t: delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic("t", [delete_records.DeleteRecordsPartition(0, 0)])], 1000), ((O.DELETE, T, "t"),), ((O.DELETE, T, "t"),), lambda a: [(r.error_code, r.low_watermark) for r in a.topics[0].partitions], [(NO_TOPIC, -1)]),
+    Case("delete records that are not there", lambda t: delete_records.DeleteRecordsRequest([delete_records.DeleteRecordsTopic("no", [delete_records.DeleteRecordsPartition(0, 0)])], 1000), ((O.DELETE, T, "no"),), ((O.DELETE, T, "no"),), rows, [NO_TOPIC]),
+    Case("a producer id", lambda t: init_producer_id.InitProducerIdRequest(None), (of_cluster(O.IDEMPOTENT_WRITE),), (of_cluster(O.IDEMPOTENT_WRITE), (O.WRITE, T, "*")), lambda a: (a.error_code, a.producer_id, a.producer_epoch), (NO_CLUSTER, -1, -1)),
+    Case("a producer id for some topic", lambda t: init_producer_id.InitProducerIdRequest(None), (of_cluster(O.IDEMPOTENT_WRITE),), (of_cluster(O.IDEMPOTENT_WRITE),), code, 0),
+    Case("a transactional producer id", lambda t: init_producer_id.InitProducerIdRequest("x", 1000), ((O.WRITE, X, "x"),), ((O.WRITE, X, "x"),), code, NO_TXN),
+    Case("epochs", lambda t: offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=EPOCHS), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION), (O.DESCRIBE, T, "t")), rows, [NO_TOPIC]),
+    Case("epochs, as a reader", lambda t: offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=EPOCHS), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION),), rows, [0]),
+    *configs(TOPIC, "t", "retention.ms", "1000", (T, "t"), NO_TOPIC),
+    *configs(GROUP_KIND, "g", "consumer.session.timeout.ms", "50000", (G, "g"), NO_GROUP),
+    *configs(BROKER, "1", "log.cleaner.threads", "1", OF_CLUSTER, NO_CLUSTER),
+    *configs(LOGGER, "1", "kafka.server.KafkaApis", "INFO", OF_CLUSTER, NO_CLUSTER),
+    *configs(METRICS, "m", "interval.ms", "1000", OF_CLUSTER, NO_CLUSTER),
+    Case("replace configs", lambda t: replaced(TOPIC, "t", "retention.ms", "1000"), ((O.ALTER_CONFIGS, T, "t"),), ((O.ALTER_CONFIGS, T, "t"),), first("responses"), (NO_TOPIC, error_message(NO_TOPIC))),
+    Case("log dirs", lambda t: describe_log_dirs.DescribeLogDirsRequest(None), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, len(a.results)), (NO_CLUSTER, 0)),
+    Case("create partitions", lambda t: create_partitions.CreatePartitionsRequest([create_partitions.CreatePartitionsTopic("t", 2, None)], 1000, True), ((O.ALTER, T, "t"),), ((O.ALTER, T, "t"),), first("results"), (NO_TOPIC, None)),
+    Case("reassignments", lambda t: list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), code, NO_CLUSTER),
+    Case("describe cluster", lambda t: describe_cluster.DescribeClusterRequest(True), tuple(map(of_cluster, (5, 7, 8, 9, 10, 11, 12))), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, a.cluster_authorized_operations, len(a.brokers)), (0, 0, 1)),
+    Case("producers", lambda t: describe_producers.DescribeProducersRequest([describe_producers.TopicRequest("t", [0])]), ((O.READ, T, "t"),), ((O.READ, T, "t"),), lambda a: (a.topics[0].partitions[0].error_code, a.topics[0].partitions[0].error_message), (NO_TOPIC, error_message(NO_TOPIC))),
+    Case("what has configs", lambda t: list_config_resources.ListConfigResourcesRequest([TOPIC]), (of_cluster(O.DESCRIBE_CONFIGS),), (of_cluster(O.DESCRIBE_CONFIGS),), lambda a: (a.error_code, len(a.config_resources)), (NO_CLUSTER, 0)),
+    Case("describe partitions", lambda t: describe_topic_partitions.DescribeTopicPartitionsRequest([describe_topic_partitions.TopicRequest("t")], 100), tuple((o, T, "t") for o in (3, 4, 5, 6, 7, 8, 10, 11)), ((O.DESCRIBE, T, "t"),), lambda a: [(t.error_code, t.name, t.topic_id != ZERO_UUID, t.topic_authorized_operations) for t in a.topics], [(NO_TOPIC, "t", False, NOT_ASKED)]),
+    Case("describe all partitions", lambda t: describe_topic_partitions.DescribeTopicPartitionsRequest((), 1000), tuple((o, T, "t") for o in (3, 4, 5, 6, 7, 8, 10, 11)), ((O.DESCRIBE, T, "t"),), lambda a: [t.name for t in a.topics if t.name == "t"], []),
+]  # fmt: skip
