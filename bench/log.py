@@ -22,10 +22,10 @@ from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings, SharedSync, UnifiedLog, batches
-from muster.coordinator.log.cleaning import log_to_clean as dirt
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.compaction import Compaction
-from muster.coordinator.log.cleaning.throttle import Pace
+from muster.coordinator.log.cleaning.log_to_clean import examine
+from muster.coordinator.log.cleaning.throttle import Throttle
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
 
@@ -66,9 +66,9 @@ def replay(log: UnifiedLog) -> float:
 
 def compact(log: UnifiedLog, manager: LogManager) -> float:
     """MB per second of one core, without pauses."""
-    found = dirt.look(log, None, NOW)
+    found = examine(log, None, NOW)
     work = Compaction(
-        manager.storage, dirt.plan(found, LogSettings(), NOW), Pace(Event(), cpu_share=1, bytes_per_second=1e18)
+        manager.storage, found.plan(LogSettings(), NOW), Throttle(Event(), cpu_share=1, bytes_per_second=1e18)
     )
     begin = time.process_time()
     work.find()

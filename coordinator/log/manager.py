@@ -17,9 +17,9 @@ from muster.coordinator.log.directory.folders import PartitionFolders
 from muster.coordinator.log.directory.identity import Identity, identify
 from muster.coordinator.log.directory.last_stop import LastStop
 from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline, MalformedCheckpoint
-from muster.coordinator.log.opening.loader import load_log
+from muster.coordinator.log.opening.loader import LogLoader
 from muster.coordinator.log.position import Place
-from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.log.segments.file_names import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
 from muster.coordinator.log.storage.interfaces import Storage
@@ -164,7 +164,7 @@ class LogManager(PartitionFolders):
                 if topic_ids.settle(self.storage, directory, topic_id, was_clean=self._was_clean, sync=not threads):
                     self._new_folders.add(directory)
             with self.files_lock:
-                log = load_log(
+                log = LogLoader(
                     self.storage,
                     directory,
                     topic,
@@ -174,7 +174,7 @@ class LogManager(PartitionFolders):
                     wall_ms=wall_ms,
                     sync=self._sync,
                     wait_for_sync=wait_for_sync,
-                )
+                ).load()
         except DamagedLog as error:
             self.offline[key] = error
             _tell_of_damage(key, error)

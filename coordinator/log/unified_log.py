@@ -53,7 +53,7 @@ _logger = structlog.get_logger("muster.log")
 
 
 class UnifiedLog:
-    """The log of one partition, an `interfaces.Log`. `loader.load_log` and `LogManager.open_log` make it."""
+    """The log of one partition, an `interfaces.Log`. `LogManager.open_log` makes it."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from muster.coordinator.log import MalformedCheckpoint, Storage, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name
 from muster.coordinator.log.directory.last_stop import read_last_stops
-from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.log.segments.file_names import LOG_SUFFIX
 from muster.coordinator.topics.metadata_log import read_state
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC

@@ -5,27 +5,34 @@ Reads files only, whoever writes to them: for `muster log check` and as the firs
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 from typing import NamedTuple
 
 from muster.coordinator.log.directory import checkpoints, topic_ids
 from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop
 from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint
-from muster.coordinator.log.opening.leftovers import base_offset_of, is_leftover
 from muster.coordinator.log.opening.recovery import (
-    check_batch,
+    WholeBatches,
     is_torn,
     only_zeros,
     unknown_format,
     whole_batch_at,
     whole_batch_follows,
 )
-from muster.coordinator.log.records.headers import BatchHeader, read_header
-from muster.coordinator.log.segments.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX, OffsetIndex, TimeIndex
-from muster.coordinator.log.segments.segment import LOG_SUFFIX, segment_name
-from muster.coordinator.log.storage.interfaces import File, Storage
+from muster.coordinator.log.records.headers import BatchHeader
+from muster.coordinator.log.segments.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offset_of,
+    is_leftover,
+    segment_name,
+)
+from muster.coordinator.log.segments.index import OffsetIndex, TimeIndex
+from muster.coordinator.log.storage.interfaces import Entry, File, Storage
 
-CHUNK_BYTES = 1024 * 1024
 DAMAGE = "damage"
 NOTE = "note"
 LEAVE_IT = "it is left as it is and not served"
@@ -49,12 +56,23 @@ class Stretch(NamedTuple):
     header: BatchHeader | None
     problem: str
     """"" for bytes that were reserved and never written."""
-    is_unknown: bool = False
-    """A batch of a format that is unknown here: it may be sound, and must be left alone."""
+    unknown_offset: int = -1
+    """The offset of a batch of a format that is unknown here: it may be sound, and must be left alone. -1: it is none
+    such.
+    """
     is_misplaced: bool = False
     """A batch whose CRC is right and whose offset cannot be."""
     is_torn: bool = False
     """At the end of the file: it may be an append that a crash cut short."""
+
+
+class BadStretch(NamedTuple):
+    """A stretch that does not hold together, and what may be lost by it."""
+
+    stretch: Stretch
+    first_offset: int
+    end_offset: int
+    """The offset after the last that may be lost; -1: unknown."""
 
 
 class SegmentFacts(NamedTuple):
@@ -66,56 +84,45 @@ class SegmentFacts(NamedTuple):
     size: int
     batches: int
     next_offset: int
-    bad: tuple[tuple[Stretch, int, int], ...]
-    """Stretches that do not hold together, with the first offset that may be lost by each and the one after the last
-    (-1: unknown).
-    """
+    bad: tuple[BadStretch, ...]
     has_bad_index: bool
 
     @property
     def is_bad_to_the_end(self) -> bool:
         """Its last stretch does not hold together."""
-        return bool(self.bad) and self.bad[-1][0].end == self.size
+        return bool(self.bad) and self.bad[-1].stretch.end == self.size
 
 
 def stretches(file: File, base_offset: int, size: int, next_offset: int) -> Iterator[Stretch]:
     """All of a segment file, in order. `next_offset`: the lowest that its first batch may have."""
     position = 0
-    wanted = CHUNK_BYTES
     while position < size:
-        data = file.pread(min(wanted, size - position), position)
-        at, header, problem = 0, None, ""
-        while at < len(data):
-            header, problem = check_batch(data, at, size - position, next_offset, base_offset)
-            if header is None:
-                break
-            yield Stretch(position + at, position + at + header.size, header, "")
-            next_offset = header.next_offset
-            at += header.size
-        position += at
-        wanted = CHUNK_BYTES
-        if problem:
-            if only_zeros(file, position, size):
-                yield Stretch(position, size, None, "")
-                return
-            unknown = unknown_format(file, position, next_offset, base_offset)
-            if unknown is not None:
-                end = min(position + unknown.size, size)
-                yield Stretch(position, end, None, problem, is_unknown=True)
-                position, next_offset = end, unknown.base_offset + 1
-                continue
-            misplaced = whole_batch_at(file, position, size)
-            if misplaced is not None:
-                yield Stretch(position, position + misplaced.size, None, problem, is_misplaced=True)
-                position += misplaced.size
-                continue
-            follower = whole_batch_follows(file, position, size, base_offset)
-            end = size if follower is None else follower
-            torn = follower is None and is_torn(file, position, size, next_offset)
-            yield Stretch(position, end, None, problem, is_torn=torn)
-            position = end
-        elif at == 0:
-            wanted = read_header(data).size
+        whole = WholeBatches(file, position, size, next_offset, base_offset)
+        for at, header in whole:
+            yield Stretch(at, at + header.size, header, "")
+        position, next_offset = whole.position, whole.next_offset
+        if whole.reason:
+            stretch = _bad_stretch(file, base_offset, position, size, next_offset, whole.reason)
+            yield stretch
+            position = stretch.end
+            if stretch.unknown_offset >= 0:
+                next_offset = stretch.unknown_offset + 1
+
+
+def _bad_stretch(file: File, base_offset: int, position: int, size: int, next_offset: int, problem: str) -> Stretch:
+    """What begins at `position`, where no whole batch does."""
+    if only_zeros(file, position, size):
+        return Stretch(position, size, None, "")
+    unknown = unknown_format(file, position, next_offset, base_offset)
+    if unknown is not None:
+        end = min(position + unknown.size, size)
+        return Stretch(position, end, None, problem, unknown_offset=unknown.base_offset)
+    misplaced = whole_batch_at(file, position, size)
+    if misplaced is not None:
+        return Stretch(position, position + misplaced.size, None, problem, is_misplaced=True)
+    follower = whole_batch_follows(file, position, size, base_offset)
+    torn = follower is None and is_torn(file, position, size, next_offset)
+    return Stretch(position, size if follower is None else follower, None, problem, is_torn=torn)
 
 
 class Inspection:
@@ -153,39 +160,39 @@ class Inspection:
     def run(self) -> None:
         """Look at everything. OSError when a file cannot be read."""
         entries = self._storage.entries(self._directory)
-        for entry in entries:
-            if base_offset_of(entry.name) is None and is_leftover(entry.name):
-                self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
-            if entry.is_directory and (
-                base_offset_of(entry.name) is not None or entry.name == checkpoints.LEADER_EPOCHS
-            ):
-                self._find(DAMAGE, entry.name, None, "a folder is in the place of the file: move it away")
+        self._look_at_names(entries)
         self._look_at_topic_id()
-        sizes = {
-            base: entry.size
-            for entry in entries
-            if entry.name.endswith(LOG_SUFFIX) and (base := base_offset_of(entry.name)) is not None
-        }
-        if not any(base_offset_of(entry.name) is None and is_leftover(entry.name) for entry in entries):
-            for base in sorted({base for entry in entries if entry.name.endswith(INDEX_SUFFIX)
-                                and (base := base_offset_of(entry.name)) is not None} - sizes.keys()):  # fmt: skip
+        sizes = _with_suffix(entries, LOG_SUFFIX)
+        if not any(_is_leftover(entry) for entry in entries):
+            for base in sorted(_with_suffix(entries, INDEX_SUFFIX).keys() - sizes.keys()):
                 self._find(DAMAGE, segment_name(base) + LOG_SUFFIX, None, "it is not there, and its index is")
         next_offset = 0
         bases = sorted(sizes)
-        for index, base in enumerate(bases):
-            follower = bases[index + 1] if index + 1 < len(bases) else None
-            next_offset = max(self._segment(base, sizes[base], max(next_offset, base), follower), next_offset)
+        for base, follower in zip_longest(bases, bases[1:]):
+            next_offset = max(self._look_at_segment(base, sizes[base], max(next_offset, base), follower), next_offset)
         self.end_offset = max(next_offset, self._last_stop.start_offset)
+        self._look_for_lost_end()
+
+    def _look_at_names(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            if _is_leftover(entry):
+                self._find(NOTE, entry.name, None, "left by an interrupted change; the next start puts it right")
+            elif entry.is_directory and (
+                base_offset_of(entry.name) is not None or entry.name == checkpoints.LEADER_EPOCHS
+            ):
+                self._find(DAMAGE, entry.name, None, "a folder is in the place of the file: move it away")
+
+    def _look_for_lost_end(self) -> None:
+        recovery_point = self._last_stop.recovery_point
         has_bad_tail = bool(self.segments) and self.segments[-1].is_bad_to_the_end
-        if self.end_offset < self._last_stop.recovery_point and not has_bad_tail:
-            self.lost = range(self.end_offset, self._last_stop.recovery_point)
-            self._find(
-                DAMAGE,
-                segment_name(bases[-1]) + LOG_SUFFIX if bases else "",
-                None,
-                f"the log ends at offset {self.end_offset}, all before its recovery point "
-                f"{self._last_stop.recovery_point} was synced: {len(self.lost)} records are gone",
+        if self.end_offset < recovery_point and not has_bad_tail:
+            self.lost = range(self.end_offset, recovery_point)
+            name = segment_name(self.segments[-1].base_offset) + LOG_SUFFIX if self.segments else ""
+            problem = (
+                f"the log ends at offset {self.end_offset}, all before its recovery point {recovery_point} was synced: "
+                f"{len(self.lost)} records are gone"
             )
+            self._find(DAMAGE, name, None, problem)
 
     def _look_at_topic_id(self) -> None:
         name = checkpoints.PARTITION_METADATA
@@ -219,58 +226,76 @@ class Inspection:
         file = self._storage.file(f"{self._directory}/{name}" if self._directory else name).path
         self.findings.append(Finding(severity, file, position, problem))
 
-    def _segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
+    def _look_at_segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
+        """The offset after it. `follower`: the base offset of the next segment."""
         name = f"{self._directory}/{segment_name(base)}" if self._directory else segment_name(base)
-        file_name = segment_name(base) + LOG_SUFFIX
-        file = self._storage.file(name + LOG_SUFFIX)
         index = _IndexCheck(self._storage, name, base, size)
-        bad: list[tuple[Stretch, int, int]] = []
+        bad: list[BadStretch] = []
         batches = 0
-        try:
+        with contextlib.closing(self._storage.file(name + LOG_SUFFIX)) as file:
             for stretch in stretches(file, base, size, next_offset):
                 self._progress(stretch.end - stretch.position)
-                header = stretch.header
-                if header is not None:
+                if stretch.header is not None:
                     batches += 1
-                    index.batch(stretch.position, header)
-                    if bad and bad[-1][2] < 0:
-                        bad[-1] = (bad[-1][0], bad[-1][1], header.base_offset)
-                    next_offset = header.next_offset
-                    continue
-                if stretch.is_unknown:
-                    self.is_unknown = True
-                    self._find(DAMAGE, file_name, stretch.position, f"{stretch.problem}: {LEAVE_IT}")
-                    continue
-                is_tail = stretch.end == size and follower is None and not stretch.is_misplaced
-                damage = self._is_damaged_tail(stretch, next_offset) if is_tail else ""
-                if damage:
-                    point = self._last_stop.recovery_point
-                    bad.append((stretch, next_offset, point if point > next_offset else -1))
-                    self._find(DAMAGE, file_name, stretch.position, damage)
-                elif not stretch.problem:
-                    if follower is not None:
-                        self._find(NOTE, file_name, stretch.position, "zeros up to the end of a segment that is full")
-                elif is_tail:
-                    problem = f"a torn tail: {stretch.problem}; the next start cuts {size - stretch.position} bytes off"
-                    self._find(NOTE, file_name, stretch.position, problem)
+                    index.batch(stretch.position, stretch.header)
+                    _end_loss(bad, stretch.header.base_offset)
+                    next_offset = stretch.header.next_offset
                 else:
-                    bad.append((stretch, next_offset, -1))
-                    self._find(DAMAGE, file_name, stretch.position, stretch.problem)
-        finally:
-            file.close()
-        if bad and bad[-1][2] < 0 and follower is not None:
-            bad[-1] = (bad[-1][0], bad[-1][1], follower)
-        if follower is not None and next_offset > follower:
-            problem = f"its offsets go up to {next_offset - 1}, the next segment begins at {follower}"
-            self._find(DAMAGE, file_name, None, problem)
+                    bad += self._judge(stretch, base, size, next_offset, follower)
+        if follower is not None:
+            _end_loss(bad, follower)
+            if next_offset > follower:
+                problem = f"its offsets go up to {next_offset - 1}, the next segment begins at {follower}"
+                self._find(DAMAGE, segment_name(base) + LOG_SUFFIX, None, problem)
         for suffix, problem in index.unreadable.items():
             self._find(NOTE, segment_name(base) + suffix, None, f"{problem}; the server makes it anew when it needs it")
         for suffix, problem in index.problems():
             self._find(DAMAGE, segment_name(base) + suffix, None, problem)
-        self.segments.append(
-            SegmentFacts(base, name, size, batches, next_offset, tuple(bad), bool(index.unreadable or index.problems()))
-        )
+        has_bad_index = bool(index.unreadable or index.problems())
+        self.segments.append(SegmentFacts(base, name, size, batches, next_offset, tuple(bad), has_bad_index))
         return next_offset
+
+    def _judge(
+        self, stretch: Stretch, base: int, size: int, next_offset: int, follower: int | None
+    ) -> list[BadStretch]:
+        """Tell of a stretch that is no whole batch; the stretch when it is damage that a repair takes out."""
+        file_name = segment_name(base) + LOG_SUFFIX
+        if stretch.unknown_offset >= 0:
+            self.is_unknown = True
+            self._find(DAMAGE, file_name, stretch.position, f"{stretch.problem}: {LEAVE_IT}")
+            return []
+        is_tail = stretch.end == size and follower is None and not stretch.is_misplaced
+        damage = self._is_damaged_tail(stretch, next_offset) if is_tail else ""
+        if damage:
+            self._find(DAMAGE, file_name, stretch.position, damage)
+            point = self._last_stop.recovery_point
+            return [BadStretch(stretch, next_offset, point if point > next_offset else -1)]
+        if not stretch.problem:
+            if follower is not None:
+                self._find(NOTE, file_name, stretch.position, "zeros up to the end of a segment that is full")
+            return []
+        if is_tail:
+            problem = f"a torn tail: {stretch.problem}; the next start cuts {size - stretch.position} bytes off"
+            self._find(NOTE, file_name, stretch.position, problem)
+            return []
+        self._find(DAMAGE, file_name, stretch.position, stretch.problem)
+        return [BadStretch(stretch, next_offset, -1)]
+
+
+def _end_loss(bad: list[BadStretch], offset: int) -> None:
+    """No more than what lies before `offset` is lost by the last one."""
+    if bad and bad[-1].end_offset < 0:
+        bad[-1] = bad[-1]._replace(end_offset=offset)
+
+
+def _is_leftover(entry: Entry) -> bool:
+    return base_offset_of(entry.name) is None and is_leftover(entry.name)
+
+
+def _with_suffix(entries: list[Entry], suffix: str) -> dict[int, int]:
+    """Base offset -> size of the segments' files that end so."""
+    named = [(base_offset_of(entry.name), entry) for entry in entries if entry.name.endswith(suffix)]
+    return {base: entry.size for base, entry in named if base is not None}
 
 
 class _IndexCheck:
@@ -279,7 +304,7 @@ class _IndexCheck:
     def __init__(self, storage: Storage, name: str, base_offset: int, size: int) -> None:
         self._base = base_offset
         self.unreadable: dict[str, str] = {}
-        """Suffix of a file that cannot be an index, and why: a power cut leaves such, and nobody believes it."""
+        """Suffix of a file that cannot be an index, and why: a power cut leaves such; it is not used."""
         self._problems: dict[str, str] = {}
         self._index = OffsetIndex()
         self._times = TimeIndex()
@@ -316,7 +341,7 @@ class _IndexCheck:
         self._problems.setdefault(suffix, f"its entry for offset {offset} names {what}")
 
     def problems(self) -> list[tuple[str, str]]:
-        """Suffix of a file that leads astray, and what is wrong with it."""
+        """Suffix of a file with wrong entries, and what is wrong with it."""
         return sorted(self._problems.items())
 
 

@@ -1,5 +1,5 @@
-"""The log cleaner (Kafka: LogCleaner): looks from time to time which compacted log is the dirtiest and has it
-compacted, in threads that together never take more than `CPU_SHARE` of a core. Driven from the event loop by the Clock.
+"""The log cleaner (Kafka: LogCleaner): from time to time it has the dirtiest compacted log compacted, in threads that
+together never take more than `CPU_SHARE` of a core. Driven from the event loop by the Clock.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from threading import Event
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.log.cleaning import log_to_clean as dirt
-from muster.coordinator.log.cleaning.job import Cleaning
-from muster.coordinator.log.cleaning.log_to_clean import Dirt
-from muster.coordinator.log.cleaning.throttle import Pace
+from muster.coordinator.log.cleaning.job import CleaningJob
+from muster.coordinator.log.cleaning.log_to_clean import LogToClean, examine
+from muster.coordinator.log.cleaning.throttle import Throttle
 from muster.coordinator.log.directory import checkpoints
 from muster.coordinator.log.directory.checkpoints import Partition
 from muster.coordinator.log.errors import LogError, MalformedCheckpoint
@@ -20,7 +19,7 @@ from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
 
 CPU_SHARE = 0.2
-"""Of one core, for all threads together: at this the event loop hardly waits longer for its turn."""
+"""Of one core, for all threads together: with so much the event loop hardly waits longer for its turn."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -35,12 +34,12 @@ class Cleaner:
         self._cpu_share = cpu_share
         self._timer: Timer | None = None
         self._stop = Event()
-        self._running: dict[Partition, Cleaning] = {}
+        self._running: dict[Partition, CleaningJob] = {}
         self._uncleanable: set[Partition] = set()
         self._stuck: set[Partition] = set()
-        """Logs whose compaction failed, until the clock has us look again."""
+        """Logs whose compaction failed, until the next `look`."""
         self._undecided: dict[Partition, int] = {}
-        """Logs with an open transaction: nothing more of them can be compacted before they reach beyond this."""
+        """Logs with an open transaction: nothing more of them can be compacted before they reach beyond this offset."""
         self._clean_up_to = self._load()
 
     def _load(self) -> dict[Partition, int]:
@@ -69,7 +68,7 @@ class Cleaner:
         self.look()
 
     def stop(self) -> None:
-        """End what is under way (within some ms) and look no more; what was compacted half is done anew next time."""
+        """End what is under way (within some ms) and begin nothing more; half a compaction is done anew next time."""
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -90,50 +89,50 @@ class Cleaner:
         if free <= 0 or self._stop.is_set():
             return
         due = [found for found in self._survey() if found.is_due]
-        due.sort(key=lambda found: found.ratio, reverse=True)
+        due.sort(key=lambda found: found.cleanable_ratio, reverse=True)
         for found in due[:free]:
             self._begin(found)
 
-    def _survey(self) -> list[Dirt]:
+    def _survey(self) -> list[LogToClean]:
         wall_ms = self._clock.now().wall_ms
-        surveyed: list[Dirt] = []
+        surveyed: list[LogToClean] = []
         for log in self._manager.logs():
             key = (log.topic, log.partition)
             is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
             if is_free and log.failure is None and log.config.compacts and len(log.segments) > 1:
-                found = dirt.look(log, self._clean_up_to.get(key), wall_ms)
+                found = examine(log, self._clean_up_to.get(key), wall_ms)
                 if found.segments and found.end_offset != self._undecided.get(key):
                     surveyed.append(found)
         return surveyed
 
-    def _begin(self, found: Dirt) -> None:
+    def _begin(self, found: LogToClean) -> None:
         settings, now = self._manager.settings, self._clock.now()
         threads = max(settings.log_cleaner_threads, 1)
-        pace = Pace(
+        throttle = Throttle(
             self._stop,
             cpu_share=self._cpu_share / threads,
             bytes_per_second=max(settings.log_cleaner_io_max_bytes_per_second / threads, 1.0),
         )
-        cleaning = Cleaning(self._manager, self._workers, found, pace, now.wall_ms, self._ended)
-        self._running[found.log.topic, found.log.partition] = cleaning
-        cleaning.begin()
+        job = CleaningJob(self._manager, self._workers, found, throttle, now.wall_ms, self._ended)
+        self._running[found.log.topic, found.log.partition] = job
+        job.begin()
 
-    def _ended(self, cleaning: Cleaning) -> None:
-        key = (cleaning.log.topic, cleaning.log.partition)
+    def _ended(self, job: CleaningJob) -> None:
+        key = (job.log.topic, job.log.partition)
         del self._running[key]
-        failure = cleaning.failure
+        failure = job.failure
         if isinstance(failure, LogError):
             # as on Kafka: what cannot be read is left alone until the next start
             self._uncleanable.add(key)
         if failure is not None:
             self._stuck.add(key)
             _logger.error("a log cannot be compacted", topic=key[0], partition=key[1], reason=str(failure))
-        elif not cleaning.stopped:
-            if cleaning.end_offset > cleaning.first_dirty:
-                self._clean_up_to[key] = cleaning.end_offset
+        elif not job.stopped:
+            if job.end_offset > job.first_dirty:
+                self._clean_up_to[key] = job.end_offset
                 self._save()
             else:
-                self._undecided[key] = cleaning.planned_end
+                self._undecided[key] = job.planned_end
             self._begin_due()  # the next one
 
     def _save(self) -> None:

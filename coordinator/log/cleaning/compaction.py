@@ -1,5 +1,5 @@
-"""One compaction of one log, as far as it needs no event loop: look for the latest record of each key, then write the
-segments anew without the others. Runs in a thread; touches no object of the log, only files beside it.
+"""One compaction of one log, as far as it needs no event loop (Kafka: Cleaner): find the latest record of each key,
+then write the segments anew without the others. Runs in a thread; touches no object of the log, only its files.
 """
 
 from __future__ import annotations
@@ -8,23 +8,23 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from muster.coordinator.log.cleaning.cleaned_file import CleanedFile
-from muster.coordinator.log.cleaning.offset_map import LatestKeys
-from muster.coordinator.log.cleaning.producers import Fact, ProducersSeen, Undecided
-from muster.coordinator.log.cleaning.record_filter import Sieve
-from muster.coordinator.log.cleaning.throttle import Pace
+from muster.coordinator.log.cleaning.offset_map import OffsetMap
+from muster.coordinator.log.cleaning.producers import Fact, ProducersInLog, Undecided
+from muster.coordinator.log.cleaning.record_filter import RecordFilter
+from muster.coordinator.log.cleaning.throttle import Throttle
 from muster.coordinator.log.errors import BatchError, CorruptBatch
 from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.compression import compress
 from muster.coordinator.log.records.headers import HEADER_SIZE, is_old, iterate, read_header, whole_batches
 from muster.coordinator.log.records.old_format import as_batch, runs
-from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.log.segments.cleaned_file import CleanedFile
+from muster.coordinator.log.segments.file_names import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
 
 CHUNK_BYTES = 48 * 1024
-"""What is looked at between two looks at the clock: half a millisecond of work."""
+"""What is done between two looks at the clock: half a millisecond of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,47 +64,45 @@ class Plan:
 class Compaction:
     """Runs a plan: `find` once, then `write` for each of `groups`."""
 
-    def __init__(self, storage: Storage, plan: Plan, pace: Pace) -> None:
+    def __init__(self, storage: Storage, plan: Plan, throttle: Throttle) -> None:
         self.plan = plan
         self.end_offset = plan.first_dirty
         """Up to here nothing is dirty when all groups are done."""
         self.groups: list[list[Part]] = []
         self.changed = False
         """The last group written is not byte for byte what it was."""
-        self._brought_up = False
-        """Messages of an old format were met, which come out as batches v2."""
-        self.bytes_read = 0
+        self._met_old_format = False
+        """Messages of an old format come out as batches v2."""
         self.bytes_written = 0
         self._storage = storage
-        self._pace = pace
-        self._latest: LatestKeys
-        self._sieve: Sieve
+        self._throttle = throttle
+        self._map: OffsetMap
+        self._filter: RecordFilter
         self.unfinished: CleanedFile | None = None
         """What `write` has not come to the end of."""
 
-    # -- looking
+    # -- finding
 
     def find(self) -> None:
         """Find the latest record of each key. CorruptBatch, UnsupportedCompression, OSError or Stopped."""
         while True:
-            producers = ProducersSeen(self._producer_batches, newest_before_ms=self.plan.producers_since_ms)
-            self._latest = LatestKeys(self.plan.first_dirty, self.plan.capacity, producers)
+            producers = ProducersInLog(self._producer_batches, newest_before_ms=self.plan.producers_since_ms)
+            self._map = OffsetMap(self.plan.first_dirty, self.plan.capacity, producers)
             try:
-                self._look()
+                self._fill_map()
                 break
             except Undecided as undecided:
                 # the segment where it begins, and all behind it, wait for its end
                 parts = tuple(part for part in self.plan.parts if part.next_base <= undecided.offset)
                 self.plan = replace(self.plan, parts=parts)
-        self.end_offset = max(self._latest.end_offset, self.plan.first_dirty)
-        if not self._latest.is_full:
+        self.end_offset = max(self._map.end_offset, self.plan.first_dirty)
+        if not self._map.is_full:
             self.end_offset = max(self.plan.end_offset, self.plan.first_dirty)
-            self._latest.end_offset = self.end_offset
+            self._map.end_offset = self.end_offset
         config = self.plan.config
-        self._sieve = Sieve(
-            self._latest,
+        self._filter = RecordFilter(
+            self._map,
             producers,
-            compress,
             first_dirty=self.plan.first_dirty,
             now_ms=self.plan.now_ms,
             delete_retention_ms=config.delete_retention_ms,
@@ -112,12 +110,12 @@ class Compaction:
         if self.end_offset > self.plan.first_dirty:
             self.groups = grouped([part for part in self.plan.parts if part.base_offset < self.end_offset], config)
 
-    def _look(self) -> None:
+    def _fill_map(self) -> None:
         dirty = [part for part in self.plan.parts if part.next_base > self.plan.first_dirty]
         for part in dirty:
             with contextlib.closing(self._storage.file(part.name + LOG_SUFFIX)) as file:
-                self._feed(file, part, lambda data: self._latest.add(data), lambda: self._latest.is_full)
-            if self._latest.is_full:
+                self._feed(file, part, self._map.add, lambda: self._map.is_full)
+            if self._map.is_full:
                 return
 
     def _producer_batches(self) -> Iterator[Fact]:
@@ -125,24 +123,19 @@ class Compaction:
             with contextlib.closing(self._storage.file(part.name + LOG_SUFFIX)) as file:
                 position = 0
                 while position < part.size:
-                    data = file.pread(min(CHUNK_BYTES, part.size - position), position)
-                    used = 0
-                    for at, header in iterate(data):
-                        used = at + header.size
+                    data, used = file.pread(min(CHUNK_BYTES, part.size - position), position), 0
+                    found = [(header, data[at : at + header.size]) for at, header in iterate(data)]
+                    for header, batch in found or [(read_header(data), b"")]:  # b"": one that is larger than a chunk
                         if header.producer_id >= 0:
-                            yield header, header.is_control and _commits(data[at:used])
-                    if not used:  # a batch larger than a chunk
-                        header = read_header(data)
-                        used = header.size
-                        if header.producer_id >= 0:
-                            yield header, False
+                            yield header, header.is_control and _commits(batch)
+                        used += header.size
                     position += used
-                    self._pace.spent(used)
+                    self._throttle.spent(used)
 
     def _feed(
         self, file: File, part: Part, take: Callable[[bytes], int], is_enough: Callable[[], bool] = lambda: False
     ) -> None:
-        """Give the batches of a segment to `take`, which says how many bytes it has dealt with."""
+        """Give the batches of a segment to `take`, which returns how many bytes it has dealt with."""
         position, wanted = 0, CHUNK_BYTES
         while position < part.size and not is_enough():
             data = file.pread(min(wanted, part.size - position), position)
@@ -155,8 +148,7 @@ class Compaction:
                     raise CorruptBatch(f"{file.path} is damaged at byte {position}, or of an unknown format there")
                 continue
             position, wanted = position + used, CHUNK_BYTES
-            self.bytes_read += used
-            self._pace.spent(used)
+            self._throttle.spent(used)
 
     def _feed_old(
         self, file: File, position: int, data: bytes, take: Callable[[bytes], int], is_enough: Callable[[], bool]
@@ -168,7 +160,7 @@ class Compaction:
                 if is_enough():
                     break
                 take(_compressed(as_batch(data[start:end]), read_header(data, start).compression))
-                self._brought_up = True
+                self._met_old_format = True
         except BatchError as error:
             raise type(error)(f"{file.path} cannot be read at byte {position + start}: {error}") from error
         return used
@@ -179,15 +171,15 @@ class Compaction:
         """Write what stays of a group; the file is whole and synced."""
         first, interval = group[0], self.plan.config.index_interval_bytes
         out = self.unfinished = CleanedFile(self._storage, first.name, first.base_offset, interval)
-        self._sieve.keep = out.keep
-        rewritten = self._sieve.rewritten
-        self._brought_up = False
+        self._filter.keep = out.keep
+        rewritten = self._filter.rewritten
+        self._met_old_format = False
         for part in group:
             with contextlib.closing(self._storage.file(part.name + LOG_SUFFIX)) as file:
-                self._feed(file, part, self._sieve.add)
+                self._feed(file, part, self._filter.add)
         out.end()
         self.bytes_written += out.size
-        is_rewritten = self._brought_up or self._sieve.rewritten > rewritten
+        is_rewritten = self._met_old_format or self._filter.rewritten > rewritten
         self.changed = is_rewritten or out.size != sum(part.size for part in group)
         self.unfinished = None
         return out

@@ -1,4 +1,4 @@
-"""One compaction under way: what it does in its thread, and what on the event loop between two steps of that."""
+"""One compaction under way: its steps in a thread, and what is done on the event loop between two of them."""
 
 from __future__ import annotations
 
@@ -7,52 +7,52 @@ from collections.abc import Callable
 
 import structlog
 
-from muster.coordinator.log.cleaning import log_to_clean as dirt
 from muster.coordinator.log.cleaning import swap
-from muster.coordinator.log.cleaning.cleaned_file import CleanedFile
 from muster.coordinator.log.cleaning.compaction import Compaction, Part
-from muster.coordinator.log.cleaning.log_to_clean import Dirt
-from muster.coordinator.log.cleaning.throttle import Pace, Stopped
+from muster.coordinator.log.cleaning.log_to_clean import LogToClean
+from muster.coordinator.log.cleaning.throttle import Stopped, Throttle
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.manager import LogManager
-from muster.coordinator.log.segments.segment import LOG_SUFFIX, Segment
+from muster.coordinator.log.segments.cleaned_file import CleanedFile
+from muster.coordinator.log.segments.file_names import LOG_SUFFIX, SWAP_SUFFIX
+from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
 
 _logger = structlog.get_logger("muster.log")
 
 
-class Cleaning:
+class CleaningJob:
     """Compacts one log, group of segments by group, each put in its place as soon as it is written."""
 
     def __init__(
         self,
         manager: LogManager,
         workers: SharedSync,
-        found: Dirt,
-        pace: Pace,
+        found: LogToClean,
+        throttle: Throttle,
         wall_ms: int,
-        ended: Callable[[Cleaning], object],
+        ended: Callable[[CleaningJob], object],
     ) -> None:
         """`ended` is called on the event loop, once."""
         self.log: UnifiedLog = found.log
         self.failure: LogError | OSError | None = None
-        """Why it did not come to its end; a LogError: it would not another time either."""
+        """Why it did not come to its end; with a LogError it never would."""
         self.stopped = False
-        """It was left because the server stops, or because the log has changed under it."""
+        """It was given up because the server stops, or because the log has changed meanwhile."""
         self._manager = manager
         self._workers = workers
-        self._pace = pace
-        self._compaction = Compaction(manager.storage, dirt.plan(found, manager.settings, wall_ms), pace)
+        self._throttle = throttle
+        self._compaction = Compaction(manager.storage, found.plan(manager.settings, wall_ms), throttle)
         self.planned_end = self._compaction.plan.end_offset
-        """How far was looked; a transaction may have kept the compaction from going there."""
+        """How far it should go; an open transaction may keep it from going there."""
         self._segments = found.segments
         self._groups: list[list[Part]] | None = None
         self._cleaned: CleanedFile | None = None
         self._group: list[Part] = []
         self._swapped: Segment | None = None
-        """In its place in the log; its files have not their names yet."""
-        self._is_settled = False
+        """In its place in the log; its files do not have their names yet."""
+        self._is_renamed = False
         self._ended = ended
 
     @property
@@ -66,19 +66,19 @@ class Cleaning:
         return self._compaction.end_offset
 
     def begin(self) -> None:
-        """Go to work."""
-        self._workers.run(self._work, self._worked)
+        """Do the next step in a thread."""
+        self._workers.run(self._work, self._after_work)
 
     # -- in a thread
 
     def _work(self) -> None:
-        self._pace.begin()
+        self._throttle.begin()
         try:
             if self._swapped is not None:
                 replaced = [part.name for part in self._group]
                 with self._manager.files_lock:
                     swap.finish(self._manager.storage, self.log.directory, self._swapped.name, replaced)
-                self._is_settled = True
+                self._is_renamed = True
             if self._groups is None:
                 self._compaction.find()
                 self._groups = self._compaction.groups
@@ -107,37 +107,37 @@ class Cleaning:
 
     # -- on the event loop
 
-    def _worked(self, _: OSError | None) -> None:
+    def _after_work(self, _: OSError | None) -> None:
         swapped, self._swapped = self._swapped, None
         if swapped is not None:
-            if not self._is_settled:
+            if not self._is_renamed:
                 # opening the log anew finishes the swap
                 self.log.go_offline(swapped.file.path, OSError(str(self.failure)))
             elif self.log.failure is None:
                 swapped.settle()
-            self._is_settled = False
+            self._is_renamed = False
         cleaned, self._cleaned = self._cleaned, None
         if self.failure is not None or self.stopped:
-            self._end()
+            self._ended(self)
         elif cleaned is None:
             if self.end_offset > self.first_dirty:
-                self._tell()
-            self._end()
+                self._log_result()
+            self._ended(self)
         elif self._may_swap():
             self._swap(cleaned)
             self.begin()
         else:
             self.stopped = True
             storage = self._manager.storage
-            self._workers.run(lambda: swap.drop(storage, cleaned), lambda _: self._end())
+            self._workers.run(lambda: swap.drop(storage, cleaned), lambda _: self._ended(self))
 
     def _old(self) -> list[Segment]:
-        bases = {part.base_offset: None for part in self._group}
+        bases = {part.base_offset for part in self._group}
         return [segment for segment in self._segments if segment.base_offset in bases]
 
     def _may_swap(self) -> bool:
-        """Whether the log still consists of what was compacted: retention, DeleteRecords or a failure may have come
-        between.
+        """Whether the log still consists of what was compacted: retention, DeleteRecords or a failure may have changed
+        it.
         """
         log, old = self.log, self._old()
         if log.failure is not None or self._manager.get(log.topic, log.partition) is not log:
@@ -154,11 +154,11 @@ class Cleaning:
     def _swap(self, cleaned: CleanedFile) -> None:
         old = self._old()
         new = Segment(self._manager.storage, cleaned.name, cleaned.base_offset, self.log.config, old[-1].created_ms)
-        new.adopt_cleaned(cleaned, cleaned.name + LOG_SUFFIX + swap.SWAP_SUFFIX)
+        new.adopt_cleaned(cleaned, cleaned.name + LOG_SUFFIX + SWAP_SUFFIX)
         self.log.segments.replace(old, new)
         self._swapped = new
 
-    def _tell(self) -> None:
+    def _log_result(self) -> None:
         work = self._compaction
         _logger.info(
             "a log was compacted",
@@ -168,6 +168,3 @@ class Cleaning:
             bytes_before=sum(part.size for part in work.plan.parts),
             bytes_after=work.bytes_written,
         )
-
-    def _end(self) -> None:
-        self._ended(self)

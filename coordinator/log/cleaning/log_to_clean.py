@@ -1,8 +1,11 @@
-"""Which logs need compaction, and which part of them may be compacted (Kafka: LogCleanerManager). Changes nothing."""
+"""Which logs are due for compaction, and which part of them may be compacted (Kafka: LogToClean, LogCleanerManager).
+Changes nothing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from muster.coordinator.log.cleaning.compaction import Part, Plan
 from muster.coordinator.log.cleaning.offset_map import BYTES_PER_KEY
@@ -13,13 +16,14 @@ from muster.coordinator.log.unified_log import UnifiedLog
 
 
 @dataclass(frozen=True, slots=True)
-class Dirt:
-    """How things stand with one compacted log."""
+class LogToClean:
+    """A compacted log as it is now."""
 
     log: UnifiedLog
     segments: tuple[Segment, ...]
     """All that may be compacted, the clean ones too."""
     first_dirty: int
+    """From this offset on nothing was compacted yet."""
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
@@ -28,20 +32,39 @@ class Dirt:
     @property
     def end_offset(self) -> int:
         """Where the segments end that may be compacted; there must be some."""
-        return self.log.segments[self.log.segments.index(self.segments[-1]) + 1].base_offset
+        segments = self.log.segments
+        return segments[segments.index(self.segments[-1]) + 1].base_offset
 
     @property
-    def ratio(self) -> float:
+    def cleanable_ratio(self) -> float:
         """The dirty part of what may be compacted."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
     @property
     def is_due(self) -> bool:
         """Dirty enough (`min.cleanable.dirty.ratio`), or overdue."""
-        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio)
+        least = self.log.config.min_cleanable_dirty_ratio
+        return self.dirty_bytes > 0 and (self.is_overdue or self.cleanable_ratio > least)
+
+    def plan(self, settings: LogSettings, wall_ms: int) -> Plan:
+        """How to compact it."""
+        bases = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
+        return Plan(
+            parts=tuple(
+                Part(segment.name, segment.base_offset, next_base, segment.size, segment.created_ms)
+                for segment, next_base in zip(self.segments, bases, strict=True)
+            ),
+            first_dirty=self.first_dirty,
+            config=self.log.config,
+            now_ms=wall_ms,
+            capacity=max(
+                settings.log_cleaner_dedupe_buffer_size // max(settings.log_cleaner_threads, 1) // BYTES_PER_KEY, 1
+            ),
+            producers_since_ms=wall_ms - settings.producer_id_expiration_ms,
+        )
 
 
-def look(log: UnifiedLog, cleaned_up_to: int | None, wall_ms: int) -> Dirt:
+def examine(log: UnifiedLog, cleaned_up_to: int | None, wall_ms: int) -> LogToClean:
     """How dirty a log is. `cleaned_up_to`: by the checkpoint; None: nothing was compacted yet."""
     first_dirty = log.start_offset
     if cleaned_up_to is not None and log.start_offset <= cleaned_up_to <= log.end_offset:
@@ -49,7 +72,7 @@ def look(log: UnifiedLog, cleaned_up_to: int | None, wall_ms: int) -> Dirt:
     segments: list[Segment] = []
     clean_bytes = dirty_bytes = 0
     oldest_dirty_ms = MAX_INT64
-    for segment, follower in zip(log.segments, log.segments[1:], strict=False):
+    for segment, follower in pairwise(log.segments):
         is_dirty = follower.base_offset > first_dirty
         if follower.base_offset > log.durable_offset or (is_dirty and _is_too_young(segment, log, wall_ms)):
             break
@@ -62,7 +85,7 @@ def look(log: UnifiedLog, cleaned_up_to: int | None, wall_ms: int) -> Dirt:
                 oldest_dirty_ms = _first_timestamp(segment)
     lag_ms = log.config.max_compaction_lag_ms
     is_overdue = lag_ms < MAX_INT64 and 0 <= oldest_dirty_ms <= wall_ms - lag_ms
-    return Dirt(log, tuple(segments), first_dirty, clean_bytes, dirty_bytes, is_overdue)
+    return LogToClean(log, tuple(segments), first_dirty, clean_bytes, dirty_bytes, is_overdue)
 
 
 def _is_too_young(segment: Segment, log: UnifiedLog, wall_ms: int) -> bool:
@@ -71,26 +94,7 @@ def _is_too_young(segment: Segment, log: UnifiedLog, wall_ms: int) -> bool:
 
 
 def _first_timestamp(segment: Segment) -> int:
-    """The timestamp of a segment's first batch; that of its making when it has none."""
+    """The timestamp of a segment's first batch; the time when the segment was made if that has none."""
     if segment.first_timestamp < 0 and segment.size:
         segment.first_timestamp = read_header(segment.file.pread(HEADER_SIZE, 0)).max_timestamp
     return segment.first_timestamp if segment.first_timestamp >= 0 else segment.created_ms
-
-
-def plan(dirt: Dirt, settings: LogSettings, wall_ms: int) -> Plan:
-    """What to do about it."""
-    segments, log = dirt.segments, dirt.log
-    bases = [*(segment.base_offset for segment in segments[1:]), dirt.end_offset]
-    return Plan(
-        parts=tuple(
-            Part(segment.name, segment.base_offset, next_base, segment.size, segment.created_ms)
-            for segment, next_base in zip(segments, bases, strict=True)
-        ),
-        first_dirty=dirt.first_dirty,
-        config=log.config,
-        now_ms=wall_ms,
-        capacity=max(
-            settings.log_cleaner_dedupe_buffer_size // max(settings.log_cleaner_threads, 1) // BYTES_PER_KEY, 1
-        ),
-        producers_since_ms=wall_ms - settings.producer_id_expiration_ms,
-    )

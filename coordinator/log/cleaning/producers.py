@@ -23,27 +23,27 @@ class Undecided(Exception):
         self.offset = offset
 
 
-class ProducersSeen:
-    """The producers' batches of a stretch of log."""
+class ProducersInLog:
+    """The producers of a part of a log."""
 
-    __slots__ = ("_last_data", "_last_marker", "_markers", "_newest_before_ms", "_open_from", "_read", "_seen")
+    __slots__ = ("_is_read", "_last_data", "_last_marker", "_markers", "_newest_before_ms", "_open_from", "_read")
 
     def __init__(self, read: Callable[[], Iterable[Fact]], *, newest_before_ms: int) -> None:
-        """`read`: all batches with a producer id, in order. Who wrote nothing since `newest_before_ms` (wall) is
-        forgotten (`producer.id.expiration.ms`).
+        """`read`: all batches with a producer id, in order. A producer that wrote nothing since `newest_before_ms`
+        (wall) is forgotten (`producer.id.expiration.ms`).
         """
         self._read = read
         self._newest_before_ms = newest_before_ms
-        self._seen = False
+        self._is_read = False
         self._markers: dict[int, tuple[list[int], list[bool]]] = {}
         self._last_data: dict[int, int] = {}
         self._last_marker: dict[int, int] = {}
         self._open_from: dict[int, int] = {}
 
-    def _look(self) -> None:
-        if self._seen:
+    def _read_once(self) -> None:
+        if self._is_read:
             return
-        self._seen = True
+        self._is_read = True
         for header, commits in self._read():
             producer_id = header.producer_id
             if header.is_control:
@@ -61,7 +61,7 @@ class ProducersSeen:
         """Whether a batch of data belongs to a transaction that was aborted. Raises Undecided."""
         if header.producer_id < 0:
             return False
-        self._look()
+        self._read_once()
         if not header.is_transactional:
             return False
         offsets, kinds = self._markers.get(header.producer_id, ((), ()))
@@ -74,7 +74,7 @@ class ProducersSeen:
         """Whether the batch, if need be without records, must be kept for its producer's sake."""
         if header.producer_id < 0 or header.max_timestamp < self._newest_before_ms:
             return False
-        self._look()
+        self._read_once()
         last = self._last_data.get(header.producer_id)
         if last is None:
             return header.is_control and self._last_marker[header.producer_id] == header.last_offset

@@ -5,7 +5,7 @@ Steps 1 and 3 work on files and belong into a thread, step 2 changes the log in 
 
 1. `commit`: indexes and the note of what is replaced, then `.log.cleaned` becomes `.log.swap`. From here on a start
    finishes the swap (`leftovers`).
-2. `SegmentedLog.replace_segments`: readers go on in the `.log.swap`, which is held open.
+2. `LogSegments.replace`: readers go on in the `.log.swap`, which is held open.
 3. `finish`: the old files go, the new ones get their names. Then `Segment.settle`.
 """
 
@@ -13,26 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.coordinator.log.cleaning.cleaned_file import CLEANED_SUFFIX, CleanedFile
-from muster.coordinator.log.segments.index import INDEX_SUFFIX, TIME_INDEX_SUFFIX
-from muster.coordinator.log.segments.segment import LOG_SUFFIX, SUFFIXES
+from muster.coordinator.log.segments.cleaned_file import CleanedFile
+from muster.coordinator.log.segments.file_names import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    REPLACES_SUFFIX,
+    SUFFIXES,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    encode_replaces,
+)
 from muster.coordinator.log.storage.interfaces import Storage
-
-SWAP_SUFFIX = ".swap"
-REPLACES_SUFFIX = ".replaces"
-"""Beside a `.log.swap`: up to which offset the segments go that it replaces. Kafka takes the end of its last batch, but
-what stood behind that may be what a tombstone in one of them had removed."""
-
-
-def encode_replaces(end_offset: int) -> bytes:
-    """The file that ends in REPLACES_SUFFIX."""
-    return f"0\n{end_offset}\n".encode()
-
-
-def decode_replaces(data: bytes) -> int | None:
-    """The end offset in such a file; None when it is not one."""
-    lines = data.split()
-    return int(lines[1]) if len(lines) == 2 and lines[0] == b"0" and lines[1].isdigit() else None
 
 
 def commit(storage: Storage, directory: str, cleaned: CleanedFile, end_offset: int) -> None:
@@ -49,17 +41,16 @@ def drop(storage: Storage, cleaned: CleanedFile) -> None:
     """Forget a compacted segment that does not count, or must not any more."""
     cleaned.file.close()
     name = cleaned.name
-    for suffix in (LOG_SUFFIX + SWAP_SUFFIX, LOG_SUFFIX + CLEANED_SUFFIX):
-        storage.remove(name + suffix)
-    for suffix in (INDEX_SUFFIX + SWAP_SUFFIX, TIME_INDEX_SUFFIX + SWAP_SUFFIX, REPLACES_SUFFIX):
+    log = LOG_SUFFIX
+    for suffix in (log + SWAP_SUFFIX, log + CLEANED_SUFFIX, INDEX_SUFFIX + SWAP_SUFFIX, TIME_INDEX_SUFFIX + SWAP_SUFFIX,
+                   REPLACES_SUFFIX):  # fmt: skip
         storage.remove(name + suffix)
 
 
 def finish(storage: Storage, directory: str, name: str, replaced: Sequence[str]) -> None:
     """Remove the files of the segments `replaced` (paths without suffix) and give those of `name` their names.
 
-    Nothing happens when that was done already, by whoever opened the log anew meanwhile; both hold
-    `LogManager.files_lock`.
+    Nothing happens when opening the log anew has done that meanwhile; both hold `LogManager.files_lock`.
     """
     swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
     if all(entry.name != swap_name for entry in storage.entries(directory)):

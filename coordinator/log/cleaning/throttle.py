@@ -1,6 +1,6 @@
-"""How work in a thread stays out of the event loop's way: short slices with pauses between them, so that it never has
-more than its share of a core, nor of the disk. CPython runs one thread at a time: a thread that computes for long
-holds the event loop up for some ms each time it wants to go on.
+"""How work in a thread leaves the event loop its time (Kafka: Throttler): short slices with pauses between them, so
+that it never has more than its share of a core, nor of the disk. CPython runs one thread at a time: a thread that
+computes for long holds the event loop up for some ms each time it wants to go on.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from threading import Event
 from muster.coordinator.clock import thread_cpu_s
 
 SLICE_S = 0.001
-"""Work between two looks at whether to pause."""
+"""How long it works before it asks whether to pause."""
 
 
 class Stopped(Exception):
-    """The work is to be left: the server stops."""
+    """The server stops: the work is to be given up."""
 
 
-class Pace:
-    """The pauses of one job. `stop` set: it ends at the next look, with `Stopped`."""
+class Throttle:
+    """The pauses of one job. `stop` set: `spent` raises `Stopped`."""
 
     def __init__(self, stop: Event, *, cpu_share: float, bytes_per_second: float) -> None:
         """`cpu_share`: of one core, up to 1 (no pauses); `bytes_per_second`: read and written."""

@@ -8,116 +8,136 @@ import contextlib
 
 import structlog
 
-from muster.coordinator.log.cleaning.cleaned_file import CLEANED_SUFFIX
-from muster.coordinator.log.cleaning.swap import REPLACES_SUFFIX, SWAP_SUFFIX, decode_replaces
 from muster.coordinator.log.opening.recovery import check_segment
-from muster.coordinator.log.segments.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment
+from muster.coordinator.log.segments.file_names import (
+    ASIDE_SUFFIX,
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    REPLACES_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SUFFIXES,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    base_offset_of,
+    decode_replaces,
+    is_leftover,
+    is_replaces_note,
+    segment_name,
+)
+from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import Entry, Storage
 
-TEMPORARY_SUFFIX = ".tmp"
-ASIDE_SUFFIX = ".aside"
-"""Of a file that was taken out of a log, and is kept."""
 _logger = structlog.get_logger("muster.log")
-_DIGITS = 20
 _LOG_SWAP = LOG_SUFFIX + SWAP_SUFFIX
-
-
-def base_offset_of(name: str) -> int | None:
-    """The base offset in the name of a segment's file; None for any other name."""
-    digits, suffix = name[:_DIGITS], name[_DIGITS:]
-    return int(digits) if len(digits) == _DIGITS and digits.isdigit() and suffix in SUFFIXES else None
 
 
 def clear(storage: Storage, directory: str) -> None:
     """Remove what an interrupted deletion, write or compaction left; finish a swap that counts already."""
-    names = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
-    if all(base_offset_of(name) is not None or not is_leftover(name) for name in names):
-        for name in _clear_orphans(storage, directory, list(names)):
+    leftovers = _Leftovers(storage, directory)
+    if not leftovers.are_there():
+        for name in leftovers.remove_orphans():
             _logger.error("a segment is missing", path=f"{storage.root}/{directory}/{name}{LOG_SUFFIX}",
                           what="its index is there, and it is not: its records are gone unless a backup has the file",
                           what_to_do="stop, put the file back and start again")  # fmt: skip
         return
-    for name in list(names):
-        if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
-            storage.remove(f"{directory}/{names.pop(name).name}")
-    for name in [name for name in names if name.endswith(_LOG_SWAP) and name[:_DIGITS].isdigit()]:
-        _finish_swap(storage, directory, names, name)
-    for name in list(names):
-        if name.endswith(SWAP_SUFFIX):
-            # an index whose segment has its name already, or never came to count: either is made anew
-            storage.remove(f"{directory}/{name}")
-            storage.remove(f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
-            names.pop(name, None)
-            names.pop(name.removesuffix(SWAP_SUFFIX), None)
-        elif _is_note(name):
-            storage.remove(f"{directory}/{name}")
-    _clear_orphans(storage, directory, list(names))
+    leftovers.remove_unfinished()
+    leftovers.finish_swaps()
+    leftovers.remove_rest_of_swaps()
+    leftovers.remove_orphans()
 
 
-def is_leftover(name: str) -> bool:
-    """A file that only a change under way has."""
-    return name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)) or _is_note(name)
+class _Leftovers:
+    """Of one directory."""
 
+    def __init__(self, storage: Storage, directory: str) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._files = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
 
-def _is_note(name: str) -> bool:
-    """Of what a compacted segment replaces; a segment whose name was made longer is none."""
-    return len(name) == _DIGITS + len(REPLACES_SUFFIX) and name.endswith(REPLACES_SUFFIX)
+    def are_there(self) -> bool:
+        return any(base_offset_of(name) is None and is_leftover(name) for name in self._files)
 
+    def _remove(self, name: str) -> None:
+        self._storage.remove(f"{self._directory}/{name}")
+        self._files.pop(name, None)
 
-def _finish_swap(storage: Storage, directory: str, names: dict[str, Entry], swap: str) -> None:
-    first = int(swap[:_DIGITS])
-    bases = [base for name in names if name.endswith(LOG_SUFFIX) and (base := base_offset_of(name)) is not None]
-    # one that is empty may have lost what it held, and replaces nothing that is there still
-    whole_to = _end_of(storage, directory, names[swap]) if names[swap].size else None
-    if whole_to is None and first in bases:
-        # what it was made from is there still, and not damaged
-        storage.rename(f"{directory}/{swap}", f"{directory}/{swap}{ASIDE_SUFFIX}")
-        del names[swap]
-        _logger.error("a compacted segment is damaged", path=f"{storage.root}/{directory}/{swap}{ASIDE_SUFFIX}",
-                      what="the segments that it was made from are kept, and compacted again")  # fmt: skip
-        return
-    note = storage.load(f"{directory}/{swap[:_DIGITS]}{REPLACES_SUFFIX}")
-    end = decode_replaces(note) if note is not None else None
-    if whole_to is None:
-        end = first  # nothing more goes for it
-    elif end not in bases:  # Kafka's own have no note, and one that names no segment is damaged
-        end = whole_to
-    # the oldest first: a tombstone must not go before what it removed
-    for name in sorted(names):
-        base_offset = base_offset_of(name)
-        if base_offset is not None and first <= base_offset < end:
-            storage.remove(f"{directory}/{name}")
-            del names[name]
-    storage.sync_directory(directory)
-    for suffix in (".index", ".timeindex", ".txnindex", LOG_SUFFIX):
-        name = swap[:_DIGITS] + suffix
-        entry = names.pop(name + SWAP_SUFFIX, None)
-        if entry is not None:
-            storage.rename(f"{directory}/{name}{SWAP_SUFFIX}", f"{directory}/{name}")
-            names[name] = entry
-    storage.sync_directory(directory)
+    def _rename(self, old: str, new: str) -> None:
+        self._storage.rename(f"{self._directory}/{old}", f"{self._directory}/{new}")
+        self._files[new] = self._files.pop(old)
 
+    def remove_unfinished(self) -> None:
+        for name in list(self._files):
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+                self._remove(name)
 
-def _end_of(storage: Storage, directory: str, entry: Entry) -> int | None:
-    """The offset after the last batch of a compacted segment; None when it does not hold together."""
-    base_offset = int(entry.name[:_DIGITS])
-    segment = Segment(storage, f"{directory}/{entry.name}", base_offset, LogConfig(), 0)
-    segment.file = storage.file(f"{directory}/{entry.name}")
-    with contextlib.closing(segment.file):
-        checked = check_segment(segment, entry.size, base_offset, lambda _: None)
-    return None if checked.left else checked.next_offset
+    def finish_swaps(self) -> None:
+        for name in list(self._files):
+            stem = name.removesuffix(_LOG_SWAP)
+            if stem != name and stem[:20].isdigit():
+                self._finish_swap(name)
 
+    def _finish_swap(self, swap: str) -> None:
+        name = swap[:20]
+        first = int(name)
+        bases = [
+            base for file in self._files if file.endswith(LOG_SUFFIX) and (base := base_offset_of(file)) is not None
+        ]
+        # one that is empty may have lost what it held, and replaces nothing that is there still
+        whole_to = self._end_of(self._files[swap]) if self._files[swap].size else None
+        if whole_to is None and first in bases:
+            # what it was made from is there still, and not damaged
+            self._rename(swap, swap + ASIDE_SUFFIX)
+            _logger.error("a compacted segment is damaged",
+                          path=f"{self._storage.root}/{self._directory}/{swap}{ASIDE_SUFFIX}",
+                          what="the segments that it was made from are kept, and compacted again")  # fmt: skip
+            return
+        note = self._storage.load(f"{self._directory}/{name}{REPLACES_SUFFIX}")
+        end = decode_replaces(note) if note is not None else None
+        if whole_to is None:
+            end = first  # nothing more goes for it
+        elif end not in bases:  # Kafka's own have no note, and one that names no segment is damaged
+            end = whole_to
+        # the oldest first: a tombstone must not go before what it removed
+        for file in sorted(self._files):
+            base_offset = base_offset_of(file)
+            if base_offset is not None and first <= base_offset < end:
+                self._remove(file)
+        self._storage.sync_directory(self._directory)
+        for suffix in (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), LOG_SUFFIX):
+            if name + suffix + SWAP_SUFFIX in self._files:
+                self._rename(name + suffix + SWAP_SUFFIX, name + suffix)
+        self._storage.sync_directory(self._directory)
 
-def _clear_orphans(storage: Storage, directory: str, names: list[str]) -> list[str]:
-    """Indexes without their segment. The segments that there were.
+    def _end_of(self, entry: Entry) -> int | None:
+        """The offset after the last batch of a compacted segment; None when it does not hold together."""
+        path, base_offset = f"{self._directory}/{entry.name}", int(entry.name[:20])
+        segment = Segment(self._storage, path, base_offset, LogConfig(), 0)
+        segment.file = self._storage.file(path)
+        with contextlib.closing(segment.file):
+            checked = check_segment(segment, entry.size, base_offset, lambda _: None)
+        return None if checked.left else checked.next_offset
 
-    Whoever removes one gives its log another name first, and takes that away last.
-    """
-    orphans: dict[str, None] = {}
-    logged = {name[:_DIGITS] for name in names if name.endswith(LOG_SUFFIX)}
-    for name in names:
-        if base_offset_of(name) is not None and name[:_DIGITS] not in logged and not name.endswith(".snapshot"):
-            storage.remove(f"{directory}/{name}")
-            orphans[name[:_DIGITS]] = None
-    return list(orphans)
+    def remove_rest_of_swaps(self) -> None:
+        for name in list(self._files):
+            if name.endswith(SWAP_SUFFIX):
+                # an index whose segment has its name already, or never came to count: either is made anew
+                self._remove(name)
+                self._remove(name.removesuffix(SWAP_SUFFIX))
+            elif is_replaces_note(name):
+                self._remove(name)
+
+    def remove_orphans(self) -> list[str]:
+        """Remove indexes without their segment. The names of the segments that there were, without suffix.
+
+        A removal of a segment gives its log another name first, and takes that away last.
+        """
+        orphans: dict[str, None] = {}
+        logged = {base_offset_of(name) for name in self._files if name.endswith(LOG_SUFFIX)}
+        for name in list(self._files):
+            base_offset = base_offset_of(name)
+            if base_offset is not None and base_offset not in logged and not name.endswith(SNAPSHOT_SUFFIX):
+                self._remove(name)
+                orphans[segment_name(base_offset)] = None
+        return list(orphans)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from muster.coordinator.log.errors import CorruptBatch, TruncatedBatch
@@ -19,6 +19,7 @@ from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
+    MAGIC_POSITION,
     MIN_BATCH_SIZE,
     MIN_LENGTH,
     OLD_MAGIC,
@@ -38,7 +39,6 @@ MOST_TORN_BYTES = 128 * 1024 * 1024
 """Of a tail that an append may have left: more than any batch has."""
 _CHUNK = 1024 * 1024
 _SECTOR = 512
-_MAGIC_POSITION = 16
 _MAGIC_BYTES = bytes([*OLD_MAGIC, MAGIC])
 _MIN_UNKNOWN_LENGTH = 14
 """No format had batches with a smaller one."""
@@ -78,30 +78,11 @@ def check_segment(
     """
     segment.reset_indexes()
     file = segment.file
-    position = 0
-    reason = ""
-    while position < file_size and not reason:
-        data = file.pread(min(_CHUNK, file_size - position), position)
-        at = 0
-        while at < len(data):
-            header, reason = check_batch(data, at, file_size - position, next_offset, segment.base_offset)
-            if header is None:
-                break
-            segment.note(header.size, header.last_offset, header.max_timestamp)
-            note(header)
-            next_offset = header.next_offset
-            at += header.length + LENGTH_OVERHEAD
-        if at == 0 and not reason:  # a batch larger than a chunk: take it whole
-            size = read_header(data).size
-            header, reason = check_batch(
-                file.pread(size, position), 0, file_size - position, next_offset, segment.base_offset
-            )
-            if header is not None:
-                segment.note(header.size, header.last_offset, header.max_timestamp)
-                note(header)
-                next_offset = header.next_offset
-                at = header.size
-        position += at
+    whole = WholeBatches(file, 0, file_size, next_offset, segment.base_offset)
+    for _, header in whole:
+        segment.note(header.size, header.last_offset, header.max_timestamp)
+        note(header)
+    position, next_offset, reason = whole.position, whole.next_offset, whole.reason
     if reason and (has_room or segment.config.preallocate) and only_zeros(file, position, file_size):
         reason = ""
     is_short = position < file_size and _is_short(file, position, file_size, next_offset)
@@ -110,6 +91,42 @@ def check_segment(
     is_unknown = bool(reason) and unknown_format(file, position, next_offset, segment.base_offset) is not None
     torn = is_short or (position < file_size and is_torn(file, position, file_size, next_offset))
     return Checked(next_offset, file_size - position, reason, is_short, torn, is_unknown)
+
+
+class WholeBatches:
+    """Goes through the batches of a segment file, with every CRC checked, up to the first that is not whole or cannot
+    stand there: positions and headers.
+    """
+
+    def __init__(self, file: File, position: int, size: int, next_offset: int, base_offset: int) -> None:
+        """From `position` to `size`. `next_offset`: the lowest offset that the first batch may have; `base_offset`:
+        that of the segment.
+        """
+        self.position = position
+        """How far it came: the end of the last batch that was given."""
+        self.next_offset = next_offset
+        """The offset after that batch."""
+        self.reason = ""
+        """Why the batch there is not whole; "" when there is none."""
+        self._file = file
+        self._size = size
+        self._base_offset = base_offset
+
+    def __iter__(self) -> Iterator[tuple[int, BatchHeader]]:
+        wanted = _CHUNK
+        while self.position < self._size and not self.reason:
+            start, left = self.position, self._size - self.position
+            data = self._file.pread(min(wanted, left), start)
+            wanted, at = _CHUNK, 0
+            while at < len(data):
+                header, self.reason = check_batch(data, at, left, self.next_offset, self._base_offset)
+                if header is None:
+                    break
+                at += header.length + LENGTH_OVERHEAD
+                self.position, self.next_offset = start + at, header.next_offset
+                yield start + at - header.size, header
+            if at == 0 and not self.reason:  # a batch larger than a chunk
+                wanted = read_header(data).size
 
 
 def is_torn(file: File, position: int, end: int, next_offset: int) -> bool:
@@ -247,7 +264,7 @@ def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -
         data = file.pread(min(_CHUNK, end - start), start)
         # the last bytes come again with the next chunk: a header may lie across the border
         fresh = max(len(data) - HEADER_SIZE + 1, 1) if end - start > len(data) else len(data)
-        for match in looks_like_header.finditer(data, 0, min(fresh + _MAGIC_POSITION, len(data))):
+        for match in looks_like_header.finditer(data, 0, min(fresh + MAGIC_POSITION, len(data))):
             begin = match.start()
             if begin < fresh and _is_whole(file, data, begin, start, end, base_offset):
                 return start + begin
@@ -276,6 +293,4 @@ def _header_pattern(base_offset: int) -> re.Pattern[bytes]:
     """Where a header with an offset of the segment may begin: upper half of the offset, and the magic byte."""
     halves = {struct.pack(">q", offset)[:4]: None for offset in (base_offset, base_offset + MAX_RELATIVE_OFFSET)}
     upper = b"|".join(re.escape(half) for half in halves)
-    return re.compile(
-        b"(?s)(?=(?:" + upper + b").{%d}" % (_MAGIC_POSITION - 4) + b"[" + re.escape(_MAGIC_BYTES) + b"])"
-    )
+    return re.compile(b"(?s)(?=(?:" + upper + b").{%d}" % (MAGIC_POSITION - 4) + b"[" + re.escape(_MAGIC_BYTES) + b"])")

@@ -14,14 +14,13 @@ from typing import Final
 
 from muster.coordinator.log.errors import InsaneIndex, TruncatedBatch
 from muster.coordinator.log.records.headers import HEADER_SIZE, read_header
+from muster.coordinator.log.segments.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.storage.interfaces import File, Storage
 
 OFFSET_ENTRY = 8
 TIME_ENTRY = 12
 MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 """No segment has offsets, or bytes, further from its start: an entry has 32 bits for them."""
-INDEX_SUFFIX = ".index"
-TIME_INDEX_SUFFIX = ".timeindex"
 
 
 def _big_endian(values: array[int]) -> bytes:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import overload
 
 from muster.coordinator.log.errors import RecordListTooLarge
+from muster.coordinator.log.segments.file_names import segment_name
 from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET
-from muster.coordinator.log.segments.segment import Segment, segment_name
+from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import Storage
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, TruncatedBatch
 from muster.coordinator.log.position import Place
@@ -23,12 +22,12 @@ from muster.coordinator.log.records.headers import (
     read_header,
     unpack_header,
 )
+from muster.coordinator.log.segments.cleaned_file import CleanedFile
+from muster.coordinator.log.segments.file_names import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES
 from muster.coordinator.log.segments.index import (
-    INDEX_SUFFIX,
     MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
     TIME_ENTRY,
-    TIME_INDEX_SUFFIX,
     OffsetIndex,
     TimeIndex,
     load_indexes,
@@ -38,22 +37,9 @@ from muster.coordinator.log.segments.offset_search import batch_size, find_offse
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
 
-if TYPE_CHECKING:
-    from muster.coordinator.log.cleaning.cleaned_file import CleanedFile
-
-LOG_SUFFIX = ".log"
-SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", ".snapshot")
-"""What a segment may leave in its directory; the last two are Kafka's, kept beside a log that Kafka wrote."""
-DELETED_SUFFIX = ".deleted"
-
 _TAIL_BATCHES = 8192
 _SCAN_BYTES = 64 * 1024
 _SHORT_READ = 64 * 1024
-
-
-def segment_name(base_offset: int) -> str:
-    """The name of a segment's files without their suffix, as Kafka's: the base offset in 20 digits."""
-    return f"{base_offset:020d}"
 
 
 class Segment:

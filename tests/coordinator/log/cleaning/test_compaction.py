@@ -12,8 +12,8 @@ import structlog
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import Log, LogConfig, LogManager, MemoryStorage, batches
-from muster.coordinator.log.cleaning import log_to_clean as dirt
 from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.log.cleaning.log_to_clean import examine
 from muster.coordinator.log.records.headers import DELETE_HORIZON, BatchHeader, set_crc
 from tests.coordinator.log.support import NOW, Later, manage
 
@@ -315,7 +315,7 @@ def test_how_far_is_noted_as_kafka_notes_it() -> None:
     bench.put((b"k", b"1"))
     bench.compact()
     assert bench.storage.load("cleaner-offset-checkpoint") == b"0\n1\nt 0 1\n"
-    assert dirt.look(bench.log, 1, NOW).dirty_bytes == 0
+    assert examine(bench.log, 1, NOW).dirty_bytes == 0
 
 
 def test_damage_ends_it_and_nothing_is_dropped() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.log.cleaning import record_filter as sieve
+from muster.coordinator.log.cleaning import record_filter
 from tests.coordinator.log.storms import Lost, Storm
 
 
@@ -24,6 +24,6 @@ def storms(count: int) -> None:
 
 
 def test_a_loss_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sieve.LatestKeys, "kept", lambda latest: set(list(latest.offsets.values())[1:]))
+    monkeypatch.setattr(record_filter.OffsetMap, "latest", lambda found: set(list(found.offsets.values())[1:]))
     with pytest.raises(Lost):
         storms(60)

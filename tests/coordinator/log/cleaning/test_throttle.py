@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from muster.coordinator.log.cleaning import throttle as module
-from muster.coordinator.log.cleaning.throttle import Pace, Stopped
+from muster.coordinator.log.cleaning.throttle import Stopped, Throttle
 
 
 class Waits(threading.Event):
@@ -32,38 +32,38 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_fifth_of_a_core_is_one_part_work_and_four_of_rest(used: list[float]) -> None:
     waits = Waits()
-    pace = Pace(waits, cpu_share=0.2, bytes_per_second=1e18)
+    throttle = Throttle(waits, cpu_share=0.2, bytes_per_second=1e18)
     used[0] = 0.0005
-    pace.spent(1)
+    throttle.spent(1)
     assert waits.pauses == []
     used[0] = 0.002
-    pace.spent(1)
+    throttle.spent(1)
     assert waits.pauses == [pytest.approx(0.008)]
 
 
 def test_bytes_are_counted_as_well(used: list[float]) -> None:
     waits = Waits()
-    pace = Pace(waits, cpu_share=1.0, bytes_per_second=1000)
-    pace.spent(100)
+    throttle = Throttle(waits, cpu_share=1.0, bytes_per_second=1000)
+    throttle.spent(100)
     used[0] = 0.001
-    pace.spent(100)
+    throttle.spent(100)
     assert waits.pauses == [pytest.approx(0.199)]
 
 
 def test_without_limits_there_is_no_pause(used: list[float]) -> None:
     waits = Waits()
-    pace = Pace(waits, cpu_share=1.0, bytes_per_second=1e18)
+    throttle = Throttle(waits, cpu_share=1.0, bytes_per_second=1e18)
     for second in range(5):
         used[0] = float(second)
-        pace.spent(1 << 20)
+        throttle.spent(1 << 20)
     assert waits.pauses == []
 
 
 @pytest.mark.parametrize("share", [0.2, 1.0])
 def test_it_ends_at_once_when_told_to(used: list[float], share: float) -> None:
     waits = Waits()
-    pace = Pace(waits, cpu_share=share, bytes_per_second=1e18)
+    throttle = Throttle(waits, cpu_share=share, bytes_per_second=1e18)
     waits.set()
     used[0] = 0.00001
     with pytest.raises(Stopped):
-        pace.spent(1)
+        throttle.spent(1)

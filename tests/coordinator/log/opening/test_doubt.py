@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, MemoryStorage, checkpoints
 from muster.coordinator.log.checking.inspection import DAMAGE, Inspection
-from muster.coordinator.log.cleaning.swap import encode_replaces
+from muster.coordinator.log.segments.file_names import encode_replaces
 from tests.coordinator.log.support import NOW, batch, everything, fill, manage
 
 HOUR = 3_600_000
@@ -187,7 +187,7 @@ def test_damage_that_cannot_be_set_aside_is_not_cut(monkeypatch: pytest.MonkeyPa
     path = f"t-0/{10:020d}.log"
     storage.files[path][-1] ^= 1
     before = bytes(storage.files[path])
-    monkeypatch.setattr("muster.coordinator.log.opening.loader._keep_tail", full)
+    monkeypatch.setattr("muster.coordinator.log.opening.loader.LogLoader._keep_tail", full)
     with pytest.raises(DamagedLog, match="cannot be set aside: No space left"):
         manage(storage).open_log("t", 0, config=CONFIG)
     assert bytes(storage.files[path]) == before

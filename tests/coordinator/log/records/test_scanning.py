@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.log import CorruptBatch, batches
-from muster.coordinator.log.cleaning.offset_map import LatestKeys
-from muster.coordinator.log.cleaning.producers import ProducersSeen
+from muster.coordinator.log.cleaning.offset_map import OffsetMap
+from muster.coordinator.log.cleaning.producers import ProducersInLog
 from muster.coordinator.log.records import scanning
 from muster.coordinator.log.records.building import assemble, empty, payload
 from muster.coordinator.log.records.headers import HEADER_SIZE, check_crc, read_header
@@ -90,9 +90,9 @@ def test_quick_looks_at_keys_find_the_same(content: list[tuple[list[batches.Pair
         expected |= keyed
         tombstones |= {base} if any(key is not None and value is None for _, key, value in left) else set()
         log, base = log + batch, base + len(rows)
-    latest = LatestKeys(0, 1000, ProducersSeen(lambda: (), newest_before_ms=0))
-    assert latest.add(log) == len(log)
-    assert (latest.offsets, latest.tombstones, latest.end_offset) == (expected, tombstones, base)
+    offset_map = OffsetMap(0, 1000, ProducersInLog(lambda: (), newest_before_ms=0))
+    assert offset_map.add(log) == len(log)
+    assert (offset_map.offsets, offset_map.tombstones, offset_map.end_offset) == (expected, tombstones, base)
 
 
 def test_usual_records_are_looked_at_in_few_steps() -> None:

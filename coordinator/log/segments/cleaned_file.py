@@ -6,13 +6,11 @@ It lies beside them as `.log.cleaned` until it is whole and synced.
 from __future__ import annotations
 
 from muster.coordinator.log.errors import CorruptBatch
-from muster.coordinator.log.segments.index import OffsetIndex, TimeIndex
-from muster.coordinator.log.segments.segment import LOG_SUFFIX
+from muster.coordinator.log.segments.file_names import CLEANED_SUFFIX, LOG_SUFFIX
+from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
 from muster.coordinator.log.storage.interfaces import Storage
 
-CLEANED_SUFFIX = ".cleaned"
 _WRITE_BYTES = 512 * 1024
-_MAX_POSITION = (1 << 31) - 1
 
 
 class CleanedFile:
@@ -67,7 +65,7 @@ class CleanedFile:
             self._write()
 
     def _write(self) -> None:
-        if self._written + self._waiting > _MAX_POSITION:
+        if self._written + self._waiting > MAX_RELATIVE_OFFSET:
             raise CorruptBatch(f"{self.file.path} grows beyond what a segment may have")
         self.file.pwrite(b"".join(self._parts), self._written)
         self._written += self._waiting
