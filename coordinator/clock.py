@@ -59,6 +59,9 @@ class Clock(Protocol):
     def mono_ms(self) -> int:
         """The monotonic half of `now`."""
 
+    def mono_us(self) -> int:
+        """The same in microseconds: for what is measured."""
+
     def moment(self) -> Now:
         """The present time, told once for all that comes in the same turn of the loop: never later than `now`."""
 
@@ -219,6 +222,10 @@ class LoopClock:
         """The monotonic half of `now`."""
         return time.monotonic_ns() // 1_000_000
 
+    def mono_us(self) -> int:
+        """The same in microseconds."""
+        return time.monotonic_ns() // 1_000
+
     def moment(self) -> Now:
         """The time when this turn of the loop first asked for it."""
         if self._moment is None:
@@ -292,6 +299,10 @@ class ManualClock:
     def mono_ms(self) -> int:
         """The monotonic half of `now`."""
         return self._now.mono_ms
+
+    def mono_us(self) -> int:
+        """The same in microseconds."""
+        return self._now.mono_ms * 1_000
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call back once, during the next `advance`."""

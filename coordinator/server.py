@@ -11,6 +11,7 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -18,6 +19,7 @@ import structlog
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.cluster.image import of_one_broker
@@ -87,13 +89,17 @@ class Server:
         *,
         machine: Machine = THIS_MACHINE,
         intercept: Intercept = NO_INTERCEPT,
+        observer: RequestObserver | None = None,
+        prepares: bool = True,
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """`machine`: see `machine`; `intercept`: see `api.intercept`; `loaded` is called when all groups are."""
+        """`machine`: see `machine`; `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`; `loaded` is
+        called when all groups are.
+        """
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
-        self.intercept = intercept
+        self._open_dispatcher = partial(Dispatcher, intercept=intercept, observer=observer, prepares=prepares)
         self._machine = machine
         self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
@@ -273,7 +279,7 @@ class Server:
     async def _listen(self) -> None:
         settings = self.config.settings(NetSettings, self.live.value)
         limits = self._limits = Limits(settings, self.clock, self._max_connections, self._unsent)
-        dispatcher = Dispatcher(self.node, self.intercept)
+        dispatcher = self._open_dispatcher(self.node)
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
             listener = self._machine.listener(address, settings, limits, dispatcher.open)

@@ -47,6 +47,9 @@ class VirtualClock:
     def mono_ms(self) -> int:
         return self._world.ms
 
+    def mono_us(self) -> int:
+        return self._world.ms * 1_000
+
     def call_soon(self, callback: Callable[[], object]) -> None:
         VirtualTimer(self._world, self._run, self._world.ms, callback)
 

@@ -1,14 +1,15 @@
 """From a frame to its handler, and from the handler's answer to a frame.
 
-header -> served? -> decode -> context -> intercept -> handler -> respond -> intercept -> encode. A large request is
-decoded in a thread, and so is a large answer encoded: neither touches anything that others change. What is known of one
-(API, version, client id) is a `Route`, shared by all connections. A connection keeps the `ConnectionRoute` of its last
-request, and what was made ready of one that comes again and again (`prepared`), so that a heartbeat makes no message at
-all. Knows no socket: it is given a `Sink`.
+header -> route (is it served?) -> decode -> handler -> respond -> encode; an interceptor may come before the handler
+and before the encoding. A large request is decoded in a thread, and so is a large answer encoded: neither touches
+anything that others change. What is known of one (API, version, client id) is a `Route`, shared by all connections. A
+connection keeps a `ConnectionRoute` of each, with what was prepared of requests that come again (`api.prepared`). Knows
+no socket: it is given a `Sink`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -16,16 +17,18 @@ import structlog
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
-from muster.coordinator.api.exchange import LARGE_BYTES, Exchange
+from muster.coordinator.api.exchange import Exchange, NoteResponse
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.prepared.commit import NOT_PREPARED, Answer, PreparedRequest, prepare
+from muster.coordinator.api.observer import ObservedRequests, RequestObserver
+from muster.coordinator.api.prepared.connection_route import ConnectionRoute
+from muster.coordinator.api.prepared.request import NOT_PREPARED, PreparedRequest
 from muster.coordinator.api.registry import SERVED, handler
-from muster.coordinator.api.routes import ConnectionRoute, Route
-from muster.coordinator.api.sink import NOBODY, Sink
+from muster.coordinator.api.routes import Route
+from muster.coordinator.api.sink import NOBODY, Answer, Sink
 from muster.coordinator.bounded_names import Kept
 from muster.coordinator.core.interface import Client
-from muster.protocol import frames, shapes
+from muster.protocol import frames
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
 from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
@@ -55,40 +58,37 @@ class ConnectionRequests(_Often):
     """The requests of one connection, one at a time. `context` is that of the request at hand, or of the last one."""
 
     __slots__ = (
-        "_before_handler",
         "_channel",
-        "_is_plain",
+        "_dispatcher",
+        "_intercept",
         "_node",
+        "_route",
         "_routes",
-        "_way",
-        "_ways",
-        "before_encode",
         "context",
         "gone",
         "is_reading",
+        "note_response",
         "slices",
     )
 
     context: RequestContext
 
-    def __init__(
-        self, node: Node, routes: Kept[bytes, Route], channel: Channel, sink: Sink, intercept: Intercept = NO_INTERCEPT
-    ) -> None:
-        """`routes`: those of all connections, by API key, version and client id as in the header; it grows."""
-        self.current: Exchange | None = None
+    def __init__(self, dispatcher: Dispatcher, channel: Channel, sink: Sink) -> None:
+        self.current: Any = None
+        """Who answers the request that is not answered yet: an `Exchange`, or what was prepared."""
         self.gone = False
         self.is_reading = False
-        self.before_encode = intercept.response
-        self.sink: Sink = sink
-        self._before_handler = intercept.request
-        self.slices = node.slices
-        self._node = node
-        self._channel = channel
-        self._routes = routes
-        self._is_plain = intercept.request is None and intercept.response is None
-        self._way: ConnectionRoute | None = None
-        self._ways: dict[bytes, ConnectionRoute] = {}
+        self.sink = sink
+        self.slices = dispatcher.node.slices
+        self.note_response: NoteResponse | None = None
+        """For an observer: gets each response that is encoded, as it is sent; None when no answer is owed."""
         self.prepared: PreparedRequest | None = None
+        self._dispatcher = dispatcher
+        self._node = dispatcher.node
+        self._intercept = dispatcher.intercept
+        self._channel = channel
+        self._route: ConnectionRoute | None = None
+        self._routes: dict[bytes, ConnectionRoute] = {}
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Take on the request in data[start:end].
@@ -97,59 +97,58 @@ class ConnectionRequests(_Often):
         Raises `CloseConnection` when the request is none that can be answered.
         """
         prepared = self.prepared
-        if prepared is not None and end - start == prepared.size:
+        if (
+            prepared is not None
+            and end - start == prepared.size
+            and (self._intercept is None or not self._intercept.wants(self.context))
+        ):
             try:
-                answer = prepared.take(data, start, self)
+                answer = prepared.handle(data, start, self)
             except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
-                assert self._way is not None
-                self._fault(self._way.route, error)
+                assert self._route is not None
+                self._fault(self._route.route, error)
                 return None
             if answer is not NOT_PREPARED:
                 return answer
-        way = self._way
+        known = self._route
         if (
-            way is None
-            or not data.startswith(way.route.head, start)
-            or not data.startswith(way.route.client_bytes, start + 8)
+            known is None
+            or not data.startswith(known.route.head, start)
+            or not data.startswith(known.route.client_bytes, start + 8)
         ):
-            way = self._turn_to(data, start, end)
-            if way is None:
+            known = self._turn_to(data, start, end)
+            if known is None:
                 return None
-            if way.prepared is not None:
-                return self.handle(data, start, end)  # which finds the way as it was left
-        route = way.route
-        body = start + route.header_size
-        if route.flexible:
-            body = body + 1 if data[body : body + 1] == b"\0" else _skip_tags(route, data, body, end)
-        if body > end:
-            raise CloseConnection("malformed request: RequestHeader: truncated", **route.facts())
-        if end - body > LARGE_BYTES and end - body > route.large_bytes:
-            self._read_apart(route, data, start, body, end)
+            if known.prepared is not None:
+                return self.handle(data, start, end)  # which finds the route as it was left
+        return self._handle_unprepared(known, data, start, end)
+
+    def _handle_unprepared(self, known: ConnectionRoute, data: bytes, start: int, end: int) -> Answer | None:
+        """`handle`, when the route is known and nothing that was prepared fits."""
+        route = known.route
+        body = route.body_at(data, start, end)
+        exchange = self.open(route, data[start + 4 : start + 8])
+        if end - body > route.large_bytes:
+            self._read_apart(exchange, data, body, end)
             return None
-        exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
         try:
             request = route.decode(data, body, end, FEW_ELEMENTS)
         except TooMany:
-            self._read_apart(route, data, start, body, end)
+            self._read_apart(exchange, data, body, end)
             return None
         except REFUSALS:
-            raise _malformed(route, data, body, end) from None
-        if route.raises:
-            request = shapes.raise_request(route.api.key, route.version, request)
-        if self._before_handler is not None:
-            self._before_handler(self.context, request, lambda: self._run(route, request, exchange))
+            raise route.malformed(data, body, end) from None
+        if self._intercept is not None and self._intercept.wants(self.context):
+            self._run_intercepted(self._intercept, exchange, request)
             return None
         try:
             response = route.handler(self._node, self.context, request, exchange)
-        except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+        except Exception as error:  # noqa: BLE001 - as in `handle`
             self._fault(route, error)
             return None
-        if route.repeats and way.note(end - start) and self._is_plain:
-            self.prepared = way.prepared = prepare(self._node, route, self.context, data[start:end], body - start)
+        if known.prepares:
+            self.prepared = known.handled(self._node, data, start, body, end)
         if response is None:
-            return None
-        if self.before_encode is not None:
-            exchange(response)
             return None
         self.current = None
         return exchange.frame(response)
@@ -169,23 +168,21 @@ class ConnectionRequests(_Often):
         self.gone = True
         self.current = None
         self.sink = NOBODY
-        self.prepared = self._way = None
-        self._ways.clear()
+        self.note_response = None
+        self.prepared = self._route = None
+        self._routes.clear()
 
-    def _read_apart(self, route: Route, data: bytes, start: int, body: int, end: int) -> None:
+    def _read_apart(self, exchange: Exchange, data: bytes, body: int, end: int) -> None:
         """Read a large request in the thread; its handler runs here as ever. The next request waits, as for any."""
-        exchange = self.open(route, data[start + 4 : start + 8])
+        route = exchange.route
 
         def read() -> Any:
             if self.current is not exchange:
                 return None  # the connection has ended while others were read
             try:
-                request = route.decode(data, body, end, MOST_ELEMENTS)
+                return route.decode(data, body, end, MOST_ELEMENTS)
             except REFUSALS:
-                return _malformed(route, data, body, end)
-            if route.raises:
-                request = shapes.raise_request(route.api.key, route.version, request)
-            return request
+                return route.malformed(data, body, end)
 
         def handle(request: Any, error: Exception | None) -> None:
             self.is_reading = False
@@ -199,8 +196,8 @@ class ConnectionRequests(_Often):
             elif isinstance(request, CloseConnection):
                 self.current = None
                 self.sink.fail(request)
-            elif self._before_handler is not None:
-                self._before_handler(self.context, request, lambda: self._run(route, request, exchange))
+            elif self._intercept is not None and self._intercept.wants(self.context):
+                self._run_intercepted(self._intercept, exchange, request)
             else:
                 self._run(route, request, exchange)
 
@@ -219,6 +216,21 @@ class ConnectionRequests(_Often):
         except Exception as error:  # noqa: BLE001 - as in `handle`
             self._fault(route, error)
 
+    def _run_intercepted(self, intercept: Intercept, exchange: Exchange, request: Any) -> None:
+        """The request goes to the interceptor before it goes to its handler, and the response before it is encoded."""
+        on_request, on_response = intercept.request, intercept.response
+
+        def respond(response: Message | None) -> None:
+            if on_response is None or self.current is not exchange:
+                exchange(response)
+            else:
+                on_response(self.context, response, exchange)
+
+        if on_request is None:
+            self._run(exchange.route, request, respond)
+        else:
+            on_request(self.context, request, partial(self._run, exchange.route, request, respond))
+
     def _fault(self, route: Route, error: Exception) -> None:
         """A bug in one handler costs the connection that met it, not the server."""
         log.error("a handler failed", peer=self._channel.peer, exc_info=error, **route.facts())
@@ -226,24 +238,25 @@ class ConnectionRequests(_Often):
         self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
 
     def _turn_to(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
-        """The way of a request of another kind than the last one; sets `context`.
+        """The route of a request of another kind than the last one; sets `context`.
 
         None: it was answered here (ApiVersions of an unknown version).
         """
         head = data[start : start + 4]
-        way = self._ways.get(head)
-        if way is None or not data.startswith(way.route.client_bytes, start + 8):
+        known = self._routes.get(head)
+        if known is None or not data.startswith(known.route.client_bytes, start + 8):
             route = self._find_route(data, start, end)
             if route is None:
                 return None
             client = Client(route.client_id, self._channel.host)
-            way = ConnectionRoute(route, RequestContext(self._channel, client, route.api.key, route.version))
-            if len(self._ways) >= _MAX_CONNECTION_ROUTES:
-                self._ways.clear()
+            context = RequestContext(self._channel, client, route.api.key, route.version)
+            known = ConnectionRoute(route, context, prepares=self._dispatcher.prepares)
+            if len(self._routes) >= _MAX_CONNECTION_ROUTES:
+                self._routes.clear()
             if len(route.client_bytes) <= _LONG_CLIENT_ID:
-                self._ways[head] = way
-        self._way, self.context, self.prepared = way, way.context, way.prepared
-        return way
+                self._routes[head] = known
+        self._route, self.context, self.prepared = known, known.context, known.prepared
+        return known
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
         """The route of a kind of request that is new to this connection; None: see `_turn_to`."""
@@ -253,11 +266,13 @@ class ConnectionRequests(_Often):
             header = error.header
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from error
-        key, version = header.api_key, header.api_version
+        key, version, client_id = header.api_key, header.api_version, header.client_id or ""
+        head = data[start : start + 4]
         served = SERVED.get(key)
         if served is None or not served.serves(version):
             if key == API_VERSIONS:
-                self._answer_unknown_version(data[start + 4 : start + 8])
+                as_oldest = Route(api(key), 0, head, b"", client_id, handler(key))
+                self.open(as_oldest, data[start + 4 : start + 8])(unsupported_version())
                 return None
             raise CloseConnection(
                 "this version of the API is not served" if served else "this API is not served",
@@ -267,25 +282,7 @@ class ConnectionRequests(_Often):
             )
         client_size = int.from_bytes(data[start + 8 : start + 10], "big", signed=True)
         client_bytes = data[start + 8 : start + 10 + max(client_size, 0)]
-        head = data[start : start + 4]
-        route = self._routes.get(head + client_bytes)
-        if route is None:
-            route = Route(api(key), version, head, client_bytes, header.client_id or "", handler(key))
-            self._routes.keep(head + client_bytes, route, len(client_bytes))
-        return route
-
-    def _answer_unknown_version(self, correlation: bytes) -> None:
-        body = api(API_VERSIONS).encode_response(0, unsupported_version())
-        self.sink.answer((len(body) + 4).to_bytes(4, "big") + correlation + body)
-
-
-def _malformed(route: Route, data: bytes, body: int, end: int) -> CloseConnection:
-    """Read a malformed request again, to say what is wrong where."""
-    try:
-        route.api.decode_request(route.version, data, body, end)
-    except MalformedMessage as error:
-        return CloseConnection(f"malformed request: {error}", **route.facts())
-    raise AssertionError("bytes that were malformed no longer are")
+        return self._dispatcher.route(head, client_bytes, key, version, client_id)
 
 
 def _name(key: int) -> object:
@@ -295,22 +292,37 @@ def _name(key: int) -> object:
         return key
 
 
-def _skip_tags(route: Route, data: bytes, body: int, end: int) -> int:
-    """The seldom case of tagged fields in a request header."""
-    try:
-        return frames.skip_header_tags(data, body, end)
-    except MalformedMessage as error:
-        raise CloseConnection(f"malformed request: {error}", **route.facts()) from error
-
-
 class Dispatcher:
-    """Opens the requests of each new connection."""
+    """Opens the requests of each new connection, and has the routes that all of them share."""
 
-    def __init__(self, node: Node, intercept: Intercept = NO_INTERCEPT) -> None:
-        self._node = node
-        self._intercept = intercept
+    def __init__(
+        self,
+        node: Node,
+        intercept: Intercept = NO_INTERCEPT,
+        observer: RequestObserver | None = None,
+        *,
+        prepares: bool = True,
+    ) -> None:
+        """`observer`: is told of each request that was answered.
+
+        `prepares`: whether requests that come again take the prepared path (`api.prepared`); tests and `bench` compare.
+        """
+        self.node = node
+        self.intercept = intercept if intercept.request or intercept.response else None
+        self.prepares = prepares
+        self._observer = observer
         self._routes: Kept[bytes, Route] = Kept(_MAX_ROUTES, _MAX_ROUTES_BYTES)
 
-    def open(self, channel: Channel, sink: Sink) -> ConnectionRequests:
+    def open(self, channel: Channel, sink: Sink) -> ConnectionRequests | ObservedRequests:
         """The requests of a connection that was just made."""
-        return ConnectionRequests(self._node, self._routes, channel, sink, self._intercept)
+        if self._observer is None:
+            return ConnectionRequests(self, channel, sink)
+        return ObservedRequests(partial(ConnectionRequests, self, channel), sink, self._observer, self.node.clock)
+
+    def route(self, head: bytes, client_bytes: bytes, key: int, version: int, client_id: str) -> Route:
+        """The route of one kind of request: see `Route`."""
+        route = self._routes.get(head + client_bytes)
+        if route is None:
+            route = Route(api(key), version, head, client_bytes, client_id, handler(key))
+            self._routes.keep(head + client_bytes, route, len(client_bytes))
+        return route

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.routes import Route
-from muster.protocol import frames, shapes
+from muster.coordinator.api.routes import LARGE_BYTES, Route
+from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.slices import Slices
 from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
 
-if TYPE_CHECKING:
-    from muster.coordinator.api.dispatch import ConnectionRequests
-    from muster.coordinator.api.prepared.commit import Answer
-
 log = structlog.get_logger("muster.api")
 
-LARGE_BYTES: Final = 256 * 1024
-"""A request of more bytes is read in the thread, if its route does not take more; an answer with as much metadata of
-members is put together there.
-"""
+NoteResponse = Callable[[Message | None], None]
+"""For an observer: gets each response that is encoded, as it is sent; None when no answer is owed."""
+
+
+class RequestingConnection(Protocol):
+    """The connection whose request is answered (`dispatch.ConnectionRequests`)."""
+
+    current: Any
+    """Who answers the request that is not answered yet: an `Exchange`, or what was prepared."""
+    sink: Sink
+    slices: Slices
+    note_response: NoteResponse | None
+
+    def open(self, route: Route, correlation: bytes) -> Exchange:
+        """A request of this kind is at hand and will be answered later, by what is returned."""
+
+    def not_awaited(self, route: Route) -> None:
+        """An answer came that nobody waits for."""
 
 
 class Exchange:
@@ -29,7 +41,7 @@ class Exchange:
 
     __slots__ = ("_requests", "correlation", "large_request", "route")
 
-    def __init__(self, requests: ConnectionRequests, route: Route, correlation: bytes) -> None:
+    def __init__(self, requests: RequestingConnection, route: Route, correlation: bytes) -> None:
         self._requests = requests
         self.route = route
         self.correlation = correlation
@@ -37,41 +49,38 @@ class Exchange:
         """It was read in the thread, and is let go of there."""
 
     def __call__(self, response: Message | None) -> None:
-        """Answer. Only the first call counts, and none after the connection has ended."""
+        """Answer: encode the response and hand it to the connection.
+
+        Only the first call counts, and none after the connection has ended.
+        """
         requests = self._requests
         if requests.current is not self:
             requests.not_awaited(self.route)
-        elif requests.before_encode is None:
-            self.send(response)
-        else:
-            requests.before_encode(requests.context, response, self.send)
-
-    def send(self, response: Message | None) -> None:
-        """Encode the answer and hand it to the connection."""
-        requests = self._requests
-        if requests.current is self:
-            worker = requests.slices.worker
-            if response is not None and requests.slices.is_large:
-                worker.run(lambda: self._large(response), self._encoded)
-                return
-            if response is not None and _has_large_members(response):
-                worker.run(lambda: self._bytes(response), self._encoded)
-                return
-            requests.current = None
-            if self.large_request is not None:
-                worker.run(self._let_go, _nothing)
-            if response is None:
-                requests.sink.answer(None)
-                return
-            frame = self.frame(response)
-            if frame is not None:
-                requests.sink.answer(frame)
+            return
+        slices = requests.slices
+        if response is not None and (slices.is_large or _has_large_members(response)):
+            slices.worker.run(lambda: self._large(response), self._encoded)
+            return
+        requests.current = None
+        if self.large_request is not None:
+            slices.worker.run(self._let_go, _nothing)
+        if response is None:
+            if requests.note_response is not None:
+                requests.note_response(None)
+            requests.sink.answer(None)
+            return
+        frame = self.frame(response)
+        if frame is not None:
+            requests.sink.answer(frame)
 
     def _large(self, response: Message) -> Answer:
-        """A large answer, in the thread; the messages are let go of there too."""
+        """A large answer, in the thread; the request is let go of there too, and so is the response, unless others hold
+        its parts.
+        """
         self._let_go()
-        frame = self._bytes(response)
-        take_apart(response)
+        frame = self._frame(response)
+        if type(response) is not JoinGroupResponse:
+            take_apart(response)
         return frame
 
     def _let_go(self) -> None:
@@ -93,33 +102,25 @@ class Exchange:
     def frame(self, response: Message) -> Answer | None:
         """The bytes of an answer. None: it cannot be said, and the connection was told so."""
         try:
-            return self._bytes(response)
+            return self._frame(response)
         except Exception as error:  # noqa: BLE001 - logged there
             self._cannot_be_said(error)
             return None
 
-    def _bytes(self, response: Message) -> Answer:
+    def _frame(self, response: Message) -> Answer:
         """The bytes of an answer; reads nothing that others change."""
         route = self.route
         if route.lowers:
-            response = shapes.lower_response(route.api.key, route.version, response)
-        body = route.encode(response)
-        if type(body) is bytes and len(body) < frames.JOIN_BELOW:
-            return route.put_head(len(body) + route.head_size, self.correlation) + body
-        return self._in_parts(body)
+            response = route.lower(response)
+        if self._requests.note_response is not None:
+            self._requests.note_response(response)
+        return route.frame(response, self.correlation)
 
     def _cannot_be_said(self, error: Exception | None) -> None:
         # a response that cannot be said is a bug, and must not hurt the others that are answered in the same turn
         facts = self.route.facts()
         log.error("an answer could not be encoded", exc_info=error, **facts)
         self._requests.sink.fail(CloseConnection("its answer could not be encoded", **facts))
-
-    def _in_parts(self, body: bytes | list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """A large answer, or one with records, which are not copied."""
-        route = self.route
-        parts: list[bytes | memoryview] = [body] if isinstance(body, bytes) else body
-        size = sum(map(len, parts)) + route.head_size
-        return frames.joined(route.put_head(size, self.correlation), parts)
 
 
 def _nothing(_: object, __: object) -> None:

@@ -1,32 +1,56 @@
-"""The one point before a handler and the one before an answer is encoded, where faults and delays can be put later.
-
-No-ops today: `before_handler` and `before_encode` let everything pass.
-"""
+"""Where faults, delays and refusals can be put: one point before a handler, one before its answer is encoded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, Protocol
 
 from muster.coordinator.api.context import RequestContext
 from muster.protocol.message import Message
 
 
-class Intercept:
-    """What may come between the connection and the handlers; `None` in either place means that nothing does.
+class OnRequest(Protocol):
+    """Comes before the handler."""
 
-    `request(context, request, proceed)`: proceed() runs the handler, now, later or never.
-    `response(context, response, proceed)`: proceed(response) encodes and sends it, now, later, changed or never.
+    def __call__(self, context: RequestContext, request: Message, proceed: Callable[[], None]) -> object:
+        """`request` is in its newest shape and may be changed; proceed() runs the handler: now, later or never."""
+
+
+class OnResponse(Protocol):
+    """Comes after the handler."""
+
+    def __call__(
+        self, context: RequestContext, response: Message | None, proceed: Callable[[Message | None], None]
+    ) -> object:
+        """proceed(response) encodes the response, this one or another, and sends it: now, later or never.
+
+        None: the request has no answer (Produce with acks=0); the next one waits for `proceed` all the same.
+        """
+
+
+def _all(context: RequestContext) -> bool:  # noqa: ARG001 - as every `wants`
+    return True
+
+
+class Intercept:
+    """What comes between the connections and the handlers.
+
+    `wants(context)`: whether it is to see a request of this API, client and connection. It is asked at each request and
+    may answer differently each time. What it does not want is handled as if there were no interceptor; what it wants is
+    never handled as a prepared request (`api.prepared`).
     """
 
-    __slots__ = ("request", "response")
+    __slots__ = ("request", "response", "wants")
 
     def __init__(
         self,
-        request: Callable[[RequestContext, Message, Callable[[], None]], None] | None = None,
-        response: Callable[[RequestContext, Message | None, Callable[[Message | None], None]], None] | None = None,
+        request: OnRequest | None = None,
+        response: OnResponse | None = None,
+        wants: Callable[[RequestContext], bool] = _all,
     ) -> None:
         self.request = request
         self.response = response
+        self.wants = wants
 
 
-NO_INTERCEPT = Intercept()
+NO_INTERCEPT: Final = Intercept(wants=lambda _: False)

@@ -1,33 +1,31 @@
-"""What is known of a kind of request before its body is read. Reads no bytes and calls no handler.
+"""What is known of a kind of request before its body is read. Calls no handler.
 
-A `Route` is shared by all connections: thousands of them touch the same few lines of memory. A `ConnectionRoute` is a
-route on one connection.
+A `Route` is shared by all connections: thousands of them touch the same few lines of memory.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
-from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.prepared.commit import PREPARERS, PreparedRequest
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.registry import Handler
-from muster.protocol import shapes
+from muster.coordinator.api.sink import Answer
+from muster.protocol import frames, shapes
 from muster.protocol.api import Api, ApiKey
-from muster.protocol.message import Message
-
-_MOST_WAITED: Final = 1_024
-"""See `ConnectionRoute`."""
+from muster.protocol.message import MalformedMessage, Message
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Of a request without records, besides the limit for all (socket.request.max.bytes): as many bytes again are taken by
 what is read of it, and by the answer that repeats its names.
 """
-RECORDS_LARGE_BYTES: Final = 1024 * 1024
-"""Up to which size a request with records is read at once: nearly all of it is records, which are not looked into."""
 NO_LIMIT: Final = 1 << 31
 """No request is as large."""
+LARGE_BYTES: Final = 256 * 1024
+"""A request of more bytes is read in the thread; an answer with as much metadata of members is encoded there."""
+RECORDS_LARGE_BYTES: Final = 1024 * 1024
+"""The same for a request with records: nearly all of it is records, which are not looked into."""
 
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 """Requests of which the group keeps parts."""
@@ -44,10 +42,12 @@ def _size_bytes(size: int) -> bytes:
 
 
 class Route:
-    """All that is known of one kind of request, whichever connection it comes on, before its body is read."""
+    """All that is known of one (API, version, client id), whichever connection it comes on, before the body is read."""
 
     __slots__ = (
         "_often",
+        "_put_head",
+        "_response_header_size",
         "api",
         "client_bytes",
         "client_id",
@@ -56,15 +56,11 @@ class Route:
         "flexible",
         "handler",
         "head",
-        "head_size",
         "header_size",
         "large_bytes",
         "lets_go",
         "lowers",
         "most_bytes",
-        "put_head",
-        "raises",
-        "repeats",
         "version",
     )
 
@@ -81,21 +77,63 @@ class Route:
         self.header_size = 8 + len(client_bytes)
         self.flexible = served.request_header_version(version) >= 2
         # a flexible response header ends in an empty set of tagged fields, the zero that struct pads with
-        self.head_size, self.put_head = (5, _HEAD_5) if served.response_header_version(version) else (4, _HEAD_4)
-        self.decode = served.request_decoder(version)
+        flexible_response = served.response_header_version(version)
+        self._response_header_size, self._put_head = (5, _HEAD_5) if flexible_response else (4, _HEAD_4)
+        raises, self.lowers = shapes.converted(served.key, version)
+        self.decode = self._decode_and_raise if raises else served.request_decoder(version)
+        """decode(data, body, end, most elements): the request in its newest shape; raises `wire.REFUSALS`."""
         self.encode = served.response_encoder(version)
         self.lets_go = served.key not in _KEPT
         carries_records = served.request_has_parts
-        self.large_bytes = RECORDS_LARGE_BYTES if carries_records else 0
+        self.large_bytes = RECORDS_LARGE_BYTES if carries_records else LARGE_BYTES
         self.most_bytes = NO_LIMIT if carries_records else MOST_BYTES
         self._often: tuple[bytes, bytes] | None = None
-        self.repeats = run in PREPARERS
-        self.raises, self.lowers = shapes.converted(served.key, version)
+
+    def _decode_and_raise(self, *where: Any) -> Any:
+        return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))
+
+    def body_at(self, data: bytes, start: int, end: int) -> int:
+        """Where the body of the request in data[start:end] begins; CloseConnection when its header is cut off."""
+        body = start + self.header_size
+        if self.flexible:
+            body = body + 1 if data[body : body + 1] == b"\0" else self._skip_tags(data, body, end)
+        if body > end:
+            raise CloseConnection("malformed request: RequestHeader: truncated", **self.facts())
+        return body
+
+    def _skip_tags(self, data: bytes, body: int, end: int) -> int:
+        """The seldom case of tagged fields in a request header."""
+        try:
+            return frames.skip_header_tags(data, body, end)
+        except MalformedMessage as error:
+            raise CloseConnection(f"malformed request: {error}", **self.facts()) from error
+
+    def malformed(self, data: bytes, body: int, end: int) -> CloseConnection:
+        """Read a malformed request again, to say what is wrong where."""
+        try:
+            self.api.decode_request(self.version, data, body, end)
+        except MalformedMessage as error:
+            return CloseConnection(f"malformed request: {error}", **self.facts())
+        raise AssertionError("bytes that were malformed no longer are")
+
+    def lower(self, response: Message) -> Message:
+        """A response in the newest shape as this version can say it."""
+        lowered: Message = shapes.lower_response(self.api.key, self.version, response)
+        return lowered
+
+    def frame(self, response: Message, correlation: bytes) -> Answer:
+        """The bytes of an answer that was lowered. Large parts and records are not copied."""
+        body = self.encode(response)
+        if type(body) is bytes and len(body) < frames.JOIN_BELOW:
+            return self._put_head(len(body) + self._response_header_size, correlation) + body
+        parts = [body] if isinstance(body, bytes) else body
+        size = sum(map(len, parts)) + self._response_header_size
+        return frames.joined(self._put_head(size, correlation), parts)
 
     def around(self, response: Message) -> tuple[bytes, bytes]:
         """The bytes of an answer before and after its correlation id."""
-        body = self.api.encode_response(self.version, shapes.lower_response(self.api.key, self.version, response))
-        frame = self.put_head(len(body) + self.head_size, bytes(4)) + body
+        parts = self.frame(self.lower(response), bytes(4))
+        frame = parts if isinstance(parts, bytes) else b"".join(parts)
         return _size_bytes(len(frame) - 4), frame[8:]
 
     def around_often(self, response: Message) -> tuple[bytes, bytes]:
@@ -107,33 +145,3 @@ class Route:
     def facts(self) -> dict[str, object]:
         """For log lines."""
         return {"api": self.api.name, "version": self.version, "client_id": self.client_id}
-
-
-class ConnectionRoute:
-    """A route on one connection, with what was made ready there of the last request.
-
-    A request is made ready when the next one is as long; each that was never met again doubles the number of equal
-    lengths that it takes, so that clients of whom none is like the last cost next to nothing.
-    """
-
-    __slots__ = ("context", "prepared", "route", "size", "wait", "waited")
-
-    def __init__(self, route: Route, context: RequestContext) -> None:
-        self.route = route
-        self.context = context
-        self.prepared: PreparedRequest | None = None
-        self.size = 0
-        self.wait, self.waited = 1, 0
-
-    def note(self, size: int) -> bool:
-        """A request of `size` bytes was handled: whether to make it ready."""
-        if size != self.size:
-            self.size, self.waited = size, 0
-            return False
-        self.waited += 1
-        if self.waited < self.wait:
-            return False
-        met = self.prepared is not None and self.prepared.met
-        self.wait = 1 if met else min(self.wait * 2, _MOST_WAITED)
-        self.waited = 0
-        return True

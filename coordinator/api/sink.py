@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.prepared.commit import Answer
+
+Answer = bytes | Sequence[bytes | memoryview]
+"""A whole frame: in one piece, or in parts that are sent without joining them."""
 
 
 class Sink(Protocol):

@@ -88,5 +88,13 @@ def test_no_circle_stays_of_a_connection(runner: asyncio.Runner, story: Callable
     finally:
         gc.set_debug(0)
         gc.enable()
-    ours = {"Connection", "ConnectionRequests", "Channel", "Exchange", "Way", "RequestContext", "FrameSplitter"}
+    ours = {
+        "Connection",
+        "ConnectionRequests",
+        "Channel",
+        "Exchange",
+        "ConnectionRoute",
+        "RequestContext",
+        "FrameSplitter",
+    }
     assert not ours & set(found), found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.config import load
 from muster.coordinator.server import Server
 from muster.protocol import frames
@@ -32,6 +33,8 @@ async def running(
     data_dir: Path | None = None,
     topics: list[str] | None = None,
     intercept: Intercept = NO_INTERCEPT,
+    observer: RequestObserver | None = None,
+    prepares: bool = True,
 ) -> AsyncIterator[Server]:
     """A server that is up inside the block, and stopped in order after it."""
     overrides = [f"{name}={value}" for name, value in {**QUICK, **(properties or {})}.items()]
@@ -45,7 +48,7 @@ async def running(
         in_memory=data_dir is None,
         topics=topics or [],
     )
-    server = Server(config, intercept=intercept)
+    server = Server(config, intercept=intercept, observer=observer, prepares=prepares)
     await server.start()
     try:
         yield server

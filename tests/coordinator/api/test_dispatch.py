@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.api import dispatch, registry
+from muster.coordinator.api import dispatch, registry, routes
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
@@ -134,8 +134,8 @@ class TestTheWayIn:
             for number in range(300):
                 connection.ask(key, version, HeartbeatRequest("g") if key == HEARTBEAT else LeaveGroupRequest("g"),
                                client=str(number))  # fmt: skip
-        assert len(connection.requests._routes) <= 100
-        assert len(connection.requests._ways) <= 2
+        assert len(connection.dispatcher._routes) <= 100
+        assert len(connection.requests._routes) <= 2
         assert len(seen) == 900
         assert {context.client.client_id for context, _, _ in seen} == {str(number) for number in range(300)}
 
@@ -146,16 +146,16 @@ class TestTheWayIn:
             for _ in range(2):
                 connection.ask(HEARTBEAT, number % 5, HeartbeatRequest("g"), client=str(number) + "x" * 32_000)
         assert len(seen) == 40
-        assert sum(len(route.client_bytes) for route in connection.requests._routes.values()) <= 100_000
-        assert not connection.requests._ways
+        assert sum(len(route.client_bytes) for route in connection.dispatcher._routes.values()) <= 100_000
+        assert not connection.requests._routes
 
     def test_connections_share_what_is_known_of_a_kind_of_request(self, seen: Seen) -> None:
         first = Connection()
         second = Connection(dispatcher=first.dispatcher)
         for connection in (first, second, first):
             connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"), client="c")
-        assert first.requests._routes is second.requests._routes
-        assert len(first.requests._routes) == 1
+        assert first.requests._route.route is second.requests._route.route
+        assert len(first.dispatcher._routes) == 1
         (one, _, _), (other, _, _), (again, _, _) = seen
         assert one is again
         assert one.channel is not other.channel
@@ -292,7 +292,7 @@ class TestAnswers:
     def test_a_large_answer_is_not_joined_with_its_header(self, seen: Seen) -> None:
         connection = Connection()
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
-        route = next(iter(connection.requests._routes.values()))
+        route = next(iter(connection.dispatcher._routes.values()))
         route.encode = api(ApiKey.JOIN_GROUP).response_encoder(9)
         seen[0][2](JoinGroupResponse(leader="l" * 30_000, member_id="m" * 30_000, protocol_name="p" * 10_000))
         assert len(connection.answers[0]) == 2
@@ -381,7 +381,7 @@ def test_a_request_of_many_elements_is_read_in_the_thread(seen: Seen) -> None:
 def test_a_request_of_many_bytes_is_read_in_the_thread_and_the_largest_not_at_all(seen: Seen) -> None:
     connection, elsewhere = with_thread()
     name = "n" * 30_000
-    large = LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * (dispatch.LARGE_BYTES // len(name) + 1))
+    large = LeaveGroupRequest(members=[MemberIdentity(member_id=name)] * (routes.LARGE_BYTES // len(name) + 1))
     connection.ask(LEAVE, 5, large)
     elsewhere.do()
     assert seen[0][1] == large
@@ -454,7 +454,7 @@ def test_the_answer_to_the_leader_of_members_with_much_metadata_is_encoded_in_th
 ) -> None:
     connection, elsewhere = with_thread()
     connection.ask(ApiKey.JOIN_GROUP, 9, JoinGroupRequest(group_id="g"), correlation_id=7)
-    members = [JoinGroupResponseMember(f"m-{number}", None, bytes(dispatch.LARGE_BYTES // 4)) for number in range(4)]
+    members = [JoinGroupResponseMember(f"m-{number}", None, bytes(routes.LARGE_BYTES // 4)) for number in range(4)]
     members[0].metadata += bytes(extra)
     response = JoinGroupResponse(members=members)
     seen[0][2](response)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,122 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.coordinator.api import dispatch
-from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.dispatch import Dispatcher
+from muster.coordinator.api.groups.offset_commit import handle_offset_commit
 from muster.coordinator.api.intercept import Intercept
-from muster.coordinator.api.node import Node
-from muster.coordinator.api.prepared import commit as commit_room
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
-from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.api.prepared.commit import MOST_ROWS, PreparedCommit
+from muster.coordinator.api.prepared.connection_route import _PREPARERS
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.runtime.shard import Shard
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from muster.protocol.messages.sync_group import SyncGroupRequest
-from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
-from tests.coordinator.fakes import FakeLog
+from tests.coordinator.api.harness import FakeTopics, make_channel
+from tests.coordinator.api.prepared.peer import COMMIT, HEARTBEAT, Peer, commit
 
-COMMIT, HEARTBEAT = ApiKey.OFFSET_COMMIT, ApiKey.HEARTBEAT
-IDS = {"t1": (1).to_bytes(16, "big"), "t2": (2).to_bytes(16, "big")}
-int64, int32 = st.integers(-(2**63), 2**63 - 1), st.integers(-(2**31), 2**31 - 1)
-
-
-class Log(FakeLog):
-    """As bytes: a batch is a row."""
-
-    def append(self, leader_epoch: int, batch: Any, *, wall_ms: int) -> None:
-        super().append(leader_epoch, [len(self.rows).to_bytes(8, "big") + batch[8:]], wall_ms=wall_ms)
-
-    def replay(self, offset: int | None = None, *, chunk_bytes: int = 0) -> Iterator[Any]:
-        yield from list(self.rows)
-
-
-class Peer:
-    """A node of one shard, and a connection to it."""
-
-    def __init__(self, intercept: Intercept | None = None, linger_ms: int = 0) -> None:
-        self.log, self.clock, self.topics = Log(), ManualClock(), FakeTopics(t1=3, t2=2)
-        core = partial(GroupCore, GroupSettings(group_initial_rebalance_delay_ms=0))
-        self.shard = Shard(
-            0, core, lambda: self.log, OffsetsLogCodec(0), self.clock, self.topics.image, linger_ms=linger_ms
-        )
-        list(self.shard.start())
-        self.node: Node = make_node(clock=self.clock, topics=self.topics, routing=Routing([self.shard]))
-        self.dispatcher = Dispatcher(self.node, intercept or Intercept())
-        self.answers: list[bytes] = []
-        self.failed: list[CloseConnection] = []
-        self.connect()
-
-    def connect(self) -> None:
-        self.requests = self.dispatcher.open(make_channel(), self)
-
-    def answer(self, answer: Any) -> None:
-        self.answers.append(bytes(answer))
-
-    def was_read(self) -> None:
-        """It counts no memory."""
-
-    def fail(self, refused: CloseConnection) -> None:
-        self.failed.append(refused)
-
-    def ask(self, key: int, version: int, request: Any, correlation_id: int = 1) -> Any:
-        """The answer's message, None when there is none yet."""
-        data = frames.request_frame(api(key), version, correlation_id, request, "me")
-        before = len(self.answers)
-        at_once = self.requests.handle(data, 4, len(data))
-        if at_once is not None:
-            self.answer(at_once)
-        if len(self.answers) == before:
-            return None
-        return self.read(key, version, correlation_id)
-
-    def read(self, key: int, version: int, correlation_id: int = 1) -> Any:
-        answer = self.answers[-1]
-        assert int.from_bytes(answer[:4], "big") == len(answer) - 4
-        got, body = frames.decode_response_header(api(key), version, answer, 4, len(answer))
-        assert got == correlation_id
-        return api(key).decode_response(version, answer, body)
-
-    def member(self) -> str:
-        """One member, in generation 1."""
-        request = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
-        joined = self.ask(ApiKey.JOIN_GROUP, 3, request) or self._later(ApiKey.JOIN_GROUP, 3)
-        self.ask(ApiKey.SYNC_GROUP, 3, SyncGroupRequest("g", 1, joined.member_id))
-        return str(joined.member_id)
-
-    def _later(self, key: int, version: int) -> Any:
-        self.clock.advance(0)
-        return self.read(key, version)
-
-    @property
-    def met(self) -> bool:
-        """Whether the last kind of request was made ready, and has come again."""
-        return self.requests.prepared is not None and self.requests.prepared.met
-
-
-def commit(
-    *rows: tuple[str, int, int], version: int = 9, member: str = "", generation: int = -1, **more: Any
-) -> OffsetCommitRequest:
-    listed = [
-        OffsetCommitRequestTopic(
-            "" if version > 9 else name,
-            IDS.get(name, b"?" * 16) if version > 9 else bytes(16),
-            [OffsetCommitRequestPartition(partition, offset, -1, "")],
-        )
-        for name, partition, offset in rows
-    ]
-    return OffsetCommitRequest("g", generation, member, topics=listed, **more)
+int64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @settings(max_examples=60)
@@ -267,22 +163,60 @@ def test_what_a_client_says_in_its_own_way_is_read_each_time() -> None:
     assert len(peer.log.rows) == 4
     for _ in range(4):
         peer.ask(COMMIT, 2, commit(("t1", 0, 5), version=2, retention_time_ms=1000))
-        peer.ask(COMMIT, 9, commit(*[("t1", 0, 5)] * (commit_room.MOST_ROWS + 1)))
+        peer.ask(COMMIT, 9, commit(*[("t1", 0, 5)] * (MOST_ROWS + 1)))
         assert peer.requests.prepared is None
         peer.ask(COMMIT, 9, commit())
     assert peer.requests.prepared is None
 
 
-def test_the_intercept_comes_first() -> None:
+def test_what_an_interceptor_wants_goes_the_usual_way() -> None:
     seen: list[Any] = []
-    peer = Peer(Intercept(request=lambda context, request, proceed: (seen.append(request), proceed())[1]))
+    wanted: list[int] = []
+
+    def request(context: Any, request: Any, proceed: Any) -> None:
+        seen.append(request.topics[0].partitions[0].committed_offset)
+        proceed()
+
+    def response(context: Any, response: Any, proceed: Any) -> None:
+        seen.append(type(response).__name__)
+        proceed(response)
+
+    for intercept, each in (
+        (Intercept(request, wants=lambda context: context.api_key in wanted), 1),
+        (Intercept(response=response, wants=lambda context: context.api_key in wanted), 1),
+        (Intercept(request, response, wants=lambda context: context.api_key in wanted), 2),
+    ):
+        peer = Peer(intercept)
+        for number in range(4):
+            peer.ask(COMMIT, 9, commit(("t1", 0, number)))
+        assert peer.met, "an interceptor that does not want a request does not keep it from being prepared"
+        assert not seen
+        wanted.append(COMMIT)
+        for number in (7, 8):
+            assert peer.ask(COMMIT, 9, commit(("t1", 0, number))).topics[0].partitions[0].error_code == 0
+        assert len(seen) == 2 * each
+        assert seen[0] in (7, "OffsetCommitResponse")
+        wanted.clear()
+        assert peer.ask(COMMIT, 9, commit(("t1", 0, 9))).topics[0].partitions[0].error_code == 0
+        assert peer.met
+        assert len(seen) == 2 * each
+        seen.clear()
+
+
+def test_an_interceptor_sees_all_unless_it_says_what_it_wants() -> None:
+    seen: list[Any] = []
+    peer = Peer(Intercept(request=lambda context, request, proceed: (seen.append(request), proceed())))
     for number in range(4):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
     assert [request.topics[0].partitions[0].committed_offset for request in seen] == [0, 1, 2, 3]
-    peer = Peer(Intercept(response=lambda context, response, proceed: (seen.append(response), proceed(response))[1]))
+    assert not peer.met
+
+
+def test_no_request_is_prepared_behind_a_closed_door() -> None:
+    peer = Peer(prepares=False)
     for number in range(4):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
-    assert len(seen) == 8
+    assert peer.requests.prepared is None
 
 
 def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +237,7 @@ def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_clients_of_whom_no_request_is_like_the_last_are_left_alone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setattr(dispatch, "prepare", lambda *_: made.append(1))
+    monkeypatch.setitem(_PREPARERS, handle_offset_commit, lambda *_: made.append(1))
     peer = Peer()
     for number in range(1_000):
         peer.ask(COMMIT, 9, commit(("t1", number % 3, number)))
@@ -315,10 +249,10 @@ def test_an_answer_counts_once_and_not_after_the_end() -> None:
     for number in range(3):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))
     made = peer.requests.prepared
-    assert isinstance(made, commit_room.PreparedCommit)
+    assert isinstance(made, PreparedCommit)
     with capture_logs() as logs:
-        made(made._response)
+        made(made.response)
         assert [line["event"] for line in logs] == ["a request was answered twice"]
         peer.requests.closed()
-        made(made._response)
+        made(made.response)
     assert len(logs) == 1

@@ -1,0 +1,166 @@
+"""Who watches: an observer is told of each request that was answered, the prepared ones included.
+
+The requests of a watched connection are wrapped, so that nothing is asked or counted when nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import Any, Final, NamedTuple, Protocol
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.exchange import NoteResponse
+from muster.coordinator.api.prepared.request import PreparedRequest
+from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.clock import Clock
+from muster.protocol.api import ApiKey
+from muster.protocol.message import Message
+
+_key_and_version: Final = Struct(">hh").unpack_from
+
+
+class AnsweredRequest(NamedTuple):
+    """One request, as Kafka's RequestMetrics count them."""
+
+    api_key: int
+    api_version: int
+    error_counts: Mapping[int, int]
+    """How often each error code stands in the answer, 0 (no error) too; empty when no answer is owed."""
+    request_bytes: int
+    """Header and body, without the size before them."""
+    response_bytes: int
+    """The whole frame; 0 when no answer is owed."""
+    arrived_us: int
+    """When it was looked at: the requests before it on its connection were answered. Monotonic, as the two others."""
+    handled_us: int
+    """When its handler was done: from here on it waited for other members, for the disk, or for its time."""
+    answered_us: int
+    """When its answer was handed to the connection."""
+    throttle_ms: int = 0
+
+
+class RequestObserver(Protocol):
+    """Is told of requests; must not take long, and may not fail."""
+
+    def observe(self, request: AnsweredRequest) -> None:
+        """A request was answered."""
+
+
+class ObservableRequests(Protocol):
+    """What is wrapped (`dispatch.ConnectionRequests`)."""
+
+    current: object
+    is_reading: bool
+    prepared: PreparedRequest | None
+    note_response: NoteResponse | None
+
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """See `dispatch.ConnectionRequests`."""
+
+    def closed(self) -> None:
+        """See `dispatch.ConnectionRequests`."""
+
+
+class ObservedRequests:
+    """The requests of a connection that is watched, and the sink of their answers."""
+
+    __slots__ = (
+        "_api", "_arrived_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes", "_requests",
+        "_sink",
+    )  # fmt: skip
+
+    def __init__(
+        self, open_requests: Callable[[Sink], ObservableRequests], sink: Sink, observer: RequestObserver, clock: Clock
+    ) -> None:
+        self._sink = sink
+        self._observer = observer
+        self._clock = clock
+        self._requests = open_requests(self)
+        self._requests.note_response = self._note_response
+        self._api = 0, 0
+        self._request_bytes = self._arrived_us = self._handled_us = 0
+        self._error_counts: Mapping[int, int] | None = None
+
+    # ---- the connection's calls ----
+
+    @property
+    def current(self) -> object:
+        """The request that is not answered yet."""
+        return self._requests.current
+
+    @property
+    def is_reading(self) -> bool:
+        """The bytes of the request at hand are still needed."""
+        return self._requests.is_reading
+
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """Take on a request: see `dispatch.ConnectionRequests`."""
+        self._arrived_us, self._handled_us = self._clock.mono_us(), 0
+        self._request_bytes = end - start
+        self._error_counts = None
+        if end - start >= 4:
+            self._api = _key_and_version(data, start)
+        answer = self._requests.handle(data, start, end)
+        if answer is not None:
+            self._tell(answer)
+        else:
+            self._handled_us = self._clock.mono_us()
+        return answer
+
+    def closed(self) -> None:
+        """The connection has ended."""
+        self._requests.closed()
+
+    # ---- the requests' calls: a sink ----
+
+    def answer(self, answer: Answer | None) -> None:
+        """The request at hand is answered."""
+        self._tell(answer)
+        self._sink.answer(answer)
+
+    def fail(self, refused: CloseConnection) -> None:
+        """The request at hand cannot be answered: nothing is told of it."""
+        self._sink.fail(refused)
+
+    def was_read(self) -> None:
+        """The bytes of a large request at hand are of no more use."""
+        self._sink.was_read()
+
+    # ---- inside ----
+
+    def _note_response(self, response: Message | None) -> None:
+        self._error_counts = {} if response is None else error_counts(self._api[0], response)
+
+    def _tell(self, answer: Answer | None) -> None:
+        answered_us = self._clock.mono_us()
+        counts, prepared = self._error_counts, self._requests.prepared
+        if counts is None and prepared is not None:
+            # no response was encoded: it is the one that was prepared
+            counts = error_counts(self._api[0], prepared.response)
+        size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
+        handled_us = self._handled_us or answered_us
+        told = AnsweredRequest(
+            *self._api, counts or {}, self._request_bytes, size, self._arrived_us, handled_us, answered_us
+        )
+        self._observer.observe(told)
+
+
+def error_counts(api_key: int, response: Any) -> dict[int, int]:
+    """How often each error code stands in a response, in the shape of its version: AbstractResponse.errorCounts."""
+    counts: dict[int, int] = {}
+    _count(response, counts)
+    if api_key == ApiKey.METADATA or (api_key == ApiKey.FIND_COORDINATOR and response.coordinators):
+        # Kafka leaves out the code at the top of these
+        counts[response.error_code] -= 1
+    return {code: count for code, count in counts.items() if count}
+
+
+def _count(message: Message, counts: dict[int, int]) -> None:
+    for name in message.__slots__:
+        value = getattr(message, name)
+        if name == "error_code":
+            counts[value] = counts.get(value, 0) + 1
+        elif type(value) in (list, tuple) and value and isinstance(value[0], Message):
+            for row in value:
+                _count(row, counts)

@@ -1,0 +1,72 @@
+"""One kind of request on one connection: what was prepared of the last request, and when to prepare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.groups.membership import handle_heartbeat
+from muster.coordinator.api.groups.offset_commit import handle_offset_commit
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.prepared.commit import prepare_commit
+from muster.coordinator.api.prepared.heartbeat import prepare_heartbeat
+from muster.coordinator.api.prepared.request import PreparedRequest
+from muster.coordinator.api.registry import Handler
+from muster.coordinator.api.routes import Route
+
+MOST_BYTES: Final = 16 * 1024
+"""Longer requests are not prepared: names and metadata may have 32 KB each."""
+_MOST_AWAITED: Final = 1_024
+"""See `ConnectionRoute`."""
+
+_PREPARERS: Final[Mapping[Handler, Callable[[Node, Route, RequestContext, bytes, int], PreparedRequest | None]]] = {
+    handle_heartbeat: prepare_heartbeat,
+    handle_offset_commit: prepare_commit,
+}
+"""By the handler that is spared: prepare(node, route, context, frame, body). `frame` is without its size;
+`body` is where the request's body begins in it.
+"""
+
+
+class ConnectionRoute:
+    """A route on one connection.
+
+    A request is prepared when the one before was as long. Each that was not repeated afterwards doubles the number of
+    equal lengths that the next one takes, so that clients that never repeat themselves cost next to nothing.
+    """
+
+    __slots__ = ("_awaited", "_equal", "_size", "context", "prepared", "prepares", "route")
+
+    def __init__(self, route: Route, context: RequestContext, *, prepares: bool) -> None:
+        """`prepares`: whether requests that come again may be prepared at all."""
+        self.route = route
+        self.context = context
+        self.prepares = prepares and route.handler in _PREPARERS
+        self.prepared: PreparedRequest | None = None
+        self._size = 0
+        self._awaited, self._equal = 1, 0
+
+    def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> PreparedRequest | None:
+        """The request in data[start:end] was handled as any other: what the next one may be compared with."""
+        if end - start != self._size:
+            self._size, self._equal = end - start, 0
+            return self.prepared
+        self._equal += 1
+        if self._equal < self._awaited:
+            return self.prepared
+        was_repeated = self.prepared is not None and self.prepared.was_repeated
+        self._awaited = 1 if was_repeated else min(self._awaited * 2, _MOST_AWAITED)
+        self._equal = 0
+        self.prepared = self._prepare(node, data[start:end], body - start)
+        return self.prepared
+
+    def _prepare(self, node: Node, frame: bytes, body: int) -> PreparedRequest | None:
+        """None when that cannot be done."""
+        if len(frame) > MOST_BYTES:
+            return None
+        try:
+            return _PREPARERS[self.route.handler](node, self.route, self.context, frame, body)
+        except ValueError:
+            # a form that cannot be taken for granted: other runs of numbers, or what the encoder does not say
+            return None

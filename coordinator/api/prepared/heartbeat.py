@@ -1,0 +1,67 @@
+"""A member's Heartbeat: all but its correlation id is the same each time."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.exchange import RequestingConnection
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.prepared.request import NOT_PREPARED
+from muster.coordinator.api.routes import Route
+from muster.coordinator.api.sink import Answer
+from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
+from muster.coordinator.runtime.shard import Shard
+from muster.coordinator.security.authorizer import Authorizer
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+
+
+class PreparedHeartbeat:
+    """See `PreparedRequest`."""
+
+    __slots__ = (
+        "_after_id", "_authorizer", "_before_id", "_head", "_member", "_permissions", "_route", "_shard", "_tail",
+        "size", "was_repeated",
+    )  # fmt: skip
+
+    response = WELL
+
+    def __init__(
+        self, authorizer: Authorizer, route: Route, frame: bytes, shard: Shard, member: GenerationMember
+    ) -> None:
+        self.was_repeated = False
+        self.size = len(frame)
+        self._head, self._tail = route.head, frame[8:]
+        self._authorizer, self._permissions = authorizer, authorizer.version
+        self._route, self._shard, self._member = route, shard, member
+        self._before_id, self._after_id = route.around_often(WELL)
+
+    def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
+        """See `PreparedRequest`."""
+        if (
+            data[start + 8 : start + self.size] != self._tail
+            or data[start : start + 4] != self._head
+            or self._permissions != self._authorizer.version
+        ):
+            return NOT_PREPARED
+        well = self._shard.beat(self._member)
+        if well is False:
+            return NOT_PREPARED
+        self.was_repeated = True
+        correlation = data[start + 4 : start + 8]
+        if well:
+            return self._before_id + correlation + self._after_id
+        self._shard.hold(requests.open(self._route, correlation), WELL)
+        return None
+
+
+def prepare_heartbeat(
+    node: Node,
+    route: Route,
+    context: RequestContext,  # noqa: ARG001 - as all that prepare
+    frame: bytes,
+    body: int,
+) -> PreparedHeartbeat | None:
+    """None unless it comes from a member of the group's generation."""
+    request: HeartbeatRequest = route.decode(frame, body, len(frame))
+    shard = node.routing.shard(request.group_id)
+    member = shard.beating(request)
+    return None if member is None else PreparedHeartbeat(node.authorizer, route, frame, shard, member)

@@ -1,0 +1,232 @@
+"""Random histories on two nodes, of which one prepares requests that come again: every byte that leaves is the same.
+
+Compared after each step: the answers, on which connection and in which order, what fails, which requests wait, the
+log with its leader epochs and the committed offsets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.protocol import frames
+from muster.protocol.api import ApiKey, api
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from muster.protocol.messages.sync_group import SyncGroupRequest
+from tests.coordinator.api.harness import FakeTopics, make_channel
+from tests.coordinator.api.prepared.peer import COMMIT, HEARTBEAT, Peer, commit
+
+JOIN, SYNC, LEAVE = ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.LEAVE_GROUP
+CONNECTIONS = 3
+SESSION_MS = 6_000, 10_000
+FULL_DISK = OSError(28, "No space left on device")
+prepared: Counter[str] = Counter()
+"""How many requests took the prepared path."""
+
+
+class Connection:
+    """One of a peer's connections; `answers` are all that left it, in the order of the whole peer."""
+
+    def __init__(self, peer: Peer, number: int, answers: list[tuple[int, bytes]]) -> None:
+        self.number, self.answers = number, answers
+        self.requests: Any = peer.dispatcher.open(make_channel(), self)
+
+    def answer(self, answer: Any) -> None:
+        self.answers.append((self.number, answer if isinstance(answer, bytes) else b"".join(answer)))
+
+    def was_read(self) -> None:
+        """It counts no memory."""
+
+    def fail(self, refused: CloseConnection) -> None:
+        self.answers.append((self.number, refused.reason.encode()))
+
+    def send(self, data: bytes) -> None:
+        made = self.requests.prepared
+        if made is not None:
+            made.was_repeated = False
+        answer = self.requests.handle(data, 4, len(data))
+        if answer is not None:
+            self.answer(answer)
+        if made is not None and made.was_repeated:
+            prepared[type(made).__name__] += 1
+
+
+class Side:
+    """One of the two nodes."""
+
+    def __init__(self, *, prepares: bool, linger_ms: int) -> None:
+        self.peer = Peer(prepares=prepares, linger_ms=linger_ms)
+        self.answers: list[tuple[int, bytes]] = []
+        self.connections = [Connection(self.peer, number, self.answers) for number in range(CONNECTIONS)]
+        self.epoch = 0
+
+    def reconnect(self, number: int) -> None:
+        self.connections[number].requests.closed()
+        self.connections[number] = Connection(self.peer, number, self.answers)
+
+    def set_image(self, topics: FakeTopics) -> None:
+        self.peer.node.topics.image = topics.image
+        self.peer.shard.topics_changed(topics.image)
+
+    def leave_or_take_office(self) -> None:
+        if self.peer.shard.active:
+            self.peer.shard.resign()
+        else:
+            self.epoch += 1
+            list(self.peer.shard.start(self.epoch))
+
+    def fail(self, error: Exception | None) -> None:
+        self.peer.log.fail = error
+
+    def visible(self) -> Any:
+        core, log = self.peer.shard._core, self.peer.log
+        offsets = core.state.offsets if self.peer.shard.active else None
+        return (
+            self.answers,
+            [connection.requests.current is not None for connection in self.connections],
+            (log.rows, log.epochs, log.durable_offset),
+            offsets and {topic: dict(offsets.topics("g")[topic]) for topic in offsets.topics("g")},
+            self.peer.shard.state_error,
+        )
+
+
+class Pair:
+    """Both sides, and what clients know: the member that each connection is, and the last request on each."""
+
+    def __init__(self, linger_ms: int, version: int) -> None:
+        self.sides = [Side(prepares=prepares, linger_ms=linger_ms) for prepares in (True, False)]
+        self.members: dict[int, str] = {}
+        self.generation = 1
+        self.last: dict[int, tuple[int, int, Any]] = {}
+        self.repeated: dict[int, tuple[int, int, Any]] = {}
+        """The last heartbeat or commit."""
+        self.version = version
+        self.read = 0
+        self.correlation = 0
+
+    def both(self, do: Callable[[Side], object]) -> None:
+        for side in self.sides:
+            do(side)
+        assert self.sides[0].visible() == self.sides[1].visible()
+        answers = self.sides[0].answers
+        while self.read < len(answers):
+            number, answer = answers[self.read]
+            self.read += 1
+            key, version, _ = self.last[number]
+            if key in (JOIN, HEARTBEAT):
+                _, body = frames.decode_response_header(api(key), version, answer, 4, len(answer))
+                self.heard(number, key, api(key).decode_response(version, answer, body))
+
+    def heard(self, number: int, key: int, response: Any) -> None:
+        """As clients do: who has joined syncs, who is told of a rebalance joins."""
+        error = response.error_code
+        if key == JOIN and error == 0:
+            self.members[number], self.generation = response.member_id, response.generation_id
+            self.ask(number, SYNC, 3, SyncGroupRequest("g", response.generation_id, response.member_id))
+        elif error == ErrorCode.UNKNOWN_MEMBER_ID:
+            self.members.pop(number, None)
+        elif error == ErrorCode.REBALANCE_IN_PROGRESS:
+            self.join(number)
+
+    def ask(self, number: int, key: int, version: int, request: Any) -> None:
+        """A connection that waits for an answer sends nothing."""
+        if self.sides[0].connections[number].requests.current is None:
+            self.correlation += 1
+            data = frames.request_frame(api(key), version, self.correlation, request, "me")
+            self.last[number] = key, version, request
+            if key in (COMMIT, HEARTBEAT):
+                self.repeated[number] = key, version, request
+            self.both(lambda side: side.connections[number].send(data))
+
+    def join(self, number: int) -> None:
+        member = self.members.get(number, "")
+        protocols = [JoinGroupRequestProtocol("range", b"")]
+        session_ms = SESSION_MS[self.correlation % 2]
+        self.ask(number, JOIN, 3, JoinGroupRequest("g", session_ms, 10_000, member, None, "consumer", protocols))
+        self.both(lambda side: side.peer.clock.advance(0))
+
+
+USUAL = {"beat": 20, "commit": 15, "again": 60, "turn": 20, "synced": 8, "join": 2}
+UNUSUAL = {
+    "advance": 12, "join": 5, "leave": 8, "topics": 12, "permissions": 3, "sync": 5, "fail": 3, "office": 6,
+    "reconnect": 3,
+}  # fmt: skip
+"""What may happen, by how often it does. Each history has some of the unusual things."""
+
+
+def play(pair: Pair, kind: str, number: int, a: int, b: int) -> None:
+    member = pair.members.get(number, "")
+    if kind == "again" and number in pair.repeated:
+        key, version, request = pair.repeated[number]
+        for _ in range(1 + a % 3):
+            if key == COMMIT:
+                for topic in request.topics:
+                    topic.partitions[0].committed_offset += a
+            pair.ask(number, key, version, request)
+    elif kind == "beat":
+        pair.ask(number, HEARTBEAT, pair.version % 5, HeartbeatRequest("g", pair.generation - (b == 0), member))
+    elif kind == "commit":
+        rows = [("t1", a % 2, 10 * b), ("t2", b % 3, b), ("no", 0, 1)][: 1 + (a % 3 if b < 2 else a % 2)]
+        generation = pair.generation - (b == 0) if member else -1
+        request = commit(*rows, version=pair.version, member=member, generation=generation)
+        request.topics[0].partitions[0].committed_metadata = "m" * (a * 30)
+        pair.ask(number, COMMIT, pair.version, request)
+    elif kind == "join":
+        pair.join(number)
+    elif kind == "leave":
+        pair.ask(number, LEAVE, 3, LeaveGroupRequest("g", members=[MemberIdentity(member_id=member)]))
+        pair.members.pop(number, None)
+    elif kind == "turn":
+        pair.both(lambda side: side.peer.clock.advance(5))
+    elif kind == "advance":
+        pair.both(lambda side: side.peer.clock.advance([0, 1, 5, 100, 3_000, 4_000, 6_000, 9_000, 9_000, 11_000][a]))
+    elif kind == "topics":
+        pair.both(lambda side: side.set_image(FakeTopics(t1=1 + a % 4, t2=1 + b % 3)))
+    elif kind == "permissions":
+        pair.both(lambda side: setattr(side.peer.node.authorizer, "version", pair.correlation))
+    elif kind == "sync":
+        pair.both(lambda side: setattr(side.peer.log, "sync", a < 5))
+    elif kind == "synced":
+        pair.both(lambda side: side.peer.log.synced(error=FULL_DISK if a == 0 else None))
+    elif kind == "fail":
+        pair.both(lambda side: side.fail(FULL_DISK if a < 5 else None))
+    elif kind == "office":
+        pair.both(Side.leave_or_take_office)
+    elif kind == "reconnect":
+        pair.both(lambda side: side.reconnect(number))
+
+
+def history(seed: int) -> None:
+    rng = Random(seed)
+    pair = Pair(rng.choice([0, 5]), rng.randrange(2, 11))
+    with capture_logs():
+        pair.join(0)
+        weights = USUAL | {kind: UNUSUAL[kind] for kind in rng.sample(list(UNUSUAL), rng.randrange(6))}
+        connections = rng.randint(1, CONNECTIONS)
+        for kind in rng.choices(list(weights), list(weights.values()), k=500):
+            play(pair, kind, rng.randrange(connections), rng.randrange(10), rng.randrange(10))
+        pair.both(lambda side: side.fail(None))
+        pair.both(lambda side: side.peer.log.synced())
+        pair.both(lambda side: side.peer.clock.advance(70_000))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_node_that_prepares_requests_is_no_other_than_one_that_does_not(seed: int) -> None:
+    history(seed)
+
+
+def test_those_histories_do_prepare_requests() -> None:
+    prepared.clear()
+    for seed in range(20):
+        history(seed)
+    assert prepared["PreparedHeartbeat"] > 200
+    assert prepared["PreparedCommit"] > 200
