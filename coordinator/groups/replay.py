@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from sys import intern
-from types import MappingProxyType
 from typing import Final
 
 from muster.coordinator.groups import foreign
@@ -32,13 +31,11 @@ def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffset
     _offset(state, OffsetCommitKey(key.group, key.topic, key.partition), modern)
 
 
-RECORDS: Final[Mapping[type[Message], Replay]] = MappingProxyType(
-    {
-        OffsetCommitKey: _offset,
-        LegacyOffsetCommitKey: _legacy_offset,
-        GroupMetadataKey: classic_records.replay,
-    }
-)
+RECORDS: Final[Mapping[type[Message], Replay]] = {
+    OffsetCommitKey: _offset,
+    LegacyOffsetCommitKey: _legacy_offset,
+    GroupMetadataKey: classic_records.replay,
+}
 """By the type of the key."""
 OTHERS: Final = foreign.replay
 """Records of all other types: those of groups that are only kept."""

@@ -44,6 +44,13 @@ class Step(Output):
         self.records.append(record)
         self.state.evolve(record.key, record.value)
 
+    def record_all(self, records: list[Record]) -> None:
+        """`record` of each."""
+        self.records += records
+        evolve = self.state.evolve
+        for key, value, _ in records:
+            evolve(key, value)
+
     def event(self, kind: str, group_id: str, **facts: object) -> None:
         """Report something for the history; `events` has the kinds and their facts."""
         self.events.append(Event(kind, group_id, facts))

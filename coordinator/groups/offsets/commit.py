@@ -42,30 +42,39 @@ def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
         group.has_committed(request.member_id, state.deadlines, step.now.mono_ms)
     retention_ms = request.retention_time_ms
     expires_ms = -1 if retention_ms == -1 else min(step.now.wall_ms + retention_ms, _LATEST_MS)
+    max_metadata, wall_ms = state.settings.offset_metadata_max_bytes, step.now.wall_ms
     made: list[Record] = []
-    topics = [
-        _commit_topic(step, made, group_id, topic, id_of(state.image, topic), expires_ms) for topic in request.topics
-    ]
-    if is_too_large(step, made, _texts(request)):
+    topics: list[OffsetCommitResponseTopic] = []
+    texts = 0
+    for topic in request.topics:
+        name, topic_id = topic.name, id_of(state.image, topic)
+        texts += len(topic.partitions) * (len(group_id) + len(name))
+        rows: list[OffsetCommitResponsePartition] = []
+        for one in topic.partitions:
+            partition, metadata = one.partition_index, one.committed_metadata or ""
+            if metadata:
+                if is_longer(metadata, max_metadata):
+                    rows.append(OffsetCommitResponsePartition(partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                    continue
+                texts += len(metadata)
+            offset, leader_epoch = one.committed_offset, one.committed_leader_epoch
+            made.append(
+                records.offset_commit(
+                    group_id, name, partition, offset, leader_epoch, metadata, wall_ms, expires_ms, topic_id
+                )
+            )
+            rows.append(OffsetCommitResponsePartition(partition, 0))
+        topics.append(OffsetCommitResponseTopic(name, topic.topic_id, rows))
+    if is_too_large(step, made, texts):
         _refuse(step, command, request, ErrorCode.UNKNOWN_SERVER_ERROR)
         return
-    for record in made:
-        step.record(record)
+    step.record_all(made)
     step.reply(command.respond, OffsetCommitResponse(0, topics))
 
 
 def _refuse(step: Step, command: Command, request: OffsetCommitRequest, error: int) -> None:
     step.reply(command.respond, same_for_all(request, error))
     step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
-
-
-def _texts(request: OffsetCommitRequest) -> int:
-    names = len(request.group_id)
-    return sum(
-        len(topic.partitions) * (names + len(topic.name))
-        + sum([len(one.committed_metadata) for one in topic.partitions if one.committed_metadata])
-        for topic in request.topics
-    )
 
 
 def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
@@ -103,34 +112,7 @@ def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
     return ZERO_UUID if known is None else known.topic_id
 
 
-def _commit_topic(
-    step: Step, made: list[Record], group_id: str, topic: OffsetCommitRequestTopic, topic_id: bytes, expires_ms: int
-) -> OffsetCommitResponseTopic:
-    max_metadata, wall_ms = step.state.settings.offset_metadata_max_bytes, step.now.wall_ms
-    name = topic.name
-    rows: list[OffsetCommitResponsePartition] = []
-    for one in topic.partitions:
-        partition, metadata = one.partition_index, one.committed_metadata or ""
-        if len(metadata) * 2 > max_metadata and is_longer(metadata, max_metadata):
-            rows.append(OffsetCommitResponsePartition(partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
-            continue
-        made.append(
-            records.offset_commit(
-                group_id,
-                name,
-                partition,
-                one.committed_offset,
-                one.committed_leader_epoch,
-                metadata,
-                wall_ms,
-                expires_ms,
-                topic_id,
-            )
-        )
-        rows.append(OffsetCommitResponsePartition(partition, 0))
-    return OffsetCommitResponseTopic(name, topic.topic_id, rows)
-
-
 def is_longer(text: str, units: int) -> bool:
     """Longer than so many UTF-16 units, by which Java counts characters: one or two for each of Python's."""
-    return len(text) > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2
+    length = len(text)
+    return length * 2 > units and (length > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2)

@@ -41,8 +41,7 @@ def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -
                     + len(made) * len(request.group_id)):  # fmt: skip
         step.reply(command.respond, OffsetDeleteResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
         return
-    for record in made:
-        step.record(record)
+    step.record_all(made)
     deleted = {
         row.name: partitions
         for row in rows
@@ -77,8 +76,7 @@ def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) ->
         # those of one partition are one batch: all of them or none
         errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)
     else:
-        for record in made:
-            step.record(record)
+        step.record_all(made)
         for group_id, error in zip(names, errors, strict=True):
             if not error:
                 step.event(events.GROUP_DELETED, group_id)
