@@ -28,8 +28,6 @@ _OFFSET_AT: Final = 2
 _METADATA_AT: Final = 14
 _TIME_SIZE: Final = 8
 """A value of version 4: version, offset and leader epoch, metadata behind its length, commit timestamp, tags."""
-SMALL: Final = 1_024
-"""Commits that are not larger than this fit any `max.message.bytes` that is in use."""
 
 
 Row = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
@@ -42,10 +40,11 @@ Row = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
 class CommitTemplate:
     """The records of a commit but for offsets and times, for a core with the image of the topics that it was made with.
 
-    `response`: the answer when all is well; not to be changed. `size`: bytes of all its records.
+    `response`: the answer when all is well; not to be changed. `size`: bytes of all its records;
+    `most_size`: of their batch, or more.
     """
 
-    __slots__ = ("epoch", "group_id", "instance_id", "member_id", "response", "rows", "size")
+    __slots__ = ("epoch", "group_id", "instance_id", "member_id", "most_size", "response", "rows", "size")
 
     def __init__(self, group_id: str, request: OffsetCommitRequest, rows: Sequence[Row], size: int) -> None:
         self.group_id = group_id
@@ -54,6 +53,7 @@ class CommitTemplate:
         self.epoch = request.generation_id_or_member_epoch
         self.rows = tuple(rows)
         self.size = size
+        self.most_size = HEADER + size + len(rows) * A_RECORD
         self.response = same_for_all(request, 0)
 
 
@@ -76,9 +76,8 @@ def prepare(state: State, request: OffsetCommitRequest, most_bytes: int) -> Comm
             row, packed = _row(state.shared, group_id, name, one.partition_index, metadata, topic_id)
             rows.append(row)
             size += packed
-    if HEADER + size + len(rows) * A_RECORD > most_bytes:
-        return None
-    return CommitTemplate(group_id, request, rows, size)
+    template = CommitTemplate(group_id, request, rows, size)
+    return template if template.most_size <= most_bytes else None
 
 
 def _row(
@@ -118,7 +117,7 @@ def commit(
     group = state.groups.get(group_id)
     if group is None or group.validate_commit(template.member_id, template.instance_id, template.epoch):
         return None
-    if template.size > SMALL and HEADER + template.size + len(template.rows) * A_RECORD > most_bytes:
+    if template.most_size > most_bytes:
         return None
     group.has_committed(template.member_id, state.deadlines, now.mono_ms)
     wall_ms = now.wall_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -40,9 +41,10 @@ STEP = st.tuples(
 class History:
     """A core, and what its clients remember: the ids they were given."""
 
-    def __init__(self, max_size: int, delay_ms: int) -> None:
+    def __init__(self, max_size: int, delay_ms: int, make_room: Callable[..., Room] = Room) -> None:
         self.settings = {"group_max_size": max_size, "group_initial_rebalance_delay_ms": delay_ms}
-        self.room = Room(**self.settings)
+        self.make_room = make_room
+        self.room = make_room(**self.settings)
         self.ids: list[str] = [""]
         self.generations: dict[str, int] = {}
         self.parked: set[object] = set()
@@ -76,6 +78,8 @@ class History:
         elif what == "forget":
             rows = [OffsetDeleteRequestPartition(choice)]
             room.send(OffsetDeleteRequest(group, [OffsetDeleteRequestTopic("t", rows)]))
+        elif what == "limit":
+            room.most_bytes = (120, 250, 400, 1_000_000, 1_000_000)[choice]
         elif flag and not choice:
             self.reload()
 
@@ -98,8 +102,8 @@ class History:
 
     def reload(self) -> None:
         """The server dies and another takes its log: requests that were parked are answered by nobody."""
-        old, self.room = self.room, Room(**self.settings)
-        self.room.asked, self.room.now = old.asked, old.now
+        old, self.room = self.room, self.make_room(**self.settings)
+        self.room.asked, self.room.now, self.room.most_bytes = old.asked, old.now, old.most_bytes
         self.room.records, self.room.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
         for record in old.records:
             self.room.core.replay([(record.key, record.value)], old.now)

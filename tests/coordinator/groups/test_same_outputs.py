@@ -1,0 +1,185 @@
+"""The same inputs give the same outputs: played again, under another hash seed, and with heartbeats and commits
+that were prepared.
+That a replay of the records gives the live state is in `test_properties`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from muster.coordinator.core.interface import Output
+from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
+from muster.coordinator.groups.common import records
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets.commit import id_of
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from tests.coordinator.groups.harness import Room
+from tests.coordinator.groups.test_properties import KINDS, STEP, History
+
+Steps = list[tuple[str, str, int, int, bool]]
+ALL_KINDS = (*KINDS, "beat", "beat", "commit", "commit", "limit")
+FIXED = 40
+"""Histories that are played under another hash seed."""
+
+
+class TracedRoom(Room):
+    """Keeps all that comes out of its core."""
+
+    def __init__(self, **settings: int) -> None:
+        self.trace: list[object] = []
+        super().__init__(**settings)
+
+    def take(self, output: Output) -> Output:
+        rows = [records.pack(record) for record in output.records]
+        if output.replies or output.records or output.events:
+            self.trace.append((repr(list(output.replies)), rows, repr(list(output.events))))
+        return super().take(output)
+
+
+class PreparedRoom(TracedRoom):
+    """Prepares each heartbeat and each commit, and asks for what was prepared whenever it comes again."""
+
+    def __init__(self, **settings: int) -> None:
+        self.members: dict[str, GenerationMember] = {}
+        self.templates: dict[str, CommitTemplate] = {}
+        self.used = 0
+        super().__init__(**settings)
+
+    def send(self, request: Message, client: str = "c") -> Any:
+        before = self.used
+        if isinstance(request, HeartbeatRequest):
+            self.heartbeat(request)
+        elif isinstance(request, OffsetCommitRequest):
+            self.prepared_commit(request)
+        if self.used == before:
+            return super().send(request, client)
+        self.settle()
+        return self.reply(self.asked)
+
+    def heartbeat(self, request: HeartbeatRequest) -> None:
+        known = self.members.get(repr(request))
+        if known is not None and known.beat(self.now.mono_ms):
+            self.answer(WELL, [])
+            return
+        made = self.core.beating(request)
+        if made is not None:
+            self.members[repr(request)] = made
+
+    def prepared_commit(self, request: OffsetCommitRequest) -> None:
+        (topic,) = request.topics
+        (row,) = topic.partitions
+        offset, row.committed_offset = row.committed_offset, 0
+        template = self.templates.get(repr(request))
+        if template is None:
+            template = self.core.prepare_commit(request, self.most_bytes)
+            if template is not None:
+                self.templates[repr(request)] = template
+        row.committed_offset = offset
+        if template is None:
+            return
+        rows = self.core.commit_again(template, [offset], [row.committed_leader_epoch], self.now, self.most_bytes)
+        if rows is None:
+            return
+        written = records.offset_commit(
+            request.group_id,
+            topic.name,
+            row.partition_index,
+            offset,
+            row.committed_leader_epoch,
+            row.committed_metadata or "",
+            self.now.wall_ms,
+            -1,
+            id_of(self.core.state.image, topic),
+        )
+        assert rows == [records.pack(written)]
+        assert sum(map(len, rows)) == template.size
+        self.answer(template.response, [written])
+
+    def answer(self, response: Message, written: list[records.Record]) -> None:
+        self.asked += 1
+        self.used += 1
+        self.take(Output([(self.asked, response)], written))  # type: ignore[list-item]  # a number stands for the client
+
+
+def remembered(core: GroupCore) -> list[object]:
+    """The whole state, deadlines included."""
+    found: list[object] = [core.next_deadline_ms(), dict(core.state.offsets.groups())]
+    groups: list[Any] = list(core.state.groups.values())  # all classic
+    for group in groups:
+        found += [getattr(group, name) for name in ("group_id", "state", "generation", "leader_id", "protocol_name")]
+        found += [group.join_deadline.due_ms, group.sync_deadline.due_ms, list(group.pending_sync)]
+        found += [(one.subject, one.due_ms) for one in group.pending.values()]
+        for member in group.members.values():
+            names = ("due_ms", "member_id", "session_timeout_ms", *type(member).__slots__)
+            found.append([getattr(member, name) for name in names])
+    return found
+
+
+def played(steps: Steps, max_size: int, delay_ms: int, make_room: type[TracedRoom] = TracedRoom) -> list[object]:
+    """All that came out of a history and what was remembered after each step."""
+    history = History(max_size, delay_ms, make_room)
+    told: list[object] = []
+    for step in steps:
+        history.step(*step)
+        room: Any = history.room
+        told += [room.trace, remembered(room.core)]
+        room.trace = []
+    return told
+
+
+def fixed_histories() -> str:
+    """The digest of some long histories."""
+    digest = hashlib.sha256()
+    for seed in range(FIXED):
+        dice = random.Random(seed)
+        steps: Steps = [
+            (dice.choice(ALL_KINDS), dice.choice("gh"), dice.randint(0, 5), dice.randint(0, 4), dice.random() < 0.5)
+            for _ in range(60)
+        ]
+        digest.update(repr(played(steps, 5, 0)).encode())
+    return digest.hexdigest()
+
+
+steps_of_all_kinds = st.lists(
+    st.tuples(st.sampled_from(ALL_KINDS), *STEP.wrapped_strategy.element_strategies[1:]), min_size=5, max_size=60
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(1, 5), st.sampled_from([0, 3_000]), steps_of_all_kinds)
+def test_what_is_prepared_gives_the_same(max_size: int, delay_ms: int, steps: Steps) -> None:
+    usual = played(steps, max_size, delay_ms)
+    assert played(steps, max_size, delay_ms) == usual
+    assert played(steps, max_size, delay_ms, PreparedRoom) == usual
+
+
+def test_both_ways_are_taken() -> None:
+    room = PreparedRoom()
+    member, _ = room.stable()
+    for _ in range(3):
+        assert room.beat(member) == room.commit(member, room.group().generation) == 0
+    assert room.used == 5
+
+
+def test_another_hash_seed_gives_the_same() -> None:
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    program = "from tests.coordinator.groups.test_same_outputs import fixed_histories; print(fixed_histories())"
+    other = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert other.stdout.strip() == fixed_histories()
