@@ -52,6 +52,8 @@ class Consumer(Actor):
     protocol_type = "consumer"
     retry_ms = 100
     """How long it waits after an error before it asks again."""
+    asks_again = True
+    """Whether it sends a JoinGroup again that was not answered, rather than to give up."""
 
     def __init__(
         self,
@@ -118,7 +120,9 @@ class Consumer(Actor):
                 self.offers(), self.reason,
             )  # fmt: skip
             if response is None:
-                continue
+                if self.asks_again:
+                    continue
+                return None
             error = response.error_code
             if not error:
                 self.member_id, self.generation = response.member_id, response.generation_id

@@ -5,34 +5,20 @@ when none comes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
-from muster.protocol import frames
-from muster.protocol.api import api, api_named
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.simulation.actor import Actor
+from muster.simulation.exchange import Broken, Exchange
 from muster.simulation.process import Process
 from muster.simulation.wires import Wire
 from muster.simulation.world import World
 
-OLDER: Final = {"OffsetCommit": 9, "OffsetFetch": 9, "Produce": 9, "Fetch": 12}
-"""Versions that name topics by name."""
 PATIENCE_MS: Final = 30_000
 """For what need not wait for other members."""
 AGAIN_MS: Final = 200
-
-
-class Asked(NamedTuple):
-    """A request that waits for its answer; `turn` is its actor's then."""
-
-    request: Message
-    turn: int
-    key: int
-    version: int
-    correlation: int
-    wire: Wire
 
 
 class Watcher(Protocol):
@@ -41,7 +27,7 @@ class Watcher(Protocol):
     def answered(self, actor: Actor, request: Message, response: Any) -> None:
         """An answer has come."""
 
-    def unanswered(self, asked: Asked) -> None:
+    def unanswered(self, request: Message) -> None:
         """None came, though the connection and the process were there all the time."""
 
     def fault(self, what: str, cause: BaseException | None = None) -> None:
@@ -82,53 +68,51 @@ class Connection:
         self.world = network.world
         self.actor = actor
         self.wire: Wire | None = None
-        self.asked: Asked | None = None
-        self._buffer = b""
-        self._correlation = 0
+        self._exchange = Exchange(actor.name)
+        self._turn = 0
+        """The actor's, when it asked what waits for its answer."""
 
     def ask(self, request: Message) -> None:
         """Send it."""
         world, actor = self.world, self.actor
-        if self.asked is not None:
+        if self._exchange.asked is not None:
             self.hang_up()  # it does not wait for the answer any more: a client of another life
+        self._turn = actor.turn
         if self.wire is None:
             process = self.network.process()
             self.wire = None if process is None else process.connect(self, max(actor.latency_ms, 1))
-            self._buffer = b""
+            self._exchange = Exchange(actor.name)
         if self.wire is None:
-            world.later(1 + int(world.random() * AGAIN_MS), self._give_up, (None, actor.turn))
+            world.later(1 + int(world.random() * AGAIN_MS), self._lost, actor.turn)
             return
-        served = api_named(type(request).__name__.removesuffix("Request"))
-        version = OLDER.get(served.name, served.max_version)
-        self._correlation += 1
-        asked = self.asked = Asked(request, actor.turn, served.key, version, self._correlation, self.wire)
-        self.wire.send(frames.request_frame(served, version, self._correlation, request, actor.name))
+        self.wire.send(self._exchange.ask(request))
         waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
         patience_ms = (self.network.patience_ms if waits else PATIENCE_MS) + 10 * actor.latency_ms
-        world.later(patience_ms, self._give_up, (asked, actor.turn))
+        world.later(patience_ms, self._give_up, (request, self.wire, actor.turn))
 
     def hang_up(self) -> None:
         """The client closes its connection."""
-        wire, self.wire, self.asked = self.wire, None, None
+        wire, self.wire, self._exchange.asked = self.wire, None, None
         if wire is not None:
             wire.cut()
 
     def lose(self) -> None:
         """The network drops the connection: the actor learns it, if it waits for something."""
-        asked = self.asked
+        waits = self._exchange.asked is not None
         self.hang_up()
-        if asked is not None:
-            self.actor.take(asked.turn, None)
+        if waits:
+            self._lost(self._turn)
 
-    def _give_up(self, waited: tuple[Asked | None, int]) -> None:
-        asked, turn = waited
-        if asked is not None:
-            if self.asked is not asked:
-                return
-            if asked.wire.open and asked.wire.process.alive and self.actor.script is not None:
-                self.network.watcher.unanswered(asked)
-            self.hang_up()
+    def _lost(self, turn: int) -> None:
         self.actor.take(turn, None)
+
+    def _give_up(self, waited: tuple[Message, Wire, int]) -> None:
+        request, wire, turn = waited
+        if self._exchange.asked is request:
+            if wire.open and wire.process.alive and self.actor.script is not None:
+                self.network.watcher.unanswered(request)
+            self.hang_up()
+            self._lost(turn)
 
     # ---- the wire's calls
 
@@ -136,30 +120,18 @@ class Connection:
         """Bytes of the server."""
         if wire is not self.wire:
             return
-        self._buffer += data
-        while len(self._buffer) >= 4:
-            end = 4 + int.from_bytes(self._buffer[:4], "big")
-            if len(self._buffer) < end:
-                break
-            frame, self._buffer = self._buffer[4:end], self._buffer[end:]
-            self._answered(frame)
-
-    def _answered(self, frame: bytes) -> None:
-        watcher = self.network.watcher
-        asked, self.asked = self.asked, None
-        if asked is None:
-            watcher.fault(f"{self.actor.name} got an answer to nothing: {frame[:20]!r}")
-            return
-        correlation, body = frames.decode_response_header(api(asked.key), asked.version, frame, 0, len(frame))
-        if correlation != asked.correlation:
-            watcher.fault(f"{self.actor.name} asked {asked.correlation} and got the answer to {correlation}")
-        response = api(asked.key).decode_response(asked.version, frame, body)
-        watcher.answered(self.actor, asked.request, response)
-        self.actor.take(asked.turn, response)
+        turn = self._turn
+        try:
+            for request, response in self._exchange.received(data):
+                self.network.watcher.answered(self.actor, request, response)
+                self.actor.take(turn, response)
+        except Broken as error:
+            self.network.watcher.fault(f"{self.actor.name}: {error}")
 
     def hung_up(self, wire: Wire) -> None:
         """The server has closed the connection, or is no more."""
         if wire is self.wire:
-            asked, self.asked, self.wire = self.asked, None, None
-            if asked is not None:
-                self.world.later(int(self.world.random() * AGAIN_MS), self._give_up, (None, asked.turn))
+            self.wire = None
+            if self._exchange.asked is not None:
+                self._exchange.asked = None
+                self.world.later(int(self.world.random() * AGAIN_MS), self._lost, self._turn)

@@ -1,28 +1,21 @@
 """Clients that commit as fast as they are answered, and go on by themselves when the server comes back.
 
-`Committer` speaks in messages: it may not lose its place in its group, and says so in the ledger when it does.
+They are scripts: over TCP against a server that is killed, and in virtual time against a whole node.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.errors import ErrorCode, error_name
-from muster.protocol.message import Message
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from muster.protocol.messages.heartbeat import HeartbeatRequest
-from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from muster.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
+from muster.simulation.actor import Script
+from muster.simulation.consumer import Consumer, Step, rows_of
 from tests.support.muster import Client
 from tests.torture.ledger import Ledger, Place
 
@@ -31,9 +24,7 @@ NOT_NOW = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-GONE = (ConnectionError, asyncio.IncompleteReadError, EOFError, OSError)
 SESSION_MS = 60_000
-COMMIT_VERSION = 9
 
 
 @asynccontextmanager
@@ -46,120 +37,104 @@ async def connected(address: tuple[str, int], client_id: str) -> AsyncIterator[C
         writer.transport.abort()
 
 
-class Churner:
+class Alone(Consumer):
+    """The only member of its group."""
+
+    def __init__(self, world: Any, group_id: str, instance: str | None = None) -> None:
+        super().__init__(world, group_id, group_id, instance, session_ms=SESSION_MS, rebalance_ms=SESSION_MS)
+
+    def assign(self, joined: JoinGroupResponse) -> Mapping[str, bytes]:
+        return {joined.member_id: b"mine"}
+
+
+class Churner(Alone):
     """Joins, gets its assignment and leaves, again and again: each generation it is told of must be in the history."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.address = address
+    protocol_type = "test"
+    asks_again = False
+
+    def __init__(self, world: Any) -> None:
+        super().__init__(world, "churn-0")
         self.told: dict[str, list[int]] = {}
-        """The generations it was told of, by group: a new group for each connection, since nobody left the last one."""
+        """The generations it was told of, by group: another group whenever one of its requests may have been lost."""
 
-    async def run(self, up: Callable[[], Awaitable[object]]) -> None:
-        """Until cancelled; `up` returns when the server can be reached again."""
+    def offers(self) -> list[JoinGroupRequestProtocol]:
+        return [JoinGroupRequestProtocol("any", b"")]
+
+    def live(self) -> Script:
         while True:
-            await up()
-            group = f"churn-{len(self.told)}"
-            self.told[group] = []
-            try:
-                async with connected(self.address, group) as client:
-                    while await self._once(client, group):
-                        pass
-            except GONE:
-                continue
+            self.forget()
+            self.group_id = f"churn-{len(self.told)}"
+            self.told[self.group_id] = []
+            while (yield from self._once()):
+                self.forget()
 
-    async def _once(self, client: Client, group: str) -> bool:
-        protocols = [JoinGroupRequestProtocol("any", b"")]
-        joined = await client.ask(JoinGroupRequest(group, SESSION_MS, SESSION_MS, "", None, "test", protocols), 3)
-        if joined.error_code:
+    def _once(self) -> Step:
+        joined = yield from self.join()
+        if joined is None or not (yield from self.sync(joined)):
             return False
-        generation, member = joined.generation_id, joined.member_id
-        rows = [SyncGroupRequestAssignment(member, b"mine")]
-        synced = await client.ask(SyncGroupRequest(group, generation, member, None, "test", "any", rows))
-        if synced.error_code:
-            return False
-        self.told[group].append(generation)
-        return not (await client.ask(LeaveGroupRequest(group, "", [MemberIdentity(member)]))).error_code
+        self.told[self.group_id].append(self.generation)
+        left = yield self.leave("done")
+        return left is not None and not left.error_code
 
 
-class Committer:
-    """Commits one place again and again; with `member` as the only member of its group, else without one."""
+class Committer(Alone):
+    """Commits one place again and again: as a member, that may not lose its place in the group, or without one."""
 
     def __init__(
         self,
+        world: Any,
         ledger: Ledger,
-        address: tuple[str, int],
-        group: str,
+        group_id: str,
         topic: str,
         *,
-        member: bool,
+        is_member: bool,
         instance: str | None = None,
-        on_ack: Callable[[], None],
+        on_ack: Callable[[], object] = lambda: None,
+        pause_ms: Callable[[], int] | None = None,
     ) -> None:
-        self.ledger, self.address = ledger, address
-        self.place = Place(group, topic, 0)
-        self.instance = instance
-        self.generation, self.member_id = -1, ""
-        self.joined = asyncio.Event()
-        self._member = member
+        """`pause_ms`: how long it waits before each commit, if at all."""
+        super().__init__(world, group_id, instance)
+        self.ledger = ledger
+        self.place = Place(group_id, topic, 0)
+        self.is_member = is_member
         self._on_ack = on_ack
+        self._pause_ms = pause_ms
 
-    async def run(self, up: Callable[[], Awaitable[object]]) -> None:
-        """Until cancelled; `up` returns when the server can be reached again."""
-        while True:
-            await up()
-            try:
-                async with connected(self.address, self.place.group) as client:
-                    if self._member and not self.joined.is_set():
-                        await self._join(client)
-                    self.joined.set()
-                    while True:
-                        await self._beat(client)
-                        await self._commit(client)
-            except GONE:
-                continue
+    @property
+    def is_at_work(self) -> bool:
+        """It commits."""
+        return not self.is_member or self.assigned is not None
 
-    async def _join(self, client: Client) -> None:
+    def offers(self) -> list[JoinGroupRequestProtocol]:
         topics = encode_subscription(ConsumerProtocolSubscription([self.place.topic]), 1)
-        protocols = [JoinGroupRequestProtocol("range", topics)]
-        group = self.place.group
+        return [JoinGroupRequestProtocol("range", topics)]
+
+    def live(self) -> Script:
+        if self.is_member:
+            yield from super().live()
+        else:
+            yield from self.work()
+
+    def work(self) -> Step:
         while True:
-            answer = await client.ask(
-                JoinGroupRequest(group, SESSION_MS, SESSION_MS, self.member_id, self.instance, "consumer", protocols)
-            )
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self.member_id = answer.member_id
-            elif not answer.error_code:
-                break
-        self.member_id, self.generation = answer.member_id, answer.generation_id
-        rows = [SyncGroupRequestAssignment(self.member_id, b"mine")]
-        request = SyncGroupRequest(group, self.generation, self.member_id, self.instance, "consumer", "range", rows)
-        self._expect(await client.ask(request), "SyncGroup")
+            if self.is_member:
+                answer = yield self.heartbeat()
+                if answer is None or self._is_refused("Heartbeat", answer.error_code):
+                    continue
+            if self._pause_ms is not None:
+                yield self._pause_ms()
+            yield from self._commit()
 
-    async def _beat(self, client: Client) -> None:
-        if self._member:
-            request = HeartbeatRequest(self.place.group, self.generation, self.member_id, self.instance)
-            await self._until_now(client, request, lambda answer: answer.error_code, "Heartbeat")
-
-    async def _commit(self, client: Client) -> None:
+    def _commit(self) -> Generator[Any, Any, None]:
         number = self.ledger.attempt(self.place)
-        row = OffsetCommitRequestTopic(self.place.topic, partitions=[OffsetCommitRequestPartition(0, number)])
-        request = OffsetCommitRequest(self.place.group, self.generation, self.member_id, self.instance, topics=[row])
-        await self._until_now(client, request, lambda answer: answer.topics[0].partitions[0].error_code, "OffsetCommit")
-        self.ledger.acknowledge(self.place, number)
-        self._on_ack()
+        answer = yield self.commit_of(rows_of({self.place.topic: {0: number}}))
+        if answer is not None and not self._is_refused("OffsetCommit", answer.topics[0].partitions[0].error_code):
+            self.ledger.acknowledge(self.place, number)
+            self._on_ack()
 
-    async def _until_now(self, client: Client, request: Message, error_of: Callable[[Any], int], what: str) -> None:
-        version = COMMIT_VERSION if isinstance(request, OffsetCommitRequest) else None
-        while True:
-            error = error_of(await client.ask(request, version))
-            if error not in NOT_NOW:
-                break
-        if error:
-            self._fault(what, error)
-
-    def _expect(self, answer: Any, what: str) -> None:
-        if answer.error_code:
-            self._fault(what, answer.error_code)
-
-    def _fault(self, what: str, error: int) -> None:
-        self.ledger.faults.append(f"{self.place.group}: {what} of a member that never left: {error_name(error)}")
+    def _is_refused(self, what: str, error: int) -> bool:
+        if error and error not in NOT_NOW:
+            who = "a member that never left" if self.is_member else "a group without members"
+            self.ledger.faults.append(f"{self.place.group}: {what} of {who}: {error_name(error)}")
+        return error != ErrorCode.NONE

@@ -18,6 +18,7 @@ from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support.consumers import stopped
 from tests.support.servers import ServerProcess
+from tests.support.tcp_world import TcpWorld
 from tests.torture.clients import NOT_NOW, Churner, Committer, connected
 from tests.torture.ledger import Ledger, Place
 
@@ -41,19 +42,19 @@ class Killing:
         self._up = asyncio.Event()
         self._left = 0
         self._enough = asyncio.Event()
-        address = server.address
+        self._world = TcpWorld(server.address, up=self._up.wait)
         self.committers = [
-            *(self._committer(address, f"alone-{n}", member=False) for n in range(4)),
-            *(self._committer(address, f"member-{n}", member=True) for n in range(6)),
-            *(self._committer(address, f"static-{n}", member=True, instance=f"i-{n}") for n in range(3)),
+            *(self._committer(f"alone-{n}", is_member=False) for n in range(4)),
+            *(self._committer(f"member-{n}", is_member=True) for n in range(6)),
+            *(self._committer(f"static-{n}", is_member=True, instance=f"i-{n}") for n in range(3)),
         ]
-        self.churner = Churner(address)
+        self.churner = Churner(self._world)
         self.consumers = [
             _Consumer(server.bootstrap, self.ledger, f"c{n}", self._acknowledged) for n in range(CONSUMERS)
         ]
 
-    def _committer(self, address: tuple[str, int], group: str, **how: Any) -> Committer:
-        return Committer(self.ledger, address, group, TOPIC, on_ack=self._acknowledged, **how)
+    def _committer(self, group: str, **how: Any) -> Committer:
+        return Committer(self._world, self.ledger, group, TOPIC, on_ack=self._acknowledged, **how)
 
     def _acknowledged(self) -> None:
         self._left -= 1
@@ -63,13 +64,15 @@ class Killing:
     async def run(self, kills: int) -> list[str]:
         """Kill so many times; what must not be, as sentences."""
         self._up.set()
-        tasks = [asyncio.create_task(one.run(self._up.wait)) for one in (*self.committers, self.churner)]
+        for script in (*self.committers, self.churner):
+            script.start()
+        tasks: list[asyncio.Task[None]] = []
         try:
             await asyncio.gather(*(one.start() for one in self.consumers))
             await asyncio.gather(*(one.settled(self.consumers) for one in self.consumers))
-            await asyncio.gather(*(one.joined.wait() for one in self.committers))
+            await self._world.until(lambda: all(one.is_at_work for one in self.committers))
             members = await self._members()
-            tasks += [asyncio.create_task(one.run()) for one in self.consumers]
+            tasks = [asyncio.create_task(one.run()) for one in self.consumers]
             rebalances = [one.rebalances for one in self.consumers]
             for number in range(kills):
                 await self._kill(number, members)
@@ -78,11 +81,13 @@ class Killing:
             if [one.rebalances for one in self.consumers] != rebalances:
                 self.ledger.faults.append("consumers that were stable had to rebalance")
         finally:
+            self._world.close()
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.gather(*(stopped(one.consumer) for one in self.consumers))
-        self.ledger.faults += [repr(one) for one in ended if not isinstance(one, asyncio.CancelledError)]
+        failed = [one for one in ended if not isinstance(one, asyncio.CancelledError)]
+        self.ledger.faults += map(repr, [*failed, *self._world.failures])
         await asyncio.to_thread(self._read_history)
         return self.ledger.faults
 

@@ -15,12 +15,9 @@ from muster.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.simulation.actor import Actor, Script
-from muster.simulation.consumer import rows_of
 from tests.simulation.scenario import TOPIC
-from tests.torture.ledger import Place
 
 if TYPE_CHECKING:
     from tests.torture.node.world import World
@@ -29,23 +26,6 @@ TOPIC_KIND: Final = 2
 SETTING: Final = "retention.ms"
 MOST_TOPICS: Final = 4
 """An administrator has so many topics at a time."""
-
-
-class Committer(Actor):
-    """Commits one offset again and again, without a group."""
-
-    def __init__(self, world: World, number: int) -> None:
-        super().__init__(world, f"committer-{number}")
-        self.place = Place(f"alone-{number}", TOPIC, 0)
-
-    def live(self) -> Script:
-        world: Any = self.world
-        while True:
-            yield 1 + int(world.random() * 300)
-            number = world.offsets.attempt(self.place)
-            response = yield OffsetCommitRequest(self.place.group, topics=rows_of({TOPIC: {0: number}}))
-            if response is not None and response.topics[0].partitions[0].error_code == ErrorCode.NONE:
-                world.offsets.acknowledge(self.place, number)
 
 
 class Producer(Actor):

@@ -16,13 +16,14 @@ from muster.protocol.message import Message
 from muster.simulation import world
 from muster.simulation.actor import Actor
 from muster.simulation.faulty_storage import FaultyStorage
-from muster.simulation.network import Asked, Network
+from muster.simulation.network import Network
 from muster.simulation.process import Process
 from tests.simulation.faults import Chaos
 from tests.simulation.run import brief
 from tests.simulation.scenario import NO_ANSWER_FOR_MS, PARTITIONS, TOPIC
+from tests.torture.clients import Committer
 from tests.torture.ledger import Ledger
-from tests.torture.node.actors import Administrator, Committer, Producer, Rogue
+from tests.torture.node.actors import Administrator, Producer, Rogue
 from tests.torture.node.judge import Inspector, Judge
 from tests.torture.node.ledgers import Records, Topics
 from tests.torture.node.weather import NEVER, draw
@@ -111,11 +112,17 @@ class World(world.World):
     def _begin_clients(self) -> None:
         weather = self.weather
         self.chaos.begin()
-        committers = [Committer(self, n) for n in range(weather.committers)]
+        committers = [
+            Committer(self, self.offsets, f"alone-{n}", TOPIC, is_member=False, pause_ms=self._pause_ms)
+            for n in range(weather.committers)
+        ]
         producers = [Producer(self, n) for n in range(weather.producers)]
         for one in (*committers, *producers, Administrator(self, "admin")):
             one.start()
         self._tick(None)
+
+    def _pause_ms(self) -> int:
+        return 1 + int(self.random() * 300)
 
     def _tick(self, _: None) -> None:
         """Some trouble, and the next one later."""
@@ -240,10 +247,10 @@ class World(world.World):
         if not excused and _holds_unsaid(response):
             self.fault(f"{brief(request)} was answered {brief(response)}: UNKNOWN_SERVER_ERROR")
 
-    def unanswered(self, asked: Asked) -> None:
+    def unanswered(self, request: Message) -> None:
         """Nobody answered for so long that nobody will, unless the process stood still."""
         if not self.weather.pauses:
-            self.fault(f"{brief(asked.request)} was never answered")
+            self.fault(f"{brief(request)} was never answered")
 
     # ---- saying
 
