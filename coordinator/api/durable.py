@@ -1,4 +1,4 @@
-"""Answers that acknowledge changes of the catalogue: they leave when these are on the disk."""
+"""Requests that change topics or configs: they are acknowledged when the change is on the disk."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.log import LogOffline
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
+
+
+def timed_out(timeout_ms: int) -> bool:
+    """Has the time passed already when the request arrives? Every row of it is then REQUEST_TIMED_OUT.
+
+    Changes are made at once here; only a client that leaves no time at all (0 or less) can be too late, as on Kafka.
+    """
+    return timeout_ms <= 0
 
 
 def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.config.error import ConfigError
@@ -94,9 +94,9 @@ def parse_protocols(text: str) -> dict[str, str]:
 
 
 def assemble(
-    listening: dict[str, Address],
-    advertised: dict[str, Address],
-    protocols: dict[str, str],
+    listening: Mapping[str, Address],
+    advertised: Mapping[str, Address],
+    protocols: Mapping[str, str],
     controllers: Sequence[str],
 ) -> tuple[tuple[Listener, ...], tuple[str, ...]]:
     """The listeners to open, and the names of the controller's, which are not opened. Raises ConfigError."""
@@ -106,6 +106,14 @@ def assemble(
         raise ConfigError(
             "listeners: only listeners of the controller are left; give one for clients, as PLAINTEXT://:9092"
         )
+    _check_protocols(opened, protocols)
+    _check_advertised({name: address for name, address in advertised.items() if name not in skipped}, opened)
+    _check_ports([*opened.values()])
+    return tuple(_listener(name, address, advertised.get(name)) for name, address in opened.items()), skipped
+
+
+def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> None:
+    """Is the security protocol of every listener known, and served?"""
     for name in opened:
         protocol = protocols.get(name)
         if protocol is None:
@@ -117,21 +125,26 @@ def assemble(
             raise ConfigError(
                 f"listeners: {name} asks for the protocol {protocol}, but only {SERVED[0]} is served so far"
             )
+
+
+def _check_advertised(advertised: Mapping[str, Address], opened: Collection[str]) -> None:
+    """Is each advertised address one of a listener, and one that clients can connect to?"""
     for name, address in advertised.items():
-        if name in skipped:
-            continue
         if name not in opened:
             raise ConfigError(f"advertised.listeners: {name} is not among the names of listeners ({', '.join(opened)})")
         if address.host in WILDCARDS:
             raise ConfigError(
                 f"advertised.listeners: clients of {name} cannot connect to '{show(*address)}'; name a host"
             )
-    ports = [address.port for address in opened.values() if address.port]
+
+
+def _check_ports(addresses: Sequence[Address]) -> None:
+    """Several listeners may have one port only if each of them names another host."""
+    ports = [address.port for address in addresses if address.port]
     for port in ports:
-        hosts = {address.host for address in opened.values() if address.port == port}
+        hosts = {address.host for address in addresses if address.port == port}
         if ports.count(port) > 1 and (len(hosts) < ports.count(port) or any(host in WILDCARDS for host in hosts)):
             raise ConfigError(f"listeners: the port {port} is used by more than one listener; each needs its own")
-    return tuple(_listener(name, address, advertised.get(name)) for name, address in opened.items()), skipped
 
 
 def _listener(name: str, address: Address, advertised: Address | None) -> Listener:

@@ -28,6 +28,7 @@ _THREADS: Final = (
     "remote.log.reader.threads",
 )
 """Pools that grow and shrink by half at a time."""
+_PER_IP: Final = "max.connections.per.ip.overrides"
 _MEGABYTE: Final = 1 << 20
 _NOT_DYNAMIC: Final = "Cannot update these configs dynamically"
 _PER_BROKER_ONLY: Final = "Cannot update these configs at default cluster level, broker id must be specified"
@@ -95,34 +96,43 @@ def _fit_together(value: Callable[[str], Value]) -> None:
     _require(roll is None or roll >= 1, "log.roll.ms", "must be greater than or equal to 1")
     _require(jitter is None or jitter >= 0, "log.roll.jitter.ms", "must be greater than or equal to 0")
     _require(retention != 0, "log.retention.ms", "must be unlimited (-1) or, greater than or equal to 1")
-    threads, buffer = _number(value("log.cleaner.threads")), _number(value("log.cleaner.dedupe.buffer.size"))
+    _check_cleaner(_number(value("log.cleaner.threads")), _number(value("log.cleaner.dedupe.buffer.size")))
+    overrides = str(value(_PER_IP) or "")
+    _check_connections_per_ip(overrides)
+    why = f"can be set to zero only if {_PER_IP} property is set."
+    _require(value("max.connections.per.ip") != 0 or overrides != "", "max.connections.per.ip", why)
+    _check_cordoned(value("log.dirs") or value("log.dir"), value("cordoned.log.dirs"))
+
+
+def _check_cleaner(threads: float | None, buffer_bytes: float | None) -> None:
     if threads == 0:
         raise InvalidProperty("log.cleaner.threads", "0", "/ by zero")
-    enough = threads is None or buffer is None or buffer // threads > _MEGABYTE
+    enough = threads is None or buffer_bytes is None or buffer_bytes // threads > _MEGABYTE
     _require(enough, "log.cleaner.dedupe.buffer.size", "must be at least 1MB per cleaner thread.")
-    name = "max.connections.per.ip.overrides"
-    overrides = value(name) or ""
-    for pair in filter(None, (word.strip() for word in str(overrides).split(","))):
-        if ":" not in pair:
-            why = f"Error parsing configuration property '{name}': begin 0, end -1, length {len(pair)}"
-            raise InvalidProperty(name, str(overrides), why)
+
+
+def _check_connections_per_ip(overrides: str) -> None:
+    """HOST:COUNT, HOST:COUNT …; what is wrong is told as Java's parsers tell it."""
+    for pair in filter(None, (word.strip() for word in overrides.split(","))):
         count = pair.rpartition(":")[2].strip()
-        if not (count.isascii() and count.isdecimal()):
-            why = f"Error parsing configuration property '{name}': For input string: \"{count}\""
-            raise InvalidProperty(name, str(overrides), why)
-    why = "can be set to zero only if max.connections.per.ip.overrides property is set."
-    _require(value("max.connections.per.ip") != 0 or overrides != "", "max.connections.per.ip", why)
-    directories, cordoned = value("log.dirs") or value("log.dir"), value("cordoned.log.dirs")
-    if isinstance(cordoned, tuple):
-        there = directories if isinstance(directories, tuple) else (directories,)
-        missing = [one for one in cordoned if one != "*" and one not in there]
-        entries = "must be present in log.dirs or log.dir. Missing entries : "
-        if missing:
-            raise InvalidProperty(
-                "cordoned.log.dirs",
-                ",".join(cordoned),
-                f"requirement failed: All entries in cordoned.log.dirs {entries}{', '.join(missing)}",
-            )
+        if ":" not in pair:
+            why = f"begin 0, end -1, length {len(pair)}"
+        elif not (count.isascii() and count.isdecimal()):
+            why = f'For input string: "{count}"'
+        else:
+            continue
+        raise InvalidProperty(_PER_IP, overrides, f"Error parsing configuration property '{_PER_IP}': {why}")
+
+
+def _check_cordoned(directories: Value, cordoned: Value) -> None:
+    if not isinstance(cordoned, tuple):
+        return
+    there = directories if isinstance(directories, tuple) else (directories,)
+    missing = [one for one in cordoned if one != "*" and one not in there]
+    why = "must be present in log.dirs or log.dir. Missing entries : "
+    if missing:
+        why = f"requirement failed: All entries in cordoned.log.dirs {why}{', '.join(missing)}"
+        raise InvalidProperty("cordoned.log.dirs", ",".join(cordoned), why)
 
 
 def _within_reach(value: Callable[[str], Value], live: Live) -> None:

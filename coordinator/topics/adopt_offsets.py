@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import structlog
 
 from muster.coordinator.log import LogError, LogManager, MalformedCheckpoint, Storage, batches
+from muster.coordinator.topics.creation import Home, NewTopic, decide_creation
+from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.hashing import group_partition, partitions_of
 from muster.protocol.message import MalformedMessage, Message
@@ -24,7 +26,28 @@ SAMPLE_BYTES = 64 * 1024
 _logger = structlog.get_logger("muster.topics")
 
 
-def found(logs: LogManager) -> tuple[int, bytes | None]:
+def adopted(
+    logs: LogManager, state: MetadataState, wanted: NewTopic, home: Home, number_is_given: bool
+) -> list[Message]:
+    """The offsets topic, which the catalogue does not know, for the partitions on the disk; nothing if there are none.
+    `wanted`: how it is made otherwise; `number_is_given`: an operator has said how many partitions there are to be.
+    """
+    count, topic_id = _found(logs)
+    if not count:
+        return []
+    if number_is_given:
+        wanted.partitions = max(count, wanted.partitions)
+    else:
+        wanted.partitions = partitions_by_content(logs, wanted.partitions)
+    if topic_id is not None and topic_id not in state.topics_by_id:
+        wanted.topic_id = topic_id
+    records = decide_creation(wanted, home, wanted.partitions, 1)
+    _with_epochs(records, logs)
+    take_over(logs, wanted.topic_id, wanted.partitions)
+    return records
+
+
+def _found(logs: LogManager) -> tuple[int, bytes | None]:
     """How many partitions the offsets topic must have to hold all that is on the disk (0: nothing is), and its id
     there (None: none is noted).
     """
@@ -69,7 +92,7 @@ def _id_on_disk(logs: LogManager, index: int) -> bytes | None:
         return None  # `take_over` says so
 
 
-def with_epochs(records: Sequence[Message], logs: LogManager) -> None:
+def _with_epochs(records: Sequence[Message], logs: LogManager) -> None:
     """Let the partitions in the records of the new topic begin with the leader epochs of what is on the disk."""
     on_disk = {index for name, index in logs.on_disk() if name == GROUP_OFFSETS_TOPIC}
     for record in records:

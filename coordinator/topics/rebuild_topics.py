@@ -1,28 +1,30 @@
 """Topics made again from the folders of their partitions, when the metadata log has lost what it said of them.
 
 A folder tells the topic's name, its id and one partition; what was configured is lost. So that no record goes for that,
-such a topic keeps all its records until somebody configures it anew. `made_again` is pure.
-"""
+such a topic keeps all its records until somebody configures it anew."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
 
-from muster.coordinator.log import LogManager, MalformedCheckpoint
+from muster.coordinator.log import Log, LogConfig, LogManager, MalformedCheckpoint
 from muster.coordinator.topics.creation import Home, NewTopic, decide_creation, partition_record
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import (
     GROUP_OFFSETS_TOPIC,
     METADATA_TOPIC,
+    METADATA_TOPIC_ID,
     collision_key,
     name_fault,
 )
+from muster.coordinator.topics.stray_folders import never_held_records
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -36,7 +38,45 @@ Folders = Mapping[str, Mapping[int, bytes | None]]
 _logger = structlog.get_logger("muster.topics")
 
 
-def folders_of(logs: LogManager) -> Folders:
+def open_metadata_log(logs: LogManager, config: LogConfig) -> tuple[Log, bool]:
+    """The metadata log, and whether it begins or ends elsewhere than it should. Raises DamagedLog or LogOffline."""
+    was_synced_to = logs.noted_end(METADATA_TOPIC, 0)
+    try:
+        logs.topic_id_on_disk(METADATA_TOPIC, 0)
+    except MalformedCheckpoint as error:  # it is the same everywhere
+        _logger.warning("the id of a topic was written again", topic=METADATA_TOPIC, reason=str(error))
+        logs.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
+    log = logs.open_log(METADATA_TOPIC, 0, config=config, topic_id=METADATA_TOPIC_ID, wait_for_sync=True)
+    return log, log.start_offset > 0 or log.end_offset < was_synced_to
+
+
+def tells_nothing(logs: LogManager, state: MetadataState) -> bool:
+    """Whether the catalogue knows no topic and never did, although there are records of some."""
+    is_empty = not state.topics and not state.deleted
+    partitions = [one for one in logs.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
+    return any(not never_held_records(logs, f"{name}-{index}") for name, index in partitions)
+
+
+def lost_topics(
+    logs: LogManager,
+    state: MetadataState,
+    home: Home,
+    internal: Callable[[str], NewTopic | None],
+    draw_uuid: Callable[[], bytes],
+    wall_ms: int,
+) -> list[Message]:
+    """The metadata log has lost records, which is told: the records of what the folders tell of their topics.
+    `internal`: see `rebuilt_topics`.
+    """
+    records = rebuilt_topics(_folders_of(logs), state, home, internal, draw_uuid)
+    # ids that were given out before must not be given to others: nobody gets through one in a millisecond
+    start = max(state.next_producer_id, wall_ms)
+    records.append(ProducerIdsRecord(broker_id=home.node_id, broker_epoch=0, next_producer_id=start))
+    _tell(records)
+    return records
+
+
+def _folders_of(logs: LogManager) -> Folders:
     """What the folders of a data directory say of themselves. Raises OSError."""
     folders: dict[str, dict[int, bytes | None]] = {}
     for name, index in logs.on_disk():
@@ -47,45 +87,52 @@ def folders_of(logs: LogManager) -> Folders:
     return folders
 
 
-def made_again(
+def rebuilt_topics(
     folders: Folders,
     state: MetadataState,
     home: Home,
     internal: Callable[[str], NewTopic | None],
     draw_uuid: Callable[[], bytes],
 ) -> list[Message]:
-    """The records that make again what is certain: a topic whose partitions are all there, from the first one or from
-    those that the catalogue knows on, and that agree on the topic's id. `internal`: how the coordinator's own topics
-    are made; None for any other name.
+    """The records that make the topics again of which the folders are certain. `internal`: how the coordinator's own
+    topics are made; None for any other name. Pure.
     """
     records: list[Message] = []
     used = {*state.topics_by_id, *state.deleted}
     taken: set[str] = set()
-    for name, ids in sorted(folders.items()):
-        if name in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC) or name_fault(name) is not None:
-            continue
+    for name, partitions, ids in _certain(folders, state):
         topic = state.topics.get(name)
-        known = 0 if topic is None else len(topic.partitions)
-        new = sorted(index for index in ids if index >= known)
-        given = {topic_id for index in new if (topic_id := ids[index]) is not None}
-        if not new or new != list(range(known, new[-1] + 1)) or len(given) > 1:
-            continue
         if topic is not None:
-            if given <= {topic.topic_id}:
-                records += (partition_record(topic.topic_id, index, home) for index in new)
+            if ids <= {topic.topic_id}:
+                records += (partition_record(topic.topic_id, index, home) for index in partitions)
             continue
-        topic_id = given.pop() if given else draw_uuid()
+        topic_id = ids.pop() if ids else draw_uuid()
         if topic_id in used or state.colliding_topic(name) is not None or collision_key(name) in taken:
             continue
         wanted = internal(name) or NewTopic(name, topic_id, configs=KEEP_ALL)
-        wanted.topic_id, wanted.partitions, wanted.replication_factor = topic_id, len(new), 1
-        records += decide_creation(wanted, home, len(new), 1)
+        wanted.topic_id, wanted.partitions, wanted.replication_factor = topic_id, len(partitions), 1
+        records += decide_creation(wanted, home, len(partitions), 1)
         used.add(topic_id)
         taken.add(collision_key(name))
     return records
 
 
-def tell(records: Sequence[Message]) -> None:
+def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequence[int], set[bytes]]]:
+    """(topic, partitions that the metadata log does not know, topic ids in their folders) of each topic of which these
+    partitions follow on those that it knows, without a gap, and agree on the topic's id.
+    """
+    for name, found in sorted(folders.items()):
+        if name in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC) or name_fault(name) is not None:
+            continue
+        topic = state.topics.get(name)
+        known = 0 if topic is None else len(topic.partitions)
+        new = sorted(index for index in found if index >= known)
+        ids = {topic_id for index in new if (topic_id := found[index]) is not None}
+        if new and new == list(range(known, new[-1] + 1)) and len(ids) <= 1:
+            yield name, new, ids
+
+
+def _tell(records: Sequence[Message]) -> None:
     """Say what was lost, and what was made again by `records`."""
     topics = [record.name for record in records if isinstance(record, TopicRecord)]
     partitions = sum(isinstance(record, PartitionRecord) for record in records)

@@ -4,7 +4,7 @@ repair`. Only while no server works on the data directory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name
 from muster.coordinator.topics.creation import Home, NewTopic, decide_creation, partition_record
 from muster.coordinator.topics.metadata_log import MetadataLog, read_state
+from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID, name_fault
 from muster.coordinator.topics.rebuild_topics import KEEP_ALL
 from muster.coordinator.topics.stray_folders import never_held_records
@@ -24,7 +25,7 @@ class CannotRestore(Exception):
     """Why not, in one sentence with what to do."""
 
 
-class PutBack(NamedTuple):
+class Restored(NamedTuple):
     """What was done."""
 
     topic: str
@@ -52,8 +53,10 @@ def belongs_to_a_topic(directory: Path, folder: str) -> bool:
     return not (state.topics or state.deleted) or (topic is not None and partition[1] < len(topic.partitions))
 
 
-def put_back(directory: Path, folder: str, draw_uuid: Callable[[], bytes], now: Now) -> PutBack:
-    """Put back a stray, and all others of the same topic. Raises CannotRestore, OSError or an error of the log."""
+def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], now: Now) -> Restored:
+    """Put a stray back in its place, and all others of the same topic. Raises CannotRestore, OSError or an error of
+    the log.
+    """
     storage = FileStorage(directory)
     data = storage.load(checkpoints.META_PROPERTIES)
     if data is None:
@@ -66,61 +69,60 @@ def put_back(directory: Path, folder: str, draw_uuid: Callable[[], bytes], now: 
     )
     try:
         config = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())
-        catalogue = MetadataLog(manager.open_log(METADATA_TOPIC, 0, config=config, topic_id=METADATA_TOPIC_ID))
-        catalogue.load(now)
-        home = Home(identity.node_id, checkpoints.decode_uuid(identity.directory_id))
-        return _put_back(manager, catalogue, folder, home, draw_uuid, now)
+        metadata = MetadataLog(manager.open_log(METADATA_TOPIC, 0, config=config, topic_id=METADATA_TOPIC_ID))
+        metadata.load(now)
+        name, topic_id = _topic_of(manager, folder)
+        found = _folders_of_topic(manager, name, topic_id, folder)
+        topic = metadata.state.topics.get(name)
+        if topic is None:
+            _check_topic_can_be_made(metadata.state, name, topic_id, folder)
+        elif topic_id is not None and topic.topic_id != topic_id:
+            text = checkpoints.encode_uuid(topic.topic_id)
+            raise CannotRestore(
+                f"another topic {name}, with the id {text}, is there: delete that one first, and stop the server again"
+            )
+        _move_in_place(manager, name, found)
+        count, home = max(found) + 1, Home(identity.node_id, checkpoints.decode_uuid(identity.directory_id))
+        records: list[Message] = []
+        if topic is None:
+            wanted = NewTopic(name, topic_id or draw_uuid(), count, 1, configs=KEEP_ALL)
+            records += decide_creation(wanted, home, count, 1)
+        else:
+            new = range(len(topic.partitions), count)
+            records += (partition_record(topic.topic_id, index, home) for index in new)
+        metadata.write(records, now)
+        metadata.log.flush()
+        return Restored(name, sorted(found), topic is None)
     finally:
         manager.close()
 
 
-def _put_back(
-    manager: LogManager, catalogue: MetadataLog, folder: str, home: Home, draw_uuid: Callable[[], bytes], now: Now
-) -> PutBack:
-    name, topic_id = _whose(manager, folder)
-    found = {
-        partition[1]: other
-        for other, partition in _folders(manager, name)
-        if other == folder or (topic_id is not None and _id_in(manager, other) == topic_id)
-    }
-    state = catalogue.state
-    topic = state.topics.get(name)
-    if topic is not None and topic_id is not None and topic.topic_id != topic_id:
-        text = checkpoints.encode_uuid(topic.topic_id)
-        raise CannotRestore(
-            f"another topic {name}, with the id {text}, is there: delete that one first, and stop the server again"
-        )
-    if topic is None:
-        fault = name_fault(name)
-        other_topic = state.topics_by_id.get(topic_id or b"")
-        if fault is not None or name in INTERNAL_TOPICS:
-            raise CannotRestore(f"no topic can be made for {folder}: {fault or 'it is one of the server itself'}")
-        if state.colliding_topic(name) is not None or other_topic is not None:
-            there = state.colliding_topic(name) or (other_topic.name if other_topic is not None else "")
-            raise CannotRestore(f"the topic {there} is there, and {name} cannot be beside it: delete that one first")
-    aside = {index: other for index, other in found.items() if other != f"{name}-{index}"}
+def _check_topic_can_be_made(state: MetadataState, name: str, topic_id: bytes | None, folder: str) -> None:
+    """Raises CannotRestore."""
+    fault = name_fault(name)
+    if fault is not None or name in INTERNAL_TOPICS:
+        raise CannotRestore(f"no topic can be made for {folder}: {fault or 'it is one of the server itself'}")
+    same_id = state.topics_by_id.get(topic_id or b"")
+    there = state.colliding_topic(name) or (None if same_id is None else same_id.name)
+    if there is not None:
+        raise CannotRestore(f"the topic {there} is there, and {name} cannot be beside it: delete that one first")
+
+
+def _move_in_place(manager: LogManager, name: str, found: Mapping[int, str]) -> None:
+    """Give the folders of partitions their names; empty ones that have these go. Raises CannotRestore, OSError."""
+    aside = {index: folder for index, folder in found.items() if folder != f"{name}-{index}"}
     in_the_way = [f"{name}-{index}" for index in aside if manager.has_folder(name, index)]
     for own in in_the_way:
         if not never_held_records(manager, own):
             raise CannotRestore(f"{own} is there and holds records: move it away first")
     for own in in_the_way:
         manager.storage.remove_tree(own)
-    for index, other in aside.items():
-        manager.put_back(other, name, index)
+    for index, folder in aside.items():
+        manager.put_back(folder, name, index)
     manager.storage.sync_directory("")
-    count, known = max(found) + 1, 0 if topic is None else len(topic.partitions)
-    given = topic_id if topic is None else topic.topic_id
-    records: list[Message] = []
-    if topic is None:
-        records += decide_creation(NewTopic(name, given or draw_uuid(), count, 1, configs=KEEP_ALL), home, count, 1)
-    else:
-        records += (partition_record(topic.topic_id, index, home) for index in range(known, count))
-    catalogue.write(records, now)
-    catalogue.log.flush()
-    return PutBack(name, sorted(found), topic is None)
 
 
-def _whose(manager: LogManager, folder: str) -> tuple[str, bytes | None]:
+def _topic_of(manager: LogManager, folder: str) -> tuple[str, bytes | None]:
     other, partition = read_other_name(folder), checkpoints.partition_of(folder)
     if partition is None and other is not None and other.suffix == STRAY_SUFFIX:
         partition = other.partition
@@ -136,8 +138,14 @@ def _id_in(manager: LogManager, folder: str) -> bytes | None:
         return None
 
 
-def _folders(manager: LogManager, name: str) -> list[tuple[str, checkpoints.Partition]]:
-    """Those of a topic that were set aside, and those in their place, which come last."""
-    aside = [(folder, other.partition) for folder, other in manager.renamed_folders() if other.suffix == STRAY_SUFFIX]
+def _folders_of_topic(manager: LogManager, name: str, topic_id: bytes | None, folder: str) -> dict[int, str]:
+    """The folders of a topic by partition: the one given, and those with the same topic id. Of two folders of one
+    partition the one that is in its place counts.
+    """
+    aside = [(other, one.partition) for other, one in manager.renamed_folders() if one.suffix == STRAY_SUFFIX]
     own = [(f"{topic}-{index}", (topic, index)) for topic, index in manager.on_disk()]
-    return [one for one in aside + own if one[1][0] == name]
+    return {
+        index: other
+        for other, (topic, index) in aside + own
+        if topic == name and (other == folder or (topic_id is not None and _id_in(manager, other) == topic_id))
+    }

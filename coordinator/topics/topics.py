@@ -19,7 +19,7 @@ from muster.coordinator.log import (
 )
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job, OneByOne, at_once
-from muster.coordinator.topics import adopt_offsets as adoption
+from muster.coordinator.topics.adopt_offsets import adopted, take_over
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.errors import ApiError
@@ -35,8 +35,8 @@ from muster.coordinator.topics.offline_retry import OfflineRetry
 from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.pending_changes import PendingChanges
+from muster.coordinator.topics.rebuild_topics import lost_topics, open_metadata_log, tells_nothing
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.topics.startup import adopted, lost_topics, open_metadata_log, tells_nothing
 from muster.coordinator.topics.stray_folders import Strays
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
@@ -129,7 +129,7 @@ class Topics(OpenTopics):
         """The offsets partitions on the disk are ours, whoever put them there."""
         state = self.state.topics.get(GROUP_OFFSETS_TOPIC)
         if state is not None:
-            adoption.take_over(self.logs, state.topic_id, len(state.partitions))
+            take_over(self.logs, state.topic_id, len(state.partitions))
             return
         wanted = self._internal(GROUP_OFFSETS_TOPIC)
         if wanted is not None:

@@ -5,9 +5,8 @@ Groups are asked one by one at their shards. Topic ids (v10) become names on the
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
@@ -33,133 +32,130 @@ _ROW_BYTES: Final = 100
 """Of a row of an answer in memory, besides its texts; on the wire it has about 20."""
 
 
-_Wanted: TypeAlias = tuple[
-    OffsetFetchRequestGroup,
-    OffsetFetchResponseGroup,
-    list[OffsetFetchResponseTopics],
-    list[OffsetFetchResponseTopics],
-]
-"""A group that is asked, its row, the topics in it, and those that are refused."""
+class _Group:
+    """One group of a request, and its row in the answer."""
+
+    __slots__ = ("asked", "is_all", "refused", "row", "size", "topics")
+
+    def __init__(self, asked: OffsetFetchRequestGroup) -> None:
+        self.asked = asked
+        self.is_all = asked.topics is None
+        """All that the group has committed is asked for."""
+        self.topics: list[OffsetFetchResponseTopics] = []
+        self.refused: list[OffsetFetchResponseTopics] = []
+        """Topics that come last, with an error."""
+        self.row = OffsetFetchResponseGroup(asked.group_id, self.topics, 0)
+        self.size = 0
+        """Of the row, if all is asked for."""
 
 
-class _Piece:
-    """A group, or so many of its topics as are asked for at once. None: all that there is of it."""
+class _Piece(NamedTuple):
+    """So many topics of a group as are asked for at once; None: all that there is of it. `goes_on`: it begins with more
+    of the topic that the last piece ended in.
+    """
 
-    __slots__ = ("goes_on", "is_all", "refused", "row", "rows", "topics")
-
-    def __init__(
-        self,
-        row: OffsetFetchResponseGroup,
-        rows: list[OffsetFetchResponseTopics],
-        refused: list[OffsetFetchResponseTopics],
-        topics: Sequence[OffsetFetchRequestTopics] | None,
-        is_all: bool = False,
-        goes_on: bool = False,
-    ) -> None:
-        """`row`: what is answered for the group; `rows`: the topics in it; `refused`: those that come last;
-        `is_all`: they are all of the group; `goes_on`: it begins with more of the topic that the last piece ended in.
-        """
-        self.row = row
-        self.rows = rows
-        self.refused = refused
-        self.topics = topics
-        self.is_all = is_all
-        self.goes_on = goes_on
+    group: _Group
+    topics: Sequence[OffsetFetchRequestTopics] | None
+    goes_on: bool = False
 
 
 def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest, respond: Respond) -> None:
     """One row per group, in the order of the request; a group's error stands in its row."""
-    node.run(context, respond, _fetch(node, context, request))
+    node.run(context, respond, _Fetch(node, context, request).run())
 
 
-def _fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
-    rows: list[tuple[OffsetFetchResponseGroup, list[OffsetFetchResponseTopics]]] = []
-    by_id = offsets_by_topic_id(context.api_version)
-    room = AnswerSize()
-    # all of a group that is named again and again is asked for once: it has a row each time, as on Kafka
-    whole: dict[str, OffsetFetchResponseGroup] = {}
-    sizes: Counter[str] = Counter()
+class _Fetch:
+    """One request."""
 
-    wanted: list[_Wanted] = []
-    for group in request.groups:
-        yield None
-        if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
-            rows.append((failed_group(group, ErrorCode.GROUP_AUTHORIZATION_FAILED), []))
-            continue
-        if group.topics is None and group.group_id in whole:
-            rows.append((whole[group.group_id], []))
-            continue
-        found: list[OffsetFetchResponseTopics] = []
-        refused: list[OffsetFetchResponseTopics] = []
-        row = OffsetFetchResponseGroup(group.group_id, found, 0)
-        rows.append((row, refused))
-        wanted.append((group, row, found, refused))
-        if group.topics is None:
-            whole[group.group_id] = row
+    __slots__ = ("_by_id", "_context", "_groups", "_node", "_request", "_room")
 
-    def pieces() -> Iterator[_Piece]:
-        for group, row, found, refused in wanted:
-            asked, is_all = group.topics, group.topics is None
-            if asked is None:
-                if room.is_used_up:  # nothing of it would be in the answer
-                    row.error_code = TOO_LARGE
+    def __init__(self, node: Node, context: RequestContext, request: OffsetFetchRequest) -> None:
+        self._node = node
+        self._context = context
+        self._request = request
+        self._by_id = offsets_by_topic_id(context.api_version)
+        self._room = AnswerSize()
+        self._groups: list[_Group] = []
+        """In the order of the rows. If all of a group is asked for again and again, it is here as often."""
+
+    def run(self) -> Job[OffsetFetchResponse]:
+        """The answer."""
+        allowed: dict[_Group, None] = {}
+        whole: dict[str, _Group] = {}
+        for asked in self._request.groups:
+            yield None
+            group = _Group(asked)
+            if not self._node.authorizer.allows(self._context, Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+                group.row = failed_group(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            else:
+                if group.is_all:
+                    group = whole.setdefault(asked.group_id, group)
+                allowed[group] = None
+            self._groups.append(group)
+        yield from ask_each(self._pieces(allowed), self._ask, self._take)
+        return OffsetFetchResponse(groups=(yield from self._rows()))
+
+    def _pieces(self, groups: Iterable[_Group]) -> Iterator[_Piece]:
+        for group in groups:
+            topics = group.asked.topics
+            if topics is None:
+                if self._room.is_used_up:  # nothing of it would be in the answer
+                    group.row.error_code = TOO_LARGE
                     continue
-                asked = _many_of(node, group.group_id)
-            if not asked:
-                yield _Piece(row, found, refused, asked, is_all)
+                topics = _many_of(self._node, group.asked.group_id)
+            if not topics:
+                yield _Piece(group, topics)
                 continue
-            for goes_on, some in in_pieces(asked, lambda topic: topic.partition_indexes, _with_partitions):
-                yield _Piece(row, found, refused, some, is_all, goes_on)
+            for goes_on, some in in_pieces(topics, lambda topic: topic.partition_indexes, _with_partitions):
+                yield _Piece(group, some, goes_on)
 
-    def ask(piece: _Piece, token: Later) -> None:
-        known = piece.topics
-        if known is not None and not piece.is_all:
-            known, refused = _sort_out(node, context, known)
-            _join(piece.refused, refused, piece.goes_on)
-        group = OffsetFetchRequestGroup(piece.row.group_id, topics=known)
-        asked = OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
-        node.routing.shard(group.group_id).submit(Command(asked, token, context.client))
+    def _ask(self, piece: _Piece, token: Later) -> None:
+        group, topics, goes_on = piece
+        if topics is not None and not group.is_all:
+            topics, refused = _sort_out(self._node, self._context, topics)
+            _join(group.refused, refused, goes_on)
+        wanted = OffsetFetchRequestGroup(group.asked.group_id, topics=topics)
+        asked = OffsetFetchRequest(groups=[wanted], require_stable=self._request.require_stable)
+        self._node.routing.shard(wanted.group_id).submit(Command(asked, token, self._context.client))
 
-    def take(piece: _Piece, response: Any) -> None:
+    def _take(self, piece: _Piece, response: Any) -> None:
         (part,) = response.groups
-        row = piece.row
-        found = part.topics
-        if piece.is_all:
-            if piece.topics is not None:
-                found = _still_there(node.routing.shard(row.group_id).committed(row.group_id), found)
-            found = _seen(node, context, by_id, found)
+        group, topics, goes_on = piece
+        row, found = group.row, part.topics
+        if group.is_all:
+            if topics is not None:
+                found = _still_there(self._node.routing.shard(row.group_id).committed(row.group_id), found)
+            found = _seen(self._node, self._context, self._by_id, found)
         row.error_code = row.error_code or part.error_code
         size = _size(found)
-        sizes[row.group_id] += size if piece.is_all else 0
-        if not row.error_code and not room.take(size):
+        group.size += size
+        if not row.error_code and not self._room.take(size):
             row.error_code = TOO_LARGE
-        if row.error_code == TOO_LARGE and piece.is_all:
-            piece.rows.clear()  # nobody has named them
-            return
         if row.error_code == TOO_LARGE:
-            found = [_refuse(topic, TOO_LARGE) for topic in piece.topics or ()]
-        _join(piece.rows, found, piece.goes_on)
+            if group.is_all:
+                group.topics.clear()  # nobody has named them
+                return
+            found = [_refuse(topic, TOO_LARGE) for topic in topics or ()]
+        _join(group.topics, found, goes_on)
 
-    yield from ask_each(pieces(), ask, take)
-    answer: list[OffsetFetchResponseGroup] = []
-    told: set[str] = set()
-    for row, refused in rows:
-        is_whole = whole.get(row.group_id) is row
-        if is_whole and row.group_id in told and not row.error_code and not room.take(sizes[row.group_id]):
-            answer.append(OffsetFetchResponseGroup(row.group_id, [], TOO_LARGE))
+    def _rows(self) -> Job[list[OffsetFetchResponseGroup]]:
+        answer: list[OffsetFetchResponseGroup] = []
+        told: set[_Group] = set()
+        for group in self._groups:
             yield None
-            continue
-        if is_whole:
-            told.add(row.group_id)
-        answer.append(row)
-        yield None
-        # the group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup)
-        if refused and row.error_code == ErrorCode.NONE:
-            row.topics = [*row.topics, *refused]
-        for topic in row.topics:
-            for _ in topic.partitions:
-                yield None  # as many rows are to be encoded
-    return OffsetFetchResponse(groups=answer)
+            row = group.row
+            if group in told and not row.error_code and not self._room.take(group.size):
+                answer.append(OffsetFetchResponseGroup(row.group_id, [], TOO_LARGE))
+                continue
+            told.add(group)
+            answer.append(row)
+            # the group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup)
+            if group.refused and row.error_code == ErrorCode.NONE:
+                row.topics = [*row.topics, *group.refused]
+            for topic in row.topics:
+                for _ in topic.partitions:
+                    yield None  # as many rows are to be encoded
+        return answer
 
 
 def _with_partitions(topic: OffsetFetchRequestTopics, partitions: Sequence[int]) -> OffsetFetchRequestTopics:

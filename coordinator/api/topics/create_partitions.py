@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from muster.coordinator.api.configs.rows import created_configs
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
@@ -43,38 +42,49 @@ def _create_all(node: Node, context: RequestContext, request: CreateTopicsReques
         counts[topic.name] += 1
         partitions += _wanted_partitions(node, topic)
         yield None
-    configs: dict[tuple[tuple[str, str | None], ...], Sequence[CreatableTopicConfigs]] = {}
+    told = _ToldConfigs(node)
     for topic in request.topics:
+        yield None
         if counts[topic.name] > 1:
-            pass
-        elif partitions > MAX_PARTITIONS_PER_REQUEST:
+            continue
+        if partitions > MAX_PARTITIONS_PER_REQUEST:
             rows.append(_refused(topic, _TOO_MANY))
         else:
             row = yield from _create(node, context, topic, request.validate_only)
-            if not (row.error_code or row.topic_config_error_code):
-                # most topics of one request are configured the same
-                given = tuple([(config.name, config.value) for config in topic.configs])
-                if given not in configs:
-                    configs[given] = created_configs(node, dict(given))
-                row.configs = configs[given]
             rows.append(row)
-            for _ in row.configs or ():
-                yield None  # as many are to be encoded
-        yield None
+            yield from told.fill_in(row, topic)
     for name, count in counts.items():
         if count > 1:
-            rows.append(
-                CreatableTopicResult(
-                    name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.", configs=()
-                )
-            )
+            rows.append(_refused(CreatableTopic(name), _DUPLICATE))
         yield None
     if not request.validate_only:
         yield from until_durable(node, [row for row in rows if not row.error_code])
     return CreateTopicsResponse(topics=rows)
 
 
+class _ToldConfigs:
+    """The configs of new topics, as the answer tells them: most topics of one request are configured the same."""
+
+    __slots__ = ("_known", "_node")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._known: dict[tuple[tuple[str, str | None], ...], Sequence[CreatableTopicConfigs]] = {}
+
+    def fill_in(self, row: CreatableTopicResult, topic: CreatableTopic) -> Job[None]:
+        """Into the row of a topic that was made, if the client may see them."""
+        if row.error_code or row.topic_config_error_code:
+            return
+        given = tuple([(config.name, config.value) for config in topic.configs])
+        if given not in self._known:
+            self._known[given] = created_configs(self._node, dict(given))
+        row.configs = self._known[given]
+        for _ in row.configs:
+            yield None  # as many are to be encoded
+
+
 _TIMED_OUT = ApiError(ErrorCode.REQUEST_TIMED_OUT)
+_DUPLICATE = ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
 _TOO_MANY = ApiError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Container, Iterable
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.api.timeouts import timed_out
 from muster.coordinator.api.version_rules import tells_deletion_disabled
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job

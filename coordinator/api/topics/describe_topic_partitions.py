@@ -42,36 +42,45 @@ def _describe(
     for wanted in request.topics:
         asked[wanted.name] = None
         yield None
-    asked = asked or dict.fromkeys(node.topics.by_name)
-    is_refused = cursor is not None and (
-        (bool(request.topics) and cursor.topic_name not in asked) or cursor.partition_index < 0
-    )
-    if is_refused:
-        refused = []
-        for topic in request.topics:  # as they came, each as often, as Kafka refuses whole requests
-            refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name))
-            yield None
-        return DescribeTopicPartitionsResponse(topics=refused)
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        return (yield from _refuse_all(request))
     first = "" if cursor is None else cursor.topic_name
-    # sorted some at a time, then merged one by one
-    left, runs = iter(asked), list[list[str]]()
-    refused = list[DescribeTopicPartitionsResponseTopic]()
+    runs, refused = yield from _sorted(node, context, asked or dict.fromkeys(node.topics.by_name), first)
+    limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
+    response = DescribeTopicPartitionsResponse()
+    rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()
+    for row in _page(node, context, merge(*runs), cursor, limit, response):
+        rows.append(row)
+        yield None
+    if request.topics:  # of topics that it has not named the client is told nothing
+        rows += map(_refused, refused)
+    return response
+
+
+def _refuse_all(request: DescribeTopicPartitionsRequest) -> Job[DescribeTopicPartitionsResponse]:
+    """The topics as they came, each as often: so Kafka refuses whole requests."""
+    refused = []
+    for topic in request.topics:
+        refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name))
+        yield None
+    return DescribeTopicPartitionsResponse(topics=refused)
+
+
+def _sorted(
+    node: Node, context: RequestContext, names: Iterable[str], first: str
+) -> Job[tuple[list[list[str]], list[str]]]:
+    """The names from `first` on in sorted runs, some at a time, to be merged; and those that the client may not
+    describe.
+    """
+    left, runs = iter(names), list[list[str]]()
+    refused: list[str] = []
     while some := [*islice(left, _SORTED_AT_ONCE)]:
         run = [name for name in some if name >= first]
         allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, run)
         runs.append(sorted(name for name in run if name in allowed))
-        if request.topics:  # of topics that it has not named the client is told nothing
-            refused += (_refused(name) for name in run if name not in allowed)
+        refused += (name for name in run if name not in allowed)
         yield None
-    names = merge(*runs)
-    limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
-    response = DescribeTopicPartitionsResponse()
-    rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()
-    for row in _page(node, context, names, cursor, limit, response):
-        rows.append(row)
-        yield None
-    rows += refused
-    return response
+    return runs, refused
 
 
 def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:

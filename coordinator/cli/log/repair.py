@@ -16,7 +16,7 @@ from muster.coordinator.log.checking.repair import Loss, Repair
 from muster.coordinator.log.directory.folder_names import read_other_name
 from muster.coordinator.log.errors import DirectoryLocked, LogError
 from muster.coordinator.topics.metadata_log import topic_id_of
-from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_topic, put_back
+from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_topic, restore_stray
 
 
 def repair(directory: Path, partition: str) -> int:
@@ -76,8 +76,8 @@ def _lines(name: str, done: Repair) -> Iterator[str]:
 
 
 def _put_back(directory: Path, folder: str) -> int:
-    """Raises what `put_back` does."""
-    done = put_back(directory, folder, draw_kafka_uuid, Now(0, read_wall("now")))
+    """Raises what `restore_stray` does."""
+    done = restore_stray(directory, folder, draw_kafka_uuid, Now(0, read_wall("now")))
     names = ", ".join(f"{done.topic}-{index}" for index in done.partitions)
     print(f"in their place again: {names}; the next start serves them")
     if done.is_new:
