@@ -68,7 +68,6 @@ class Connection(asyncio.Protocol):
     """See the module. `alive` is set at each sign of life; `host` is the peer's numeric address."""
 
     __slots__ = (
-        "_core",
         "_is_pumping",
         "_is_reading",
         "_limits",
@@ -77,11 +76,12 @@ class Connection(asyncio.Protocol):
         "_transport",
         "alive",
         "channel",
+        "core",
         "host",
     )
 
     def __init__(self, shared: Shared) -> None:
-        self._core = ConnectionCore(shared.max_request_bytes)
+        self.core = ConnectionCore(shared.max_request_bytes)
         self._shared = shared
         self._limits = shared.limits
         self._transport: Any = None
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         plain socket (`tls.PlainSocket`), and with the transport that TLS is established on.
         """
         self._transport = transport
-        if self._core.state is not WAITING:
+        if self.core.state is not WAITING:
             self._begin()
             return
         self.channel = channel = self._shared.open_channel(transport)
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
 
     def admit_or_wait(self) -> None:
         """Another connection may have ended: this one, which waits, is admitted, waits on, or is refused."""
-        if self._core.state is not WAITING:
+        if self.core.state is not WAITING:
             return
         refusal = self._limits.refusal(self.host)
         if refusal is None:
@@ -123,14 +123,14 @@ class Connection(asyncio.Protocol):
     def _admit(self) -> None:
         self._limits.enter(self)
         if self._shared.is_tls:
-            self._core.happens(HANDSHAKE)
+            self.core.happens(HANDSHAKE)
             self._transport.establish_tls()
         else:
             self._begin()
 
     def _begin(self) -> None:
         """Requests may come now, or those of an authentication."""
-        core, channel = self._core, self.channel
+        core, channel = self.core, self.channel
         if core.has_ended:
             self._transport.abort()  # it was ended while TLS was being established
             return
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle what is whole, keep the rest."""
         self.alive = True
-        core = self._core
+        core = self.core
         size = len(data)
         if (
             core.state is READY
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         """`data_received` without its short way."""
-        core = self._core
+        core = self.core
         try:
             core.receive_data(data)
         except InvalidFrameSize as error:
@@ -186,25 +186,25 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer has gone (no client of Kafka closes one direction only): what is parked is dropped, as by Kafka."""
-        self._core.close()
+        self.core.close()
         return False  # the transport sends what was written, then closes
 
     def pause_writing(self) -> None:
         """The peer reads too slowly: its further requests wait."""
-        self._core.peer_reads_slowly()
+        self.core.peer_reads_slowly()
         self._limits.unsent.hold(self)
         self._settle()
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self.alive = True
-        self._core.peer_caught_up()
+        self.core.peer_caught_up()
         self._limits.unsent.release(self)
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
         """Both directions have ended."""
-        self._core.lost()
+        self.core.lost()
         self._limits.leave(self)
         if self._requests is not None:
             self._requests.closed()
@@ -215,33 +215,18 @@ class Connection(asyncio.Protocol):
     # ---- the limits' calls ----
 
     @property
-    def waits_for_us(self) -> bool:
-        """A request is being answered: the next one waits for it, and the client's silence says nothing."""
-        return self._core.is_answering
-
-    @property
     def descriptor(self) -> int:
         """Of the socket, as long as it is read; negative otherwise. With TLS too: whatever has come of it is taken out
         of the socket and decrypted at once, so none lies in between.
         """
-        if self._core.has_ended or not self._is_reading:
+        if self.core.has_ended or not self._is_reading:
             return -1
         return int(self._transport.get_extra_info("socket").fileno())
-
-    @property
-    def has_more(self) -> bool:
-        """Whole requests wait for the one at hand (and not for the peer to read)."""
-        return self._core.has_requests
 
     def close_idle(self) -> None:
         """Silent for connections.max.idle.ms."""
         log.debug("closed an idle connection", peer=self.channel.peer)
         self.abort()
-
-    @property
-    def unfinished_bytes(self) -> int:
-        """How much has come of a large request; negative while one is being read, which is not the client's affair."""
-        return self._core.unfinished_bytes
 
     @property
     def unsent_bytes(self) -> int:
@@ -256,7 +241,7 @@ class Connection(asyncio.Protocol):
         self.abort()
 
     def memory_granted(self) -> None:
-        """There may be room for the unfinished request now."""
+        """There may be memory for the unfinished request now."""
         self._account()
         self._settle()
 
@@ -264,7 +249,7 @@ class Connection(asyncio.Protocol):
 
     def answer(self, answer: Answer | None) -> None:
         """The answer to the request at hand (None: none is owed). The next request may come."""
-        core = self._core
+        core = self.core
         if core.state is ANSWERING and not core.waits_for:
             # the short way of `data_received`, when the answer was not there at once
             core.state = READY
@@ -285,33 +270,33 @@ class Connection(asyncio.Protocol):
 
     def was_read(self) -> None:
         """The bytes of the large request at hand are of no more use."""
-        self._core.being_read(0)
-        if self._core.granted_bytes:
+        self.core.being_read(0)
+        if self.core.granted_bytes:
             self._account()
             self._settle()
 
     def authenticated(self, requests: Requests) -> None:
         """The client has proven who it is: `requests` handles what it sends from now on."""
-        if not self._core.has_ended:
-            self._core.open()
+        if not self.core.has_ended:
+            self.core.open()
             self._requests = requests
 
     def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered, and so the connection cannot go on."""
-        if not self._core.has_ended:
+        if not self.core.has_ended:
             log.warning("closed a connection", peer=self.channel.peer, why=reason.reason, **reason.facts)
             self.close()
 
     def close(self) -> None:
         """Send what is ready, then end."""
-        if not self._core.has_ended:
-            self._core.close()
+        if not self.core.has_ended:
+            self.core.close()
             self._write_out()
             self._transport.close()
 
     def abort(self) -> None:
         """End now; what is unsent is lost."""
-        self._core.abort()
+        self.core.abort()
         self._transport.abort()
 
     # ---- inside ----
@@ -321,7 +306,7 @@ class Connection(asyncio.Protocol):
         if self._is_pumping:
             return
         self._is_pumping = True
-        core = self._core
+        core = self.core
         while (request := core.next_request()) is not None:
             data, start, end = request
             try:
@@ -341,7 +326,7 @@ class Connection(asyncio.Protocol):
         self._settle()
 
     def _write_out(self) -> None:
-        output = self._core.data_to_send()
+        output = self.core.data_to_send()
         if len(output) == 1:
             self._transport.write(output[0])
         elif output:
@@ -349,7 +334,7 @@ class Connection(asyncio.Protocol):
 
     def _settle(self) -> None:
         """Read on or pause; and when nothing waits any more, take the short way again."""
-        core = self._core
+        core = self.core
         if self._is_pumping or core.has_ended:
             return
         core.settle()
@@ -363,7 +348,7 @@ class Connection(asyncio.Protocol):
 
     def _account(self) -> None:
         """queued.max.request.bytes: ask for the memory of large requests, pay back that of those that are done with."""
-        core, memory = self._core, self._limits.memory
+        core, memory = self.core, self._limits.memory
         change = core.memory_change()
         if change > 0 and not memory.take(self, change):
             core.memory_refused()

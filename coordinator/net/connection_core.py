@@ -126,7 +126,7 @@ class ConnectionCore:
 
     @property
     def is_answering(self) -> bool:
-        """A request is at hand; the next one waits for its answer."""
+        """A request is at hand: the next one waits for its answer, and the client has a reason to be silent."""
         return self.state is ANSWERING or self.state is VERIFYING
 
     # ---- its beginning and its end

@@ -30,16 +30,8 @@ class LimitedConnection(Holder, Reader, Protocol):
     alive: bool
 
     @property
-    def waits_for_us(self) -> bool:
-        """A request of it is being answered: the client has a reason to be silent."""
-
-    @property
     def descriptor(self) -> int:
         """Of the socket that it reads; negative when it reads none now."""
-
-    @property
-    def has_more(self) -> bool:
-        """Requests of it were read that wait for the one at hand."""
 
     def close_idle(self) -> None:
         """It was silent for `connections.max.idle.ms`."""
@@ -162,7 +154,7 @@ class Limits:
         """Whether clients have sent anything that is not read or handled yet; `listening`: descriptors of the sockets
         that accept.
         """
-        if any(connection.has_more for connection in self._idle_steps):
+        if any(connection.core.has_requests for connection in self._idle_steps):
             return True
         return _any_readable(chain(listening, (connection.descriptor for connection in self._idle_steps)))
 
@@ -186,7 +178,7 @@ class Limits:
     def _step(self) -> None:
         self._timer = None
         for connection, idle_steps in list(self._idle_steps.items()):
-            if connection.alive or connection.waits_for_us:
+            if connection.alive or connection.core.is_answering:
                 connection.alive = False
                 self._idle_steps[connection] = 0
             elif (idle_steps + 1) * self._step_ms >= self._idle_ms:

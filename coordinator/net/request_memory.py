@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.malloc import expect
+from muster.coordinator.net.connection_core import ConnectionCore
 
 LOOK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
@@ -21,9 +22,7 @@ MOST_MS: Final = 30_000
 class Holder(Protocol):
     """A connection with large requests (more than `connection_core.SMALL_BYTES`; smaller ones are not counted)."""
 
-    @property
-    def unfinished_bytes(self) -> int:
-        """How much has come of its request; negative while the request is being read, when the client owes nothing."""
+    core: ConnectionCore
 
     def memory_granted(self) -> None:
         """There may be memory for its unfinished request now: ask again."""
@@ -106,7 +105,7 @@ class RequestMemory:
         now_ms = self._clock.mono_ms()
         oldest: Holder | None = None
         for holder, grant in list(self._grants.items()):
-            came = holder.unfinished_bytes
+            came = holder.core.unfinished_bytes
             if came < 0 or came != grant.came:
                 grant.came, grant.changed_ms = came, now_ms
             elif now_ms - grant.changed_ms >= STALLED_MS:

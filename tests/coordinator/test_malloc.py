@@ -9,11 +9,12 @@ import pytest
 from muster.coordinator import malloc
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.net.connection_core import ConnectionCore
 from muster.coordinator.net.request_memory import RequestMemory
 
 
 class Holder:
-    unfinished_bytes = 0
+    core = ConnectionCore(1)
 
     def memory_granted(self) -> None:
         pass

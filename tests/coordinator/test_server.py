@@ -260,7 +260,7 @@ class TestBadClients:
             request = DescribeGroupsRequest(["g" * 1_000] * 30)
             asked = [deaf.send(request, 0) for _ in range(1_000)]
             limits: Any = muster_server._limits
-            await until(lambda: any(connection._core.waits_for & PEER for connection in limits.connections))
+            await until(lambda: any(connection.core.waits_for & PEER for connection in limits.connections))
             assert (await good.ask(HeartbeatRequest("g", 1, "m"))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
             deaf.reader._transport.resume_reading()  # type: ignore[attr-defined]
             for one in asked:
@@ -317,7 +317,7 @@ class TestStop:
             for _ in range(1_000):
                 deaf.send(request, 0)
             limits: Any = server._limits
-            await until(lambda: any(connection._core.waits_for & PEER for connection in limits.connections))
+            await until(lambda: any(connection.core.waits_for & PEER for connection in limits.connections))
             await server.stop()
             assert len(limits) == 0
             server.stop = _stopped  # type: ignore[method-assign]
@@ -326,7 +326,7 @@ class TestStop:
 
 def _parks(server: Server) -> bool:
     limits: Any = server._limits
-    return any(connection.waits_for_us for connection in limits.connections)
+    return any(connection.core.is_answering for connection in limits.connections)
 
 
 async def _stopped() -> None:

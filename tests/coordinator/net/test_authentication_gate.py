@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.context import Channel, Endpoint, RequestContext
+from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.core.interface import Client
 from muster.coordinator.net.authentication_gate import AuthenticationGate
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
@@ -57,7 +58,12 @@ class Dispatcher:
             self.channel.authentication.happens(MECHANISM_CHOSEN)
         elif key == ApiKey.SASL_AUTHENTICATE:
             if content.startswith(b"late"):
-                self.judge = lambda: (self.decide(content), self.sink.answer(answer))[0]
+
+                def judge() -> None:
+                    self.decide(content)
+                    self.sink.answer(answer)
+
+                self.judge = judge
                 return None
             self.decide(content)
         if content == b"sink":
@@ -140,13 +146,13 @@ async def test_what_comes_with_the_last_token_is_handled_behind_it(bench: Bench)
     steps = [VERSIONS, CHOICE, token(b"secret"), HEARTBEAT, HEARTBEAT]
     bench.receive(*steps)
     assert bench.sent == b"".join(steps)
-    assert bench.connection._core.waits_for == 0
+    assert bench.connection.core.waits_for == 0
 
 
 async def test_a_token_may_be_judged_later(bench: Bench) -> None:
     bench.receive(CHOICE, token(b"late secret"), HEARTBEAT)
     assert bench.dispatcher.seen == [ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
-    assert bench.connection.waits_for_us
+    assert bench.connection.core.is_answering
     assert bench.dispatcher.judge is not None
     bench.dispatcher.judge()
     await turn()

@@ -311,6 +311,7 @@ class Traffic:
         self.take = self.connection.data_received if short_way else self.connection._receive
         self.is_slow = self.has_ended = False
         self.others_bytes = 0
+        self.others: Any = self
 
     def does(self, event: str, number: int) -> None:
         if event == "data" and self.unread and self.transport.reading and not self.has_ended:
@@ -330,9 +331,9 @@ class Traffic:
             self.connection.resume_writing()
         elif event == "others take" and self.bench.limits.memory.left > 0 and not self.others_bytes:
             self.others_bytes = 100_000
-            self.bench.limits.memory.take(self, self.others_bytes)
+            self.bench.limits.memory.take(self.others, self.others_bytes)
         elif event == "others give" and self.others_bytes:
-            self.bench.limits.memory.give(self, self.others_bytes)
+            self.bench.limits.memory.give(self.others, self.others_bytes)
             self.others_bytes = 0
         elif event in ("close", "eof", "abort") and not self.has_ended:
             self.has_ended = True
@@ -344,7 +345,7 @@ class Traffic:
         """The others are never told to wait."""
 
     def check(self, seen_before: int, was_slow: bool) -> None:
-        echo, core = self.echo, self.connection._core
+        echo, core = self.echo, self.connection.core
         assert echo.seen == self.contents[: len(echo.seen)]
         pending = 1 if echo.parked is not None else 0
         answered = [one for one in echo.seen[: len(echo.seen) - pending] if not one.startswith(b"silent")]
@@ -371,8 +372,8 @@ class Traffic:
         if not self.has_ended:
             assert self.echo.seen == self.contents
             assert not self.unread
-            assert self.connection._core.waits_for == 0
-            assert self.connection._core.granted_bytes == 0
+            assert self.connection.core.waits_for == 0
+            assert self.connection.core.granted_bytes == 0
             assert self.transport.reading
         self.connection.connection_lost(None)
         assert self.bench.limits.memory.left == 100_000
@@ -381,10 +382,10 @@ class Traffic:
     @property
     def shown(self) -> tuple[Any, ...]:
         """All that its peer, its requests and its limits see."""
-        connection = self.connection
+        core = self.connection.core
         return (
             self.bench.sent, list(self.echo.seen), self.transport.reading, self.transport.closed, len(self.unread),
-            connection.has_more, connection.waits_for_us, connection.unfinished_bytes, self.bench.limits.memory.left,
+            core.has_requests, core.is_answering, core.unfinished_bytes, self.bench.limits.memory.left,
         )  # fmt: skip
 
 

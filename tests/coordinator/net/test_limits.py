@@ -17,9 +17,10 @@ class Connection:
     def __init__(self, limits: Limits, host: str = "10.0.0.1") -> None:
         self.host = host
         self.alive = False
-        self.waits_for_us = False
+        self.core: Any = self
+        self.is_answering = False
         self.descriptor = -1
-        self.has_more = False
+        self.has_requests = False
         self.limits = limits
         self.calls: list[str] = []
         limits.enter(self)
@@ -162,10 +163,10 @@ class TestIdle:
         clock = ManualClock(0)
         limits = make(clock, connections_max_idle_ms=800)
         parked = Connection(limits)
-        parked.waits_for_us = True
+        parked.is_answering = True
         clock.advance(10_000)
         assert parked.calls == []
-        parked.waits_for_us = False
+        parked.is_answering = False
         clock.advance(700)
         assert parked.calls == []
         clock.advance(200)
@@ -208,5 +209,5 @@ class TestInput:
             other.descriptor = -1
             assert not limits.input_waits(())
             assert limits.input_waits((ours.fileno(),))
-        one.has_more = True
+        one.has_requests = True
         assert limits.input_waits(())

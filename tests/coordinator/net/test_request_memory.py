@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +16,7 @@ class Holder:
         self.memory = memory
         self.wanted = 0
         self.held = 0
+        self.core: Any = self
         self.unfinished_bytes = 0
         self.waits = False
         self.is_closed = False

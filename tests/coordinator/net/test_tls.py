@@ -83,7 +83,7 @@ class Served:
 
     @property
     def states(self) -> list[str]:
-        return [connection._core.state for connection in self.limits.connections]  # type: ignore[attr-defined]
+        return [connection.core.state for connection in self.limits.connections]
 
 
 @contextlib.asynccontextmanager
