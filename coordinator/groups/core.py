@@ -5,7 +5,7 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from muster.coordinator.core.interface import Command, Now, Output, Reply
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
@@ -64,23 +64,18 @@ class GroupCore:
         if isinstance(command, TopicsChanged):
             deletion.change_topics(step, command)
             return step
-        request = command.request
-        handler = REQUESTS.get(type(request))
-        if handler is not None:
-            handler(step, command, request)
-        elif isinstance(request, HeartbeatRequest):
+        request: Any = command.request
+        handle = REQUESTS.get(type(request))
+        if handle is not None:
+            handle(step, command, request)
+        elif type(request) is HeartbeatRequest:
             step.reply(command.respond, self.heartbeat(request, now.mono_ms))
+        elif type(request) in MEMBER_REQUESTS:
+            group = self._state.groups.get(request.group_id)
+            MEMBER_REQUESTS[type(request)][type(group)](step, command, request, group)
         else:
-            self._handle_of_member(step, command)
-        return step
-
-    def _handle_of_member(self, step: Step, command: Command) -> None:
-        request = command.request
-        group = self._state.groups.get(getattr(request, "group_id", ""))
-        handler = MEMBER_REQUESTS.get((type(request), type(group)))
-        if handler is None:
             raise TypeError(f"the core does not answer {type(request).__name__}")
-        handler(step, command, request, group)
+        return step
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
         """Answer a Heartbeat, of which nothing comes but its answer, without a command and an output around it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from muster.coordinator.core.interface import Reply
 from muster.coordinator.groups import foreign
@@ -42,6 +42,8 @@ from muster.protocol.messages.offset_delete import OffsetDeleteRequest
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 
+T = TypeVar("T")
+
 REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     OffsetCommitRequest: commit.handle,
     OffsetFetchRequest: fetch.handle,
@@ -52,24 +54,24 @@ REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
 }
 """Requests that are handled alike for groups of all types: function(step, command, request)."""
 
+
+def _as_if_absent(answer: Callable[..., T]) -> Callable[..., T]:
+    """For a group of another type: it is no group of the type that the request is for."""
+    return lambda *before_group: answer(*before_group[:-1], None)
+
+
 NO_GROUP: Final = NoneType
-MEMBER_REQUESTS: Final[Mapping[tuple[type[Message], type], Callable[[Step, Any, Any, Any], None]]] = {
-    (JoinGroupRequest, ClassicGroup): join.handle,
-    (JoinGroupRequest, ForeignGroup): join.create_group,
-    (JoinGroupRequest, NO_GROUP): join.create_group,
-    (SyncGroupRequest, ClassicGroup): sync.handle,
-    (SyncGroupRequest, ForeignGroup): sync.handle_without_group,
-    (SyncGroupRequest, NO_GROUP): sync.handle_without_group,
-    (LeaveGroupRequest, ClassicGroup): leave.handle,
-    (LeaveGroupRequest, ForeignGroup): leave.handle_without_group,
-    (LeaveGroupRequest, NO_GROUP): leave.handle_without_group,
+MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any, Any, Any], None]]]] = {
+    JoinGroupRequest: {ClassicGroup: join.handle, ForeignGroup: join.create_group, NO_GROUP: join.create_group},
+    SyncGroupRequest: {ClassicGroup: sync.handle, ForeignGroup: _as_if_absent(sync.handle), NO_GROUP: sync.handle},
+    LeaveGroupRequest: {ClassicGroup: leave.handle, ForeignGroup: _as_if_absent(leave.handle), NO_GROUP: leave.handle},
 }
 """Requests of members, by the type of the group that they name: function(step, command, request, group)."""
 
 HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = {
     ClassicGroup: heartbeat.answer,
-    ForeignGroup: heartbeat.answer_without_group,
-    NO_GROUP: heartbeat.answer_without_group,
+    ForeignGroup: _as_if_absent(heartbeat.answer),
+    NO_GROUP: heartbeat.answer,
 }
 """Heartbeat has no output but its answer: function(state, request, mono_ms, group)."""
 

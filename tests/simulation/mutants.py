@@ -57,7 +57,7 @@ def anybody_assigns(patch: pytest.MonkeyPatch) -> None:
         if known and group.leader_id == request.member_id:
             group.leader_id = leader
 
-    patch.setitem(dispatch.MEMBER_REQUESTS, (sync.SyncGroupRequest, _Group), first)  # type: ignore[arg-type]  # a dict
+    patch.setitem(dispatch.MEMBER_REQUESTS[sync.SyncGroupRequest], _Group, first)  # type: ignore[arg-type]  # a dict
 
 
 def the_same_share_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -189,14 +189,13 @@ def lesser_offsets_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def commits_are_not_written(patch: pytest.MonkeyPatch) -> None:
     """Every other commit changes the state, and is in no record."""
-    record = commit.Step.record
+    record_all = commit.Step.record_all
 
-    def forget(step: Any, one: Any) -> None:
-        record(step, one)
-        if getattr(one.key, "partition", 0) % 2:
-            step.records.pop()
+    def forget(step: Any, made: Any) -> None:
+        record_all(step, made)
+        step.records = [one for one in step.records if not getattr(one.key, "partition", 0) % 2]
 
-    patch.setattr(commit.Step, "record", forget)
+    patch.setattr(commit.Step, "record_all", forget)
 
 
 def assignments_are_not_loaded(patch: pytest.MonkeyPatch) -> None:

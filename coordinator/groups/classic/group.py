@@ -53,31 +53,11 @@ class ClassicGroup:
     """
 
     __slots__ = (
-        "delay_ms",
-        "departed",
-        "generation",
-        "group_id",
-        "initial",
-        "join_deadline",
-        "late_syncs",
-        "leader_id",
-        "members",
-        "newcomer",
-        "parked_joins",
-        "partition_counts",
-        "pending",
-        "pending_sync",
-        "protocol_name",
-        "protocol_type",
-        "rebalance",
-        "remaining_ms",
-        "state",
-        "state_since_ms",
-        "static_ids",
-        "subscriptions",
-        "support",
-        "sync_deadline",
-    )
+        "delay_ms", "departed", "generation", "group_id", "initial", "join_deadline", "late_syncs", "leader_id",
+        "members", "newcomer", "parked_joins", "partition_counts", "pending", "pending_sync", "protocol_name",
+        "protocol_type", "rebalance", "remaining_ms", "state", "state_since_ms", "static_ids", "subscriptions",
+        "support", "sync_deadline",
+    )  # fmt: skip
 
     kind = "classic"
 

@@ -17,11 +17,12 @@ REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
 """The usual answers, the same objects each time, never to be changed: their bytes are encoded only once."""
 
 
-def answer(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup) -> HeartbeatResponse:
+def answer(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup | None) -> HeartbeatResponse:
     """Answer a Heartbeat. It moves the member's deadline and changes nothing else."""
-    member = group.members.get(request.member_id)
+    member = group.members.get(request.member_id) if group is not None else None
     if (
-        member is not None
+        group is not None
+        and member is not None
         and request.generation_id == group.generation
         and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
     ):
@@ -30,11 +31,6 @@ def answer(state: State, request: HeartbeatRequest, mono_ms: int, group: Classic
             state.deadlines.set(member, due_ms)
         return REJOIN if group.state == PREPARING else WELL
     return HeartbeatResponse(0, _error_of(group, request))
-
-
-def answer_without_group(_: State, request: HeartbeatRequest, __: int, ___: object) -> HeartbeatResponse:
-    """Refuse a Heartbeat to a group that is not there, or of another type."""
-    return HeartbeatResponse(0, ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID)
 
 
 class GenerationMember:
@@ -71,17 +67,15 @@ def prepare(state: State, request: HeartbeatRequest) -> GenerationMember | None:
     """The member that sends such heartbeats; None when there is none now."""
     group = classic_group(state, request.group_id)
     member = group.members.get(request.member_id) if group is not None else None
-    if group is None or member is None or request.generation_id != group.generation:
+    if group is None or member is None or group.validate_member(request.member_id, request.group_instance_id):
         return None
-    if request.group_instance_id not in (None, member.instance_id):
-        return None
-    return GenerationMember(group, member)
+    return GenerationMember(group, member) if request.generation_id == group.generation else None
 
 
-def _error_of(group: ClassicGroup, request: HeartbeatRequest) -> int:
+def _error_of(group: ClassicGroup | None, request: HeartbeatRequest) -> int:
     """Why a heartbeat is not from a member of this generation, in Kafka's order."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if group.state == EMPTY:
+    if group is None or group.state == EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     return group.validate_member(request.member_id, request.group_instance_id) or ErrorCode.ILLEGAL_GENERATION

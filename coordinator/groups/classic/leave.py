@@ -21,9 +21,7 @@ from muster.protocol.messages.leave_group import (
 
 
 def handle(step: Step, command: Command, request: LeaveGroupRequest, group: ClassicGroup | None) -> None:
-    """Answer a LeaveGroup: one row for each member that leaves, in their order, each with its own error. A `group` that
-    is not there, or of another type, has no such members.
-    """
+    """Answer a LeaveGroup: one row for each member that leaves, in their order, each with its own error."""
     if not request.group_id:
         error: int = ErrorCode.INVALID_GROUP_ID
         step.reply(command.respond, LeaveGroupResponse(error_code=error))
@@ -40,11 +38,6 @@ def handle(step: Step, command: Command, request: LeaveGroupRequest, group: Clas
         begin_or_complete(step, group, events.LEFT, left[0])
     # Last, as on Kafka: the members that waited for this are answered before, by position in the output.
     step.reply(command.respond, LeaveGroupResponse(members=rows))
-
-
-def handle_without_group(step: Step, command: Command, request: LeaveGroupRequest, _: object) -> None:
-    """Answer a LeaveGroup to a group that is not there, or of another type."""
-    handle(step, command, request, None)
 
 
 def _leave(step: Step, group: ClassicGroup, one: MemberIdentity, left: list[Trigger]) -> int:

@@ -31,20 +31,9 @@ class Member(_Session):
     """
 
     __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "joined_ms",
-        "parked_join",
-        "parked_sync",
-        "protocols",
-        "put_off",
-        "rebalance_timeout_ms",
-        "restarted_ms",
-        "synced_ms",
-    )
+        "assignment", "client_host", "client_id", "instance_id", "is_new", "joined_ms", "parked_join", "parked_sync",
+        "protocols", "put_off", "rebalance_timeout_ms", "restarted_ms", "synced_ms",
+    )  # fmt: skip
 
     kind = SESSION
 

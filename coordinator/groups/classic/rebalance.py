@@ -118,26 +118,16 @@ def loaded(step: Step, group: ClassicGroup) -> None:
 
 def present(group: ClassicGroup, member: Member, *, full: bool) -> JoinGroupResponse:
     """JoinGroup's answer to a member of this generation; `full`: with the list of members, as the leader needs it."""
-    return JoinGroupResponse(
-        0,
-        0,
-        group.generation,
-        group.protocol_type,
-        group.protocol_name or None,  # Kafka has no word for an empty name here
-        group.leader_id or "",
-        False,
-        member.member_id,
-        member_list(group) if full else [],
-    )
-
-
-def member_list(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    """All members with their metadata of the chosen protocol."""
     name = group.protocol_name
-    return [
-        JoinGroupResponseMember(member.member_id, member.instance_id, member.metadata(name))
-        for member in group.members.values()
+    members = [
+        JoinGroupResponseMember(one.member_id, one.instance_id, one.metadata(name))
+        for one in (group.members.values() if full else ())
     ]
+    leader = group.leader_id or ""
+    # Kafka has no word for an empty protocol name here
+    return JoinGroupResponse(
+        0, 0, group.generation, group.protocol_type, name or None, leader, False, member.member_id, members
+    )
 
 
 def remove_member(step: Step, group: ClassicGroup, member: Member, cause: str) -> None:

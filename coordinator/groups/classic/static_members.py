@@ -10,13 +10,13 @@ from muster.coordinator.groups.classic import history, records
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.parked_requests import answer_join, has_joined, join_refusal, restart_session
-from muster.coordinator.groups.classic.rebalance import member_list
+from muster.coordinator.groups.classic.rebalance import present
 from muster.coordinator.groups.common import batch_size
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
-from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupResponse
 
 
@@ -58,23 +58,15 @@ def replace(step: Step, group: ClassicGroup, request: JoinGroupRequest, member_i
 
 
 def answer_in_place(step: Step, group: ClassicGroup, command: JoinCommand, member: Member, old_leader: str) -> None:
-    """The vote has the same winner, so no rebalance is needed: the new id is recorded and answered with the present
-    generation.
+    """The vote has the same winner, so no rebalance is needed: record the new id, answer with the present generation.
 
-    From v9 on the leader is told to skip the assignment (KIP-814). Before, nothing could tell it that: it is answered
-    as a follower, by naming the id that led before this request.
+    From v9 on the leader is told to skip the assignment (KIP-814). An older version has no word for that: the leader is
+    answered as a follower is, with the id that led before this request.
     """
     step.record(records.group_metadata(group))
     leads = command.supports_skip_assignment and member.member_id == group.leader_id
-    response = JoinGroupResponse(
-        0,
-        0,
-        group.generation,
-        group.protocol_type,
-        group.protocol_name or None,  # Kafka has no word for an empty name here
-        (group.leader_id or "") if command.supports_skip_assignment else old_leader,
-        leads,
-        member.member_id,
-        member_list(group) if leads else [],
-    )
+    response = present(group, member, full=leads)
+    response.skip_assignment = leads
+    if not command.supports_skip_assignment:
+        response.leader = old_leader
     step.reply(command.respond, response)

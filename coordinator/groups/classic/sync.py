@@ -16,14 +16,16 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup) -> None:
+def handle(step: Step, command: Command, request: SyncGroupRequest, group: ClassicGroup | None) -> None:
     """Answer a SyncGroup, or park it until the leader's comes.
 
     Its handler has checked that v5+ names protocol type and protocol: only it knows the version.
     """
     error = _error_of(group, request)
-    if error:
-        _refuse(step, command, request, error)
+    if error or group is None:
+        step.reply(command.respond, SyncGroupResponse(error_code=error))
+        if error != ErrorCode.REBALANCE_IN_PROGRESS:
+            step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
         return
     member = group.members[request.member_id]
     _has_synced(step, group, member)
@@ -36,22 +38,11 @@ def handle(step: Step, command: Command, request: SyncGroupRequest, group: Class
         step.reply(command.respond, response)
 
 
-def handle_without_group(step: Step, command: Command, request: SyncGroupRequest, _: object) -> None:
-    """Refuse a SyncGroup to a group that is not there, or of another type."""
-    _refuse(step, command, request, ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID)
-
-
-def _refuse(step: Step, command: Command, request: SyncGroupRequest, error: int) -> None:
-    step.reply(command.respond, SyncGroupResponse(error_code=error))
-    if error != ErrorCode.REBALANCE_IN_PROGRESS:
-        step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
-
-
-def _error_of(group: ClassicGroup, request: SyncGroupRequest) -> int:
+def _error_of(group: ClassicGroup | None, request: SyncGroupRequest) -> int:
     """Kafka's checks in Kafka's order; 0 when the request may be served (the group is Completing or Stable then)."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if group.state == EMPTY:
+    if group is None or group.state == EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.validate_member(request.member_id, request.group_instance_id)
     if error:
