@@ -6,8 +6,8 @@ May not know what a message means; versions a server offers are not decided here
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from struct import Struct
+from typing import NamedTuple
 
 from muster.protocol import wire
 from muster.protocol.api import Api, all_apis
@@ -16,9 +16,6 @@ from muster.protocol.wire import REFUSALS, Parts, fold
 
 Frame = tuple[bytes, int, int]
 """A buffer, and where in it a frame's content starts and ends (without the size)."""
-
-Answer = bytes | Sequence[bytes | memoryview]
-"""A whole response frame: in one piece, or in parts that are sent without joining them."""
 
 JOIN_BELOW = 65536
 """A response of fewer bytes is one part, header included; copying a larger one costs more than a second part."""
@@ -30,22 +27,13 @@ _put_flexible = Struct(">iib").pack
 _put_request = Struct(">ihhih").pack
 
 
-class RequestHeader:
+class RequestHeader(NamedTuple):
     """Kafka's RequestHeader: what precedes each request (v1; v2 adds tagged fields, which are skipped)."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id")
-
-    def __init__(self, api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-
-    def __repr__(self) -> str:
-        return (
-            f"RequestHeader(api_key={self.api_key}, api_version={self.api_version}, "
-            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
-        )
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
 
 
 class UnknownRequest(ProtocolError):

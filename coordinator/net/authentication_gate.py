@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
+from muster.coordinator.api.sink import Answer
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE
 from muster.protocol.api import ApiKey
-from muster.protocol.frames import Answer
 
 PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
     {

@@ -13,6 +13,7 @@ import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
+from muster.coordinator.api.sink import Answer
 from muster.coordinator.net.connection_core import (
     ANSWERING,
     HANDSHAKE,
@@ -22,7 +23,7 @@ from muster.coordinator.net.connection_core import (
     ConnectionCore,
 )
 from muster.coordinator.net.limits import Limits
-from muster.protocol.frames import Answer, InvalidFrameSize
+from muster.protocol.frames import InvalidFrameSize
 
 log = structlog.get_logger("muster.net")
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster.protocol.frames import Answer, Frame, FrameSplitter, InvalidFrameSize
+from muster.coordinator.api.sink import Answer
+from muster.protocol.frames import Frame, FrameSplitter, InvalidFrameSize
 
 INPUT_HIGH_BYTES: Final = 64 * 1024
 """Reading pauses when this much waits behind a request that is being answered."""
