@@ -1,4 +1,4 @@
-"""Deadlines of groups and members in one heap, lazily kept. Knows nothing of groups; reads no clock.
+"""Deadlines in one heap, which is put right as late as possible. Knows nothing of groups; reads no clock.
 
 A deadline that moves later (every heartbeat does that) changes one field; its place in the heap is put right when the
 old time comes. Only a deadline that moves earlier than its place is queued anew, and the old entry is skipped later.
@@ -13,11 +13,11 @@ NEVER: Final = 2**63 - 1
 """The time of a deadline that is off."""
 
 _SLACK: Final = 64
-"""Skipped entries that are borne with before the heap is built anew."""
+"""Skipped entries before the heap is built anew."""
 
 
 class Due:
-    """What may fall due at some time, for `group_id`.
+    """Something that may fall due at some time, for `group_id`.
 
     `due_ms`: monotonic ms, NEVER when off. `queued_ms`: the time of its earliest entry in the heap, NEVER when it has
     none.
@@ -48,8 +48,8 @@ class Deadline(Due):
 class Deadlines:
     """All deadlines of one core.
 
-    `earliest_ms`: as `next_ms` would tell, or earlier; NEVER for none. To be looked at where a call is too much.
-    `rang_ms`: when that was due which `pop_due` returned last.
+    `earliest_ms`: what `next_ms` would return, or earlier; NEVER for none. It spares a call. `rang_ms`: when the
+    deadline was due that `pop_due` returned last.
     """
 
     __slots__ = ("_heap", "_order", "_stale", "earliest_ms", "rang_ms")
@@ -129,7 +129,7 @@ class Deadlines:
         self._stale -= 1
 
     def _skip_one(self) -> None:
-        # Members that come, and those that go, leave an entry of five minutes each: they must not pile up.
+        # Each member that comes or goes leaves an entry of five minutes: they must not pile up.
         self._stale += 1
         if self._stale > _SLACK and self._stale * 3 > len(self._heap):
             kept: list[tuple[int, int, Due]] = []

@@ -1,5 +1,5 @@
-"""How long answers waited for the log. A client whose request lies with the server sends nothing more on its
-connection: that is no silence of its own. The shell writes down here how it was; reads no clock, sets no deadline.
+"""How long answers waited for the log. A client that waits for an answer sends nothing more on its connection, and must
+not be taken for dead. The runtime notes the waits here; this reads no clock and sets no deadline.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Final
 from muster.coordinator.core.deadlines import NEVER
 
 MOST: Final = 4_096
-"""Late answers that are remembered; the oldest ones are forgotten."""
+"""Late answers that are kept; the oldest ones are dropped."""
 
 
 class LateAnswers:
     """When answers of one shard left late. All times are monotonic ms.
 
-    `since_ms`: when the request came that has waited longest of those not answered yet; NEVER for none.
+    `since_ms`: of the requests that wait for an answer now, when the oldest one came; NEVER for none.
     """
 
     __slots__ = ("_late", "since_ms")
@@ -26,15 +26,15 @@ class LateAnswers:
         self._late: deque[tuple[int, int]] = deque(maxlen=MOST)
 
     def late(self, began_ms: int, ended_ms: int) -> None:
-        """What came since `began_ms` was answered at `ended_ms` only. To be told in the order of the ends."""
+        """A request that came at `began_ms` was answered only at `ended_ms`. Called in the order of the ends."""
         self._late.append((began_ms, ended_ms))
 
     def until(self, heard_ms: int, patience_ms: int, now_ms: int, *, is_own: bool = True) -> int:
-        """Till when to have patience with one of whom was heard at `heard_ms`: for `patience_ms`, and longer when he
-        had to wait.
+        """Until when a client that sent something at `heard_ms` may be silent: for `patience_ms`, and longer when
+        answers were late.
 
-        His own request (if it was one: `is_own`) may have been answered late, or not yet: his time begins then. And
-        while nobody got an answer for half of his time, another request of his may have lain here, unknown to us.
+        If it sent a request then (`is_own`), its time begins when that was answered. And if no answer at all left for
+        half of its time, another request of it may have waited here: its time begins after that wait.
         """
         until_ms = heard_ms + patience_ms
         if not self._late and self.since_ms == NEVER:
@@ -50,4 +50,4 @@ class LateAnswers:
 
 
 NO_LATE_ANSWERS: Final = LateAnswers()
-"""Every answer leaves at once. Never to be changed."""
+"""No answer was late. Never to be changed."""

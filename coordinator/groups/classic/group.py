@@ -124,7 +124,7 @@ class ClassicGroup:
         return member
 
     def rename(self, instance_id: str, member_id: str) -> None:
-        """A static member goes on under a new id: its place, its role and what is expected of it stay (KIP-345)."""
+        """A static member goes on under a new id (KIP-345): its place, its leadership and a SyncGroup still to come."""
         old_id = self.static_ids[instance_id]
         self.static_ids[instance_id] = member_id
         member = self.members[member_id] = self.members.pop(old_id)
@@ -136,7 +136,7 @@ class ClassicGroup:
             self.leader_id = member_id
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
-        """What a JoinGroup says anew of a member."""
+        """Take over what a member's new JoinGroup says."""
         if member.rebalance_timeout_ms != rebalance_timeout_ms:  # else the shared value stays
             member.rebalance_timeout_ms = rebalance_timeout_ms
         if member.session_timeout_ms != session_timeout_ms:
@@ -170,7 +170,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The slowest member's."""
+        """That of the slowest member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # ---- protocol and generation
@@ -225,7 +225,7 @@ class ClassicGroup:
     # ---- checks
 
     def validate_member(self, member_id: str, instance_id: str | None) -> int:
-        """Is this a member, and the one who has this instance id? The instance goes first. 0, or an error code."""
+        """Is this a member, with this instance (else it is fenced)? The instance is checked first. 0, or an error."""
         if instance_id is not None:
             holder = self.static_ids.get(instance_id)
             if holder is None:
@@ -248,13 +248,13 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == COMPLETING else 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit is a sign of life, but for CompletingRebalance; a group without members has no sessions."""
-        if self.state == STABLE or self.state == PREPARING:
+        """A commit counts as a heartbeat where there are sessions (a commit in CompletingRebalance is refused)."""
+        if self.state in (STABLE, PREPARING):
             member = self.members[member_id]
             deadlines.set(member, mono_ms + member.session_timeout_ms)
 
     def validate_offset_delete(self) -> int:
-        """Offsets may go when there are no members, or when these are consumers, whose topics are known."""
+        """Offsets may be deleted when there are no members, or when these are consumers, whose topics are known."""
         return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def validate_delete(self) -> int:
@@ -266,7 +266,7 @@ class ClassicGroup:
         return self.state == EMPTY and not self.pending
 
     def unused_since_ms(self) -> int:
-        """Since when retention counts (KIP-211): of an Empty group, since it is that, whatever was committed since."""
+        """Since when retention counts (KIP-211): in an Empty group since it is Empty, whatever was committed since."""
         if self.protocol_type is None:  # it only stores offsets here
             return SINCE_COMMIT
         if self.state == EMPTY:

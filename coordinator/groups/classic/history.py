@@ -18,8 +18,8 @@ from muster.coordinator.groups.common.step import Step
 
 
 def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:
-    """When the last request of a member came (wall ms), as its session's `due_ms` and the times of its JoinGroup and
-    SyncGroup tell; None: not since this core was loaded.
+    """When the last request of a member came (wall ms), derived from its session's `due_ms` and the times of its
+    JoinGroup and SyncGroup; None: none since this core was loaded.
     """
     asked_ms = member.asked_ms(due_ms)
     if asked_ms in (NEVER, member.restarted_ms):
@@ -164,7 +164,7 @@ def _report_late_syncs(step: Step, group: ClassicGroup) -> None:
 
 
 def _departs(group: ClassicGroup, member: Member) -> None:
-    if group.rebalance is None:  # else its assignment is remembered there
+    if group.rebalance is None:  # else its assignment is kept there
         group.departed[member.member_id] = member.assignment
 
 

@@ -14,25 +14,22 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """Kafka's classicGroupNewMemberJoinTimeoutMs: a new member cannot heartbeat while its first JoinGroup is parked."""
 
 
-class _Session(Due):
-    """What each heartbeat touches, side by side in memory: slots lie in the order of the classes."""
+class Member(Due):
+    """One member of a classic group. It is the deadline of its own session; while it `is_new` (its first JoinGroup has
+    not been answered), of that JoinGroup.
 
-    __slots__ = ("member_id", "session_timeout_ms")
+    `parked_join` and `parked_sync` answer its parked requests, None when none is parked. `put_off`: when answers were
+    late, what `due_ms` was put off to last, and what it was before.
 
-
-class Member(_Session):
-    """One member of a classic group. It is the deadline of its own session, or of its first join as long as it `is_new`
-    (its first JoinGroup has not been answered yet).
-
-    `parked_join` and `parked_sync` answer its parked requests, None when none is parked. `joined_ms` and
-    `synced_ms` (wall) are when its last JoinGroup, and its SyncGroup of this generation, came: 0 when that is not
-    known, or not yet; for the history only. So is `restarted_ms`: as long as `due_ms` is that, no heartbeat and no
-    commit has come after those two. `put_off`: what `due_ms` was put off to last, and from, since answers were late.
+    For the history only: `joined_ms` and `synced_ms` (wall), when its last JoinGroup and its SyncGroup of this
+    generation came, 0 when that is not known or has not happened; `restarted_ms`, the `due_ms` of then: as long as both
+    are equal, neither a heartbeat nor a commit has come since.
     """
 
     __slots__ = (
-        "assignment", "client_host", "client_id", "instance_id", "is_new", "joined_ms", "parked_join", "parked_sync",
-        "protocols", "put_off", "rebalance_timeout_ms", "restarted_ms", "synced_ms",
+        "assignment", "client_host", "client_id", "instance_id", "is_new", "joined_ms", "member_id", "parked_join",
+        "parked_sync", "protocols", "put_off", "rebalance_timeout_ms", "restarted_ms", "session_timeout_ms",
+        "synced_ms",
     )  # fmt: skip
 
     kind = SESSION
@@ -67,7 +64,7 @@ class Member(_Session):
 
     @property
     def is_alive(self) -> bool:
-        """A parked request counts as a sign of life, but for a new member's first (Kafka's hasSatisfiedHeartbeat)."""
+        """A parked request is a sign of life, but for a new member's first (Kafka's hasSatisfiedHeartbeat)."""
         return not self.is_new and (self.parked_join is not None or self.parked_sync is not None)
 
     def asked_ms(self, due_ms: int) -> int:

@@ -1,6 +1,4 @@
-"""Why a member that joins again starts a rebalance: what its JoinGroup says that the last one did not. For the history
-only; nothing is decided by it.
-"""
+"""Why a member that joins again starts a rebalance: what is new in its JoinGroup. Only for the history."""
 
 from __future__ import annotations
 
@@ -16,14 +14,14 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
 LONGEST: Final = 64 * 1024
-"""Bytes of metadata that are read for this; longer ones are as good as some that cannot be read."""
+"""Bytes of metadata that are read for this; longer metadata counts as unreadable."""
 
 
 def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: TopicsImage) -> str:
     """The cause, to be asked before the member takes over `protocols`.
 
-    A consumer that leads joins again when it sees other partition counts: that is told by the counts of the last
-    generation, since its JoinGroup does not say it.
+    A leader joins again when it sees other partition counts. Its JoinGroup does not say so; the counts of the last
+    generation do.
     """
     changed = False
     if member.protocols != protocols:
@@ -46,7 +44,7 @@ def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
 
 
 def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:
-    """What each protocol's metadata say; None where they are no consumer's, or cannot be read."""
+    """What each protocol's metadata says; None where it is no consumer's, or unreadable."""
     is_consumers = group.protocol_type == CONSUMER
     return [_subscription(metadata) if is_consumers else None for _, metadata in protocols]
 
@@ -65,8 +63,8 @@ def _topics(said: list[ConsumerProtocolSubscription | None]) -> list[frozenset[s
 
 
 def _gave_up(before: list[ConsumerProtocolSubscription | None], now: list[ConsumerProtocolSubscription | None]) -> bool:
-    """Whether a consumer of the same topics owns less than it said, as in the second round of a cooperative rebalance.
-    What else its metadata say changes with every generation. Of what cannot be read, other bytes are a change.
+    """Whether a consumer of the same topics owns less than before, as in the second round of a cooperative rebalance.
+    Its other metadata changes with every generation. Other bytes that are unreadable are a change.
     """
     return any(
         one is None or other is None or _owned(one) - _owned(other) for one, other in zip(before, now, strict=True)

@@ -1,9 +1,9 @@
 """The topics that a classic group of consumers subscribes to, as OffsetDelete and retention ask for them.
 
-Read from the members' metadata of the chosen protocol, at each generation change (Kafka's computeSubscribedTopics),
-but decoded only when somebody asks. Metadata that is no subscription makes the topics unknown, however it is broken:
-on Kafka 4.3.0 some bytes of it leave the group in PreparingRebalance for ever, which is not copied. So does metadata
-of which there is too much: such a group never comes to a generation that can be written.
+Taken from the members' metadata of the chosen protocol at each generation change (Kafka's computeSubscribedTopics),
+decoded only when the topics are asked for. Metadata that is no subscription makes the topics unknown (on Kafka 4.3.0
+some bytes of it leave the group in PreparingRebalance for ever, which is not copied). So does too much metadata: the
+record of such a group is too large to be written.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from muster.protocol.consumer import decode_subscription
 from muster.protocol.message import MalformedMessage
 
 SHORT: Final = 64 * 1024
-"""Bytes of metadata of which equal ones are read once; longer ones are another's each time."""
+"""Equal metadata up to so many bytes is decoded once; longer metadata for each member."""
 MOST_BYTES: Final = 16 * 1024 * 1024
-"""Of a whole group's metadata; of more the topics are unknown."""
+"""Bytes of a whole group's metadata; with more the topics are unknown."""
 
 
 class Subscriptions:
@@ -26,14 +26,14 @@ class Subscriptions:
     __slots__ = ("_known", "_metadata", "_topics")
 
     def __init__(self, metadata: Iterable[bytes] | None) -> None:
-        # hashing is reading it all: of what is long that would be for nothing
+        # to hash long metadata is to read all of it
         distinct = {one if len(one) <= SHORT else id(one): one for one in metadata or ()}
         self._metadata: Sequence[bytes] = tuple(distinct.values())
         self._known = metadata is not None and sum(map(len, self._metadata)) <= MOST_BYTES
         self._topics: frozenset[str] | None = None
 
     def topics(self) -> frozenset[str] | None:
-        """The topics somebody subscribes to; None when that cannot be known."""
+        """The topics that members subscribe to; None when that is unknown."""
         if self._metadata and self._known:
             self._topics, self._known = _decode(self._metadata)
             self._metadata = ()

@@ -47,7 +47,7 @@ def elect(support: Support, members: Iterable[Member], size: int, leader: Member
     """The protocol for the next generation: each member votes for the first candidate of its own list, most votes
     win.
 
-    Kafka leaves ties to its hash order; here the leader's own preference decides, because it is the one to compute
+    Kafka leaves ties to its hash order; here the leader's own preference decides, because it computes
     the assignment. Raises ValueError when no name is offered by all: the checks of JoinGroup never let that happen.
     """
     candidates = support.candidates(size)
