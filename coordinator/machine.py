@@ -14,7 +14,7 @@ from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
 from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.log import FileStorage, FilesystemSync, MemoryStorage, SharedSync, Storage
 from muster.coordinator.log.cleaning.cleaner import CPU_SHARE
-from muster.coordinator.net.connection import Requests
+from muster.coordinator.net.authentication_gate import RequestsWithSink
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import Listener, ListenerAddress
 from muster.coordinator.net.settings import NetSettings
@@ -65,7 +65,7 @@ class Machine:
         address: ListenerAddress,
         settings: NetSettings,
         limits: Limits,
-        open_requests: Callable[..., Requests],
+        open_requests: Callable[..., RequestsWithSink],
     ) -> Listener:
         """What accepts the connections of one address."""
         return Listener(address, settings, limits, open_requests)

@@ -50,7 +50,6 @@ class RequestObserver(Protocol):
 class ObservableRequests(Protocol):
     """What is wrapped (`dispatch.ConnectionRequests`)."""
 
-    current: object
     is_reading: bool
     prepared: PreparedRequest | None
     note_response: NoteResponse | None
@@ -67,13 +66,13 @@ class ObservedRequests:
 
     __slots__ = (
         "_api", "_arrived_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes", "_requests",
-        "_sink",
+        "sink",
     )  # fmt: skip
 
     def __init__(
         self, open_requests: Callable[[Sink], ObservableRequests], sink: Sink, observer: RequestObserver, clock: Clock
     ) -> None:
-        self._sink = sink
+        self.sink = sink
         self._observer = observer
         self._clock = clock
         self._requests = open_requests(self)
@@ -83,11 +82,6 @@ class ObservedRequests:
         self._error_counts: Mapping[int, int] | None = None
 
     # ---- the connection's calls ----
-
-    @property
-    def current(self) -> object:
-        """The request that is not answered yet."""
-        return self._requests.current
 
     @property
     def is_reading(self) -> bool:
@@ -117,15 +111,15 @@ class ObservedRequests:
     def answer(self, answer: Answer | None) -> None:
         """The request at hand is answered."""
         self._tell(answer)
-        self._sink.answer(answer)
+        self.sink.answer(answer)
 
     def fail(self, refused: CloseConnection) -> None:
         """The request at hand cannot be answered: nothing is told of it."""
-        self._sink.fail(refused)
+        self.sink.fail(refused)
 
     def was_read(self) -> None:
         """The bytes of a large request at hand are of no more use."""
-        self._sink.was_read()
+        self.sink.was_read()
 
     # ---- inside ----
 

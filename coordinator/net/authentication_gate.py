@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, Protocol
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
-from muster.coordinator.api.sink import Answer
-from muster.coordinator.net.connection import Connection
+from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.net.connection import Connection, Requests
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE
 from muster.protocol.api import ApiKey
 
@@ -27,21 +27,28 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
 """State of the authentication -> keys of the APIs that may be asked for."""
 
 
+class RequestsWithSink(Requests, Protocol):
+    """What is behind the gate (`api.dispatch`); `sink`: where its answers go."""
+
+    sink: Sink
+
+
 class AuthenticationGate:
     """See the module: the `Requests` of a connection, and the sink of those behind it."""
 
-    def __init__(self, channel: Channel, connection: Connection, open_requests: Callable[..., Any]) -> None:
-        """`open_requests(channel, sink)` opens what is behind the gate; its `sink` can be set anew."""
+    def __init__(
+        self, channel: Channel, connection: Connection, open_requests: Callable[[Channel, Sink], RequestsWithSink]
+    ) -> None:
         self._authentication = channel.authentication
         self._connection = connection
-        self._requests: Any = open_requests(channel, self)
+        self._requests = open_requests(channel, self)
 
     # ---- the connection's calls
 
     @property
     def is_reading(self) -> bool:
         """See `Requests`."""
-        return bool(self._requests.is_reading)
+        return self._requests.is_reading
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Let the request through, or raise `CloseConnection`."""
@@ -49,7 +56,7 @@ class AuthenticationGate:
         api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
         if api_key not in PASSES.get(state, ()):
             raise CloseConnection("this request cannot come before the authentication", api_key=api_key, state=state)
-        answer: Answer | None = self._requests.handle(data, start, end)
+        answer = self._requests.handle(data, start, end)
         if answer is not None:
             self.answer(answer)
         return None

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import structlog
 
 from muster.coordinator.api.context import Channel
+from muster.coordinator.api.sink import Sink
 from muster.coordinator.clock import Timer
 from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
-from muster.coordinator.net.authentication_gate import AuthenticationGate
+from muster.coordinator.net.authentication_gate import AuthenticationGate, RequestsWithSink
 from muster.coordinator.net.connection import Connection, Requests, Shared
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NetSettings
@@ -67,7 +68,7 @@ class Listener:
         address: ListenerAddress,
         settings: NetSettings,
         limits: Limits,
-        open_requests: Callable[[Channel, Connection], Requests],
+        open_requests: Callable[[Channel, Sink], RequestsWithSink],
         security: Security = PLAINTEXT,
     ) -> None:
         """`limits` are shared by all listeners; `open_requests` makes what answers a connection's requests."""

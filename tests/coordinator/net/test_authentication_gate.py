@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel, RequestContext
+from muster.coordinator.api.observer import AnsweredRequest, ObservedRequests
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.core.interface import Client
@@ -33,7 +34,7 @@ ALICE = KafkaPrincipal("User", "alice")
 
 
 def request(api_key: int, content: bytes = b"") -> bytes:
-    return frame(api_key.to_bytes(2, "big") + content)
+    return frame(api_key.to_bytes(2, "big") + b"\0\0" + content)
 
 
 class Dispatcher:
@@ -46,12 +47,13 @@ class Dispatcher:
         self.sink = sink
         self.context = RequestContext(channel, Client("c", "/h"), 0, 0)
         self.is_reading = False
+        self.prepared = self.note_response = None
         self.seen: list[int] = []
         self.judge: Callable[[], None] | None = None
         self.ended = 0
 
     def handle(self, data: bytes, start: int, end: int) -> bytes | None:
-        key, content = int.from_bytes(data[start : start + 2], "big"), data[start + 2 : end]
+        key, content = int.from_bytes(data[start : start + 2], "big"), data[start + 4 : end]
         self.seen.append(key)
         answer = request(key, content)
         if key == ApiKey.SASL_HANDSHAKE:
@@ -90,8 +92,9 @@ class Dispatcher:
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, *, is_observed: bool = False) -> None:
         self.made: list[Dispatcher] = []
+        self.observed: list[int] | None = [] if is_observed else None
         self.channel = Channel("SASL", Endpoint("h", 1), "10.0.0.9:5", "/10.0.0.9", Authentication())
         self.limits = Limits(NetSettings(), ManualClock(0))
         shared = Shared(self.limits, 1_000_000, lambda _: self.channel, self.gate, lambda _: None)
@@ -102,9 +105,18 @@ class Bench:
     def gate(self, channel: Channel, connection: Connection) -> AuthenticationGate:
         return AuthenticationGate(channel, connection, self.open_requests)
 
-    def open_requests(self, channel: Channel, sink: Any) -> Dispatcher:
+    def open_requests(self, channel: Channel, sink: Any) -> Any:
+        if self.observed is not None:
+            return ObservedRequests(lambda sink: self.dispatch(channel, sink), sink, self, self.limits.clock)
+        return self.dispatch(channel, sink)
+
+    def dispatch(self, channel: Channel, sink: Any) -> Dispatcher:
         self.made.append(Dispatcher(channel, sink))
         return self.made[-1]
+
+    def observe(self, request: AnsweredRequest) -> None:
+        assert self.observed is not None
+        self.observed.append(request.api_key)
 
     def receive(self, *requests: bytes) -> None:
         self.connection.data_received(b"".join(requests))
@@ -140,6 +152,20 @@ async def test_once_authenticated_the_requests_behind_the_gate_take_over(bench: 
     bench.receive(HEARTBEAT)
     bench.receive(large)
     assert bench.sent == b"".join([*steps, HEARTBEAT, large])
+
+
+async def test_an_observer_sees_what_passes_the_gate_and_what_comes_after() -> None:
+    bench = Bench(is_observed=True)
+    late = request(ApiKey.HEARTBEAT, b"sink")
+    bench.receive(VERSIONS, CHOICE, token(b"late secret"), HEARTBEAT, late)
+    assert bench.dispatcher.judge is not None
+    bench.dispatcher.judge()
+    await turn()
+    assert bench.sent == VERSIONS + CHOICE + token(b"late secret") + HEARTBEAT + late
+    assert bench.observed == [
+        ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.HEARTBEAT, ApiKey.HEARTBEAT
+    ]  # fmt: skip
+    assert isinstance(bench.connection._requests, ObservedRequests)
 
 
 async def test_what_comes_with_the_last_token_is_handled_behind_it(bench: Bench) -> None:
