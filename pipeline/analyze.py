@@ -1,5 +1,5 @@
 """An analysis from end to end: source, facts, what-if, tables, page. `run` is for programs, `main` for the command line
-and for spark-submit (which is given `submit.py`).
+and for spark-submit (`submit.py`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from muster.pipeline.java import NoJava
 from muster.pipeline.output import LARGE, check_place, remove, write_table, write_text
 from muster.pipeline.preflight import NotUsable, check_master, check_out
 from muster.pipeline.progress import Progress, quiet
-from muster.pipeline.provenance import About
-from muster.pipeline.report.content import Chosen
+from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
@@ -70,11 +69,10 @@ def run(
     settings: Sequence[Setting] | None = None,
     progress: Progress | None = None,
 ) -> Analysis:
-    """Analyse a source, and leave tables and page in `out`, a folder for as long as the analysis is looked at.
+    """Analyse a source, and write tables and page into the folder `out`, which must stay while the analysis is used.
 
-    `settings`: of the what-if (whatif.settings.Setting); None: those asked when nobody says what to ask; empty: none.
-    Raises NotUsable (`out`), NoSource, ClusterError, BadOption, ValueError (rows that are none of Kafka's), and Spark's
-    own errors.
+    `settings`: of the what-if; None: the default grid; empty: none. Raises NotUsable (`out`), NoSource, ClusterError,
+    BadOption, ValueError (no Kafka rows), and Spark's own errors.
     """
     steps = progress if progress is not None else Progress(0, on=False)
     check_place(spark, out)
@@ -181,9 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def analyze(options: argparse.Namespace, prog: str) -> int:
-    """Run what was asked for and print what came of it; the exit status: 1 when it failed, 2 when it makes no sense,
-    130 when it was interrupted.
-    """
+    """Run an analysis and print its result; the exit status: 1 failed, 2 options without sense, 130 interrupted."""
     try:
         asked = args.read(options)
         settings = _settings(asked.what_if)

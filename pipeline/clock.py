@@ -1,4 +1,4 @@
-"""What time it is: what is asked of a cluster is of now, and nothing was logged later than that."""
+"""The time: no record was logged later than now."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Records one by one, by `protocol`: everything that is no offset commit, and offset commits in a rare form. Says why
-a row cannot be read.
+"""Records one by one, by `protocol`: all but offset commits, and offset commits of rare forms. Says why a row cannot be
+read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients and servers do unless they were told otherwise, and what no log tells: Kafka's defaults."""
+"""Kafka's defaults of settings that no log tells."""
 
 from __future__ import annotations
 

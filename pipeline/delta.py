@@ -1,6 +1,4 @@
-"""Delta Lake, for those who have its jar: as a source, and for a follower's tables, of which each version is a
-transaction.
-"""
+"""Delta Lake, if its jar is there: as a source, and for a follower's tables, where each version is a transaction."""
 
 from __future__ import annotations
 
@@ -12,9 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 EXTENSION: Final = {"spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension"}
 """What a session has to be started with."""
 _FEW: Final = "spark.databricks.delta.snapshotPartitions"
-"""In how many parts the log of a table is read: 50 as it comes, which for tables of a few files takes longer than all
-else that is done with them.
-"""
+"""In how many parts the log of a table is read. The default of 50 is slow for tables of a few files."""
 _PARTS: Final = "2"
 _CATALOG: Final = ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
 
@@ -24,7 +20,7 @@ class NoDelta(ValueError):
 
 
 def prepare(spark: SparkSession, what: str) -> None:
-    """Make a session, started with EXTENSION, ready for such tables. Raises NoDelta, which names `what` is of Delta."""
+    """Prepare a session that was started with EXTENSION. Raises NoDelta; `what` needs Delta."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     try:
@@ -41,5 +37,5 @@ def prepare(spark: SparkSession, what: str) -> None:
 
 
 def write(table: DataFrame, folder: str) -> None:
-    """Put rows in the place of those of a table. Whoever reads it sees the old ones or the new ones."""
+    """Replace the rows of a table. Readers see the old rows or the new ones."""
     table.write.format("delta").mode("overwrite").save(folder)

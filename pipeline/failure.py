@@ -1,6 +1,4 @@
-"""What Spark has to say of a failure, as one sentence: where in Java, Scala and Python it was said is of use to nobody
-who only asked for an analysis.
-"""
+"""A failure in Spark as one sentence, without the places in Java, Scala and Python."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ _OURS: Final = re.compile(r"^(?:.*: )?muster\.pipeline\.[\w.]+: (.+)$")
 
 
 def reason(error: Exception) -> str:
-    """What went wrong and what that came from in the end; what the pipeline itself said in a worker is all of it."""
+    """The error and its last cause. If the pipeline itself raised it in a worker, only that."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__

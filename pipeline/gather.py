@@ -1,5 +1,6 @@
-"""Fields gathered out of one buffer of bytes at computed positions, for all rows at once (numpy and Arrow). Knows no
-format. Positions are int64 arrays; whoever gathers has seen to it that they lie in the buffer.
+"""Read fields at computed positions of one buffer, for all rows at once (numpy and Arrow). Knows no format.
+
+Positions are int64 arrays. The caller makes sure that they lie in the buffer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Mask = NDArray[np.bool_]
 Octets = NDArray[np.uint8]
 
 PAD: Final = 32
-"""Zeros behind a small buffer, so that every field can be looked at before it is known to be there."""
+"""Zeros behind a small buffer, so that a field can be read before it is known to exist."""
 
 _ALPHABET: Final = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -61,8 +62,8 @@ def octets(data: Octets, positions: Ints) -> Ints:
 
 
 def varints(data: Octets, positions: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints and the positions after them. One that does not end within ten bytes stands at a position far
-    outside of any buffer afterwards.
+    """Zigzag varints and the positions after them. After one of more than ten bytes the position is far outside the
+    buffer.
     """
     last = octets(data, positions)
     value = last & 127
@@ -85,8 +86,8 @@ def slices(data: Octets, starts: Ints, ends: Ints, valid: Mask) -> pa.Array:
     """A binary column of data[start:end] for each row, null where not `valid`. Valid rows lie one behind the other in
     the order of the rows.
 
-    No byte is touched in Python: the rows and the gaps between them are laid over the buffer as one Arrow array, of
-    which Arrow takes every second one.
+    Python touches no byte: the rows and the gaps between them are one Arrow array over the buffer, and Arrow takes
+    every second element.
     """
     rows = len(starts)
     bounds = np.empty(2 * rows + 1, np.int64)

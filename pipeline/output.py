@@ -1,6 +1,4 @@
-"""What an analysis leaves behind: tables in the formats that were asked for, and a page. Goes through Hadoop's file
-systems, so that it may lie wherever Spark can write.
-"""
+"""Write the results of an analysis, tables and page, through Hadoop's file systems: anywhere that Spark can write."""
 
 from __future__ import annotations
 
@@ -20,13 +18,11 @@ from muster.pipeline.formats import CSV, JSON, PARQUET
 from muster.pipeline.preflight import NotUsable, check_out
 
 LARGE: Final = ("commits",)
-"""Tables as long as the log; all others are written into one file each where it is text."""
+"""Tables as long as the log. Of the others each text format is one file."""
 
 
 def check_place(spark: SparkSession, out: str) -> None:
-    """Whether anything can be written into a folder, wherever it is; tried, and nothing of that is left. Raises
-    NotUsable.
-    """
+    """Check that a folder can be written into, wherever it is. It leaves nothing behind. Raises NotUsable."""
     probe = f"{out.rstrip('/')}/.probe"
     try:
         if is_local(spark, out):
@@ -44,9 +40,9 @@ def is_local(spark: SparkSession, path: str) -> bool:
 
 
 def write_table(table: DataFrame, folder: str, formats: Sequence[str], *, large: bool = False) -> None:
-    """Write a table: Parquet into `folder`, text beside it, into FOLDER.csv and FOLDER.json; what is there is replaced.
+    """Write a table: Parquet into `folder`, text into FOLDER.csv and FOLDER.json beside it. Existing ones are replaced.
 
-    On this machine text is one file, unless the table is `large`; elsewhere it is a folder of files.
+    Text is one file on this machine, unless the table is `large`; elsewhere it is a folder of files.
     """
     if CSV in formats:
         flat = _gathered(_flat(table), large)

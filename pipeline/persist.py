@@ -1,8 +1,8 @@
-"""Tables that others start from: computed once, and without their past.
+"""Keep tables that others start from, without their plan.
 
-Spark keeps what was persisted, but what is made of it still carries the plan that it came from: each step is checked
-against all those before it, and one that joins a table with its own descendants copies them. For the tables of facts
-that came to more time than the work itself.
+Spark keeps the rows of a persisted table, but tables made of it still carry its plan. Each step is checked against all
+steps before it, and a join of a table with its own descendants copies them. For the tables of facts this took more time
+than the work itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 
 def keep(rows: DataFrame) -> DataFrame:
-    """`rows`, computed when first needed and then kept, until `spark.catalog.clearCache`. What is made of them knows of
-    no plan behind them where Spark lets that be said: it has no public name for it.
+    """`rows`, computed when first needed and kept until `spark.catalog.clearCache`. Tables made of them do not carry
+    their plan, if Spark's internals allow that: there is no public name for it.
     """
     kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
     try:

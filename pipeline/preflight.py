@@ -1,5 +1,5 @@
-"""What is asked before Spark is waited for: whether addresses are any, whether a master listens, whether the folder of
-the results can be had. Needs nothing of Spark's.
+"""Checks before Spark starts: are the addresses valid, does the master listen, can the results be written? No Spark
+here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _LARGEST_PORT: Final = 65535
 
 
 class NotUsable(RuntimeError):
-    """What was named well cannot be used; the message says what was tried and what to do."""
+    """Something has a valid name but cannot be used; the message says what was tried and what to do."""
 
 
 def check_names(bootstrap: str | None, master: str | None, out: str) -> None:
-    """Whether these can be the addresses of brokers, the URL of a master, and a folder. Raises ValueError."""
+    """Check the form of the addresses of brokers, the URL of a master, and a folder. Raises ValueError."""
     for one in () if bootstrap is None else bootstrap.split(","):
         if not _is_place(_BROKER.fullmatch(one.strip())):
             raise ValueError(f"--bootstrap-server '{bootstrap}': HOST:PORT was expected, as in broker.example:9092")
@@ -45,8 +45,8 @@ def _is_place(match: re.Match[str] | None) -> bool:
 
 
 def check_master(url: str | None) -> None:
-    """Whether anybody listens where the master of a standalone cluster should be: Spark itself would try for a minute
-    and more. Raises NotUsable.
+    """Check that the master of a standalone cluster listens: Spark itself would try for over a minute. Raises
+    NotUsable.
     """
     match = None if url is None else _MASTER.fullmatch(url)
     if match is None or match["places"] is None:
@@ -65,9 +65,7 @@ def check_master(url: str | None) -> None:
 
 
 def check_out(out: str) -> None:
-    """Of a place on this machine, whether a folder can be there and be written into: it is tried, and nothing of that
-    is left. Raises NotUsable.
-    """
+    """Check that a folder on this machine can be made and written into. It leaves nothing behind. Raises NotUsable."""
     if "://" in out and not out.startswith("file://"):
         return
     place = Path(out.removeprefix("file://") if out.startswith("file://") else out.removeprefix("file:")).absolute()
@@ -84,7 +82,7 @@ def check_out(out: str) -> None:
 
 @contextmanager
 def _made(place: Path, there: Path) -> Iterator[None]:
-    """A folder for as long as it is needed; `there`: what there is of its path already."""
+    """A temporary folder; `there`: the part of its path that exists already."""
     try:
         place.mkdir(parents=True, exist_ok=True)
         yield

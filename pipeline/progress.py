@@ -40,7 +40,7 @@ class Progress:
 
 @contextmanager
 def quiet(verbose: bool) -> Iterator[None]:
-    """Let a JVM that is started meanwhile keep what it has to say to itself: what goes wrong is raised anyway."""
+    """Silence a JVM that starts in this block; its errors are raised anyway."""
     if verbose:
         yield
         return

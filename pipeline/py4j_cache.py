@@ -1,5 +1,7 @@
-"""What PySpark asks Java for again and again. Whenever a column is made it asks for the classes that make columns, by
-names that Java searches every jar for, and for their methods: a quarter of the time that the tables take to be planned.
+"""Keep what PySpark asks Java for again and again.
+
+For each column it asks for the same classes and methods by name, and Java searches every jar for them: a quarter of the
+time of planning the tables.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ CLASSES: Final = (
     "org.apache.spark.api.python.PythonUtils",
     "org.apache.spark.sql.classic.SparkSession",
 )
-"""As PySpark calls them. One that it calls otherwise some day is asked for as ever."""
+"""Their names in PySpark. If a later version uses other names, it simply asks each time."""
 
 
 class _Methods:
-    """A class of Java's, each of whose methods is asked for once."""
+    """A Java class; each of its methods is looked up once."""
 
     def __init__(self, of: Any) -> None:
         self._of = of
@@ -32,7 +34,7 @@ class _Methods:
 
 
 def remember(spark: SparkSession) -> None:
-    """Have this session's Java asked only once."""
+    """Keep these classes for a session."""
     jvm = spark.sparkContext._jvm
     held = vars(jvm)
     for name in CLASSES:

@@ -1,6 +1,4 @@
-"""The Arrow schemas of raw and of decoded rows, and the kinds of decoded rows: names, types and units are documented in
-docs/pipeline-spark.md. Decides nothing.
-"""
+"""The Arrow schemas of raw and decoded rows, and the kinds of decoded rows; explained in docs/pipeline-spark.md."""
 
 from __future__ import annotations
 
@@ -10,19 +8,29 @@ import pyarrow as pa
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
+_TYPES: Final = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "double": pa.float64(),
+}
+
+Columns = tuple[tuple[str, pa.DataType], ...]
+
+
+def columns(text: str) -> Columns:
+    """Names and types of columns, out of `name type, name type …`, the types by Spark's names."""
+    return tuple((name, _TYPES[kind]) for name, kind in (one.split() for one in text.split(",")))
+
+
 RAW: Final = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp_ms", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("producer_id", pa.int64()),
-        ("producer_epoch", pa.int16()),
-        ("is_transactional", pa.bool_()),
-        ("damage", pa.string()),
-    ]
+    columns(
+        "topic string, partition int, offset long, timestamp_ms long, key binary, value binary, "
+        "producer_id long, producer_epoch short, is_transactional boolean, damage string"
+    )
 )
 """A row of a source. The three facts about the producer come from segment files only; `damage` says what could not be
 read there and is null in every other row."""
@@ -31,63 +39,38 @@ PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partitions", p
 
 MEMBER: Final = pa.struct(
     [
-        ("member_id", pa.string()),
-        ("group_instance_id", pa.string()),
-        ("client_id", pa.string()),
-        ("client_host", pa.string()),
-        ("rebalance_timeout_ms", pa.int32()),
-        ("session_timeout_ms", pa.int32()),
-        ("subscription", pa.binary()),
-        ("assignment", pa.binary()),
+        *columns("member_id string, group_instance_id string, client_id string, client_host string"),
+        *columns("rebalance_timeout_ms int, session_timeout_ms int, subscription binary, assignment binary"),
         ("topics", pa.list_(pa.string())),
         ("owned", PARTITIONS),
         ("rack", pa.string()),
         ("assigned", PARTITIONS),
     ]
 )
-"""A member of a classic group; the last four are what consumers embed and null where it cannot be read as that."""
+"""A member of a classic group; the last four are what consumers embed, null if it cannot be read as that."""
 
-LOGGED: Final = (
-    ("log_partition", pa.int32()),
-    ("log_offset", pa.int64()),
-    ("log_timestamp_ms", pa.int64()),
-    ("producer_id", pa.int64()),
-    ("producer_epoch", pa.int16()),
-    ("is_transactional", pa.bool_()),
+LOGGED: Final = columns(
+    "log_partition int, log_offset long, log_timestamp_ms long, producer_id long, producer_epoch short, "
+    "is_transactional boolean"
 )
 """Where and when a row was logged: in every table."""
 
-KEYED: Final = (
-    ("key_type", pa.int16()),
-    ("value_version", pa.int16()),
-    ("is_tombstone", pa.bool_()),
-    ("group", pa.string()),
-)
+KEYED: Final = columns("key_type short, value_version short, is_tombstone boolean, group string")
 
-COMMIT: Final = (
-    ("topic", pa.string()),
-    ("partition", pa.int32()),
-    ("committed_offset", pa.int64()),
-    ("leader_epoch", pa.int32()),
-    ("metadata", pa.string()),
-    ("commit_timestamp_ms", pa.int64()),
-    ("expire_timestamp_ms", pa.int64()),
-    ("topic_id", pa.string()),
+COMMIT: Final = columns(
+    "topic string, partition int, committed_offset long, leader_epoch int, metadata string, commit_timestamp_ms long, "
+    "expire_timestamp_ms long, topic_id string"
 )
 
 CLASSIC: Final = (
-    ("protocol_type", pa.string()),
-    ("generation", pa.int32()),
-    ("protocol", pa.string()),
-    ("leader", pa.string()),
-    ("state_timestamp_ms", pa.int64()),
+    *columns("protocol_type string, generation int, protocol string, leader string, state_timestamp_ms long"),
     ("members", pa.list_(MEMBER)),
 )
 
-RECORD: Final = (("record_name", pa.string()), ("key_json", pa.string()), ("value_json", pa.string()))
+RECORD: Final = columns("record_name string, key_json string, value_json string")
 """Every record that is no offset commit, in Kafka's JSON form."""
 
-RAW_BYTES: Final = (("reason", pa.string()), ("raw_key", pa.binary()), ("raw_value", pa.binary()))
+RAW_BYTES: Final = columns("reason string, raw_key binary, raw_value binary")
 """What could not be decoded, and why."""
 
 DECODED: Final = pa.schema([("kind", pa.string()), *LOGGED, *KEYED, *COMMIT, *CLASSIC, *RECORD, *RAW_BYTES])
@@ -104,7 +87,7 @@ KINDS: Final = (OFFSET_COMMIT, CLASSIC_GROUP, CONSUMER_GROUP, SHARE_GROUP, STREA
 
 def table_columns(kind: str) -> list[str]:
     """The columns of DECODED that rows of a kind fill, in the order of the schema, without `kind` itself."""
-    own: tuple[tuple[str, pa.DataType], ...] = RECORD
+    own: Columns = RECORD
     if kind == OFFSET_COMMIT:
         own = COMMIT
     elif kind == CLASSIC_GROUP:

@@ -53,15 +53,14 @@ _FOR_A_BATCH: Final = (
     # what Spark writes for a plan may be one long method
     "-XX:-DontCompileHugeMethods",
 )
-"""Options of Java: in a JVM that has just started all tables of a million commits take a fifth less CPU than by
-default, and later on no more."""
+"""Options of Java. In a JVM that has just started, all tables of a million commits take a fifth less CPU with them."""
 
 
 def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The session there is, or a new one on `master`; None: where and how spark-submit says. Raises NoJava.
+    """The existing session, or a new one on `master`; None: as spark-submit says. Raises NoJava.
 
-    A session that is made here has its workers run on this interpreter unless PYSPARK_PYTHON says otherwise, and says
-    nothing but errors; `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress).
+    The workers of a new session run on this interpreter unless PYSPARK_PYTHON is set, and it logs only errors.
+    `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress).
     """
     builder = SparkSession.builder.appName("muster")
     options = {**ALWAYS, **(settings or {})}
@@ -80,7 +79,7 @@ def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | 
 
 
 def told_in_full(verbose: bool) -> dict[str, str]:
-    """The setting with which what is raised in a worker comes with where in Python that was, or without."""
+    """The setting that shows, or hides, Python's traceback of an error in a worker."""
     return {_HIDE_TRACEBACK: str(not verbose).lower()}
 
 
@@ -114,7 +113,7 @@ def of_a_new_one(*, local: bool) -> dict[str, str]:
 
 
 def _collector_is_free() -> bool:
-    """Whether nobody has chosen a garbage collector for every Java here: two of them keep it from starting."""
+    """Whether no garbage collector is set for every Java here: Java does not start with two."""
     return not any(
         "GC" in os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
     )

@@ -1,8 +1,6 @@
-"""The first step of an analysis: a source is read and decoded once, and kept as Parquet, the rows of each kind in files
-of their own; what follows reads them from there, as often as it needs.
+"""The first step of an analysis: read and decode a source once, and keep it as Parquet, each kind in its own files.
 
-A source is a data directory or copied segments, a live cluster, or any Kafka rows in a DataFrame, which may come from a
-table of Parquet or Delta files.
+A source is a data directory, copied segments, a live cluster, a table of raw rows, or any DataFrame of Kafka rows.
 """
 
 from __future__ import annotations
@@ -69,9 +67,7 @@ class Staged(NamedTuple):
 
 
 def check(source: Source) -> None:
-    """Whether there is something to read, asked before anything runs: so that what is wrong is told at once, and not
-    from the depths of Spark. Raises NoSource, ClusterError.
-    """
+    """Check that there is something to read, before anything runs. Raises NoSource, ClusterError."""
     if source.path is not None:
         kind = table_kind(source.path)
         if kind is None:

@@ -1,6 +1,4 @@
-"""The tables that decoded rows make up, as DataFrames: one of each kind, and how many rows there are of each; and rows
-of Arrow for the Python that goes through them one by one.
-"""
+"""Decoded rows as tables (DataFrames), one for each kind, and their counts; and Arrow rows one by one for Python."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from muster.pipeline.schema import KINDS, table_columns
 
 ROWS_AT_ONCE: Final = 256
-"""So many rows are Python objects at once: nested ones take thirty times the memory that they have in Arrow."""
+"""Rows that are Python objects at the same time: nested rows take thirty times their memory in Arrow."""
 
 
 def table(decoded: DataFrame, kind: str) -> DataFrame:

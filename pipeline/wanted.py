@@ -1,4 +1,4 @@
-"""Which part of a log is analysed: said once, asked of Spark's rows and, by the workers that decode, of Arrow's."""
+"""Which part of a log is analysed, as a filter for Spark's rows and for the Arrow rows of the workers that decode."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALL: Final = Wanted()
 """Everything."""
 
 _OF_STATES: Final = (CLASSIC_GROUP, CONSUMER_GROUP)
-"""Kinds that tell what a group was like: of what was before, the last record of each key is wanted too."""
+"""Kinds that hold the state of a group: of the time before, the last record of each key is wanted too."""
 
 
 def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = None) -> Column:
@@ -47,8 +47,8 @@ def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = Non
 
 
 def is_kept(wanted: Wanted) -> Column:
-    """Whether a decoded row belongs to it or is needed beside it: the records of a group's state from before too, and
-    rows that are damaged so that nobody knows of which group they are.
+    """Whether a decoded row is kept: it is wanted, or it is an older record of a group's state, or its group cannot be
+    read.
     """
     return _asked_for(wanted, F.col("log_timestamp_ms"), F.col("kind").isin(*_OF_STATES), F.col("group").isNull())
 
@@ -88,15 +88,15 @@ def keeper(wanted: Wanted) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
 
 
 def pattern_of(groups: Sequence[str]) -> str:
-    """One regular expression of Java's for patterns with *, ? and [...] of which one has to match as a whole."""
+    """A Java regular expression that matches if one of the patterns (with *, ? and [...]) matches the whole name."""
     # Python's own marks of the start and the end of a text are others
     inner = (re.sub(r"\\[zZ]$", "", translate(group)) for group in groups)
     return f"^(?:{'|'.join(inner)})$"
 
 
 def with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
-    """Of the records of a group from before the time that is wanted only the last, which tells who was in it then; of a
-    KIP-848 group, which has several, the last of each key.
+    """Of a group's records before the wanted time, keep only the last, which has its members; of a KIP-848 group the
+    last of each key.
     """
     if wanted.since_ms is None:
         return staged

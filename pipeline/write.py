@@ -1,7 +1,7 @@
 """Decoded rows as Parquet, the rows of each kind in files of their own (`kind=commit/…`).
 
-On this machine the workers that decode write the files too, and Spark hears no more than their names: to take rows of
-thirty columns into the JVM and out again costs twice what decoding them does. Elsewhere Spark writes them.
+On this machine the workers that decode write the files too, and report only their names to Spark: taking rows of thirty
+columns into the JVM and out costs twice as much as decoding. Elsewhere Spark writes them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def work_of_rows(raw: DataFrame) -> Work:
 
 
 def work_of_reader(spark: SparkSession, reader: DataSourceReader) -> Work:
-    """What a reader of decoded rows finds: its partitions are numbered, and each number is read where it comes to."""
+    """The rows of a reader of decoded rows. Partitions have numbers; a worker reads the partitions of its numbers."""
     partitions = reader.partitions()
     numbers = spark.range(0, len(partitions), 1, len(partitions)).toDF("number")
 
@@ -80,9 +80,7 @@ def write_decoded(work: Work, folder: str, wanted: Wanted) -> dict[str, int]:
 
 @contextmanager
 def many_files(spark: SparkSession) -> Iterator[None]:
-    """What begins in this block may have so many files open at once that rows need not be sorted by kind before they
-    are written.
-    """
+    """Queries that begin in this block may have many files open, so that rows need not be sorted by kind first."""
     before = spark.conf.get(_WRITERS)
     spark.conf.set(_WRITERS, _AT_ONCE)
     try:

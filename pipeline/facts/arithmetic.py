@@ -1,4 +1,4 @@
-"""Differences of numbers that anybody may have written: a commit may have any offset, and Spark fails on overflows."""
+"""Differences without overflow: a commit may have any offset, and Spark fails on overflows."""
 
 from __future__ import annotations
 

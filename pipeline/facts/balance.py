@@ -1,6 +1,5 @@
-"""The table `balance`: how even each generation's assignment is, and how much of the one before it kept, by the
-measures that strategies are compared with (muster.assignors.measures). Racks of partitions are in no log: there is no
-locality.
+"""The table `balance`: how even each generation's assignment is, and how much it kept of the one before
+(muster.assignors.measures).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ MADE: Final = (
     "flapping",
     "static_candidates",
 )
-"""The tables that are made here, in the order in which one is best made after the other."""
+"""The tables that are made here, in the best order to make them."""
 
 
 def build(inputs: Inputs, names: Collection[str] = MADE) -> dict[str, DataFrame]:

@@ -1,6 +1,4 @@
-"""Who committed when in each state of a group: a summary for the inference, made by Spark alone, however many commits
-there are.
-"""
+"""Which member committed when in each state of a group: a summary for the inference, made in Spark."""
 
 from __future__ import annotations
 

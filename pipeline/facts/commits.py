@@ -1,6 +1,5 @@
-"""The table `commits`: every offset commit and every deletion of one, with the generation its group was in by the log
-and the member that owned the partition then. One pass over the commits in the order of the log, group by group; a group
-may have any number of them, what does not fit into memory is spilled by Spark.
+"""The table `commits`: every offset commit and deletion, with the generation at that place of the log and the member
+that owned the partition then. One pass over the commits of each group in the order of the log.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _STREAMS_KEY: Final = 17
 
 _NO_MEMBERS: Final = 0
 _LAST_MS: Final = 1 << 53
-"""No time is later than that, so that times can be added without fear."""
+"""No time is later than this, so that sums of times do not overflow."""
 
 
 PLACE: Final = ("group", "log_partition", "topic", "partition")
@@ -34,8 +33,8 @@ PLACE: Final = ("group", "log_partition", "topic", "partition")
 
 
 def in_order(placed_rows: DataFrame) -> DataFrame:
-    """The same rows, those of a partition in the order of the log; all of a group lie together already. What is kept of
-    this (`persist`) need not be shuffled or sorted again for the tables that are made of it.
+    """The same rows, those of a partition in the order of the log. If this is kept (`persist`), tables made of it need
+    no further shuffle or sort.
     """
     return placed_rows.sortWithinPartitions(*PLACE, "log_offset")
 
@@ -78,15 +77,13 @@ def placed(inputs: Inputs) -> DataFrame:
 
 
 def _time_ms() -> Column:
-    """When it was logged; where nobody knows that, what it says itself. The oldest clients say that, and may be far
-    out.
-    """
+    """When it was logged; if that is not known, the commit's own time, which may be far out."""
     said, logged = F.col("commit_timestamp_ms"), F.col("log_timestamp_ms")
     return F.least(F.when((logged > 0) | said.isNull() | (said <= 0), logged).otherwise(said), F.lit(_LAST_MS))
 
 
 def _stated_ms() -> Column:
-    """What was said of its time where that is more than a day out; null: nothing was."""
+    """The time that the commit gave, if it is more than a day out; otherwise null."""
     said, time_ms = F.col("commit_timestamp_ms"), _time_ms()
     is_out = (said < time_ms - DAY_MS) | (said > time_ms + DAY_MS)
     return F.coalesce("was_ms", F.when(is_out, said))

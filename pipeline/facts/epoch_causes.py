@@ -1,8 +1,8 @@
 """Why the epoch of a KIP-848 group was raised, from its records and commits alone. Pure.
 
-The records say who came, who went and who subscribes to other topics; what they do not say is how somebody went: a
-member that leaves and one whose session ran out are taken out by the same records. That is told from how long it was
-silent, by `infer_departures`.
+The records say which members came and went, and what they subscribe to. They do not say how a member went: one that
+leaves and one whose session ran out are removed by the same records. `infer_departures` tells that by how long the
+member was silent.
 """
 
 from __future__ import annotations

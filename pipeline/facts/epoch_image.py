@@ -1,5 +1,5 @@
-"""What the log says of a KIP-848 group so far: its members, what its patterns stand for, and who has which partition.
-Pure; what it keeps does not grow with the history.
+"""What the log says of a KIP-848 group so far: its members, the topics of its patterns, and the owner of each
+partition. Pure; its size does not grow with the history.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Held:
     start_ms: int
     first_epoch: int
     end_ms: int | None = None
-    """When it was told to give it up. What it still commits is its own: it stays the owner until there is another."""
+    """When it was told to give it up. It may still commit: it stays the owner until there is another one."""
     last_epoch: int | None = None
     """The last one at whose end it had it."""
 

@@ -1,4 +1,4 @@
-"""Who had which partition of a KIP-848 group when, out of rows of EPOCHS: to the record, not to the epoch."""
+"""Which member had which partition of a KIP-848 group when, from rows of EPOCHS; exact to the record."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def takes_of(epochs: DataFrame) -> DataFrame:
 
 
 def owners_of(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
-    """`commits` (group, state, topic, partition, log_offset, and whoever owns it in a classic group: member_id,
-    instance_id, client_id) with the owners in groups of KIP-848. One change of owners in the middle of an epoch is
-    looked up by the offset; so each commit is joined with one row.
+    """`commits` (group, state, topic, partition, log_offset, and the owner in a classic group: member_id, instance_id,
+    client_id) with the owners in KIP-848 groups. A change of owner within an epoch is looked up by the offset, so each
+    commit is joined with one row.
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     rows = epochs.join(numbers, ["group", "log_offset"])

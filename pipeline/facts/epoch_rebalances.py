@@ -1,5 +1,5 @@
-"""The rebalances of KIP-848 groups: each new epoch, with its cause. Spark puts beside each state of a group what was
-committed in it; `epoch_causes` goes through them group by group.
+"""The rebalances of KIP-848 groups: each new epoch, with its cause. Spark joins each state with its commits, and
+`epoch_causes` goes through them group by group.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -
 
 
 def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
-    """Rows of INFERRED of classic groups but for those that were none of KIP-848 a moment before: such a group goes on
+    """Rows of INFERRED of classic groups, without those that were KIP-848 groups a moment before: such a group goes on
     in the generation that it had as an epoch.
     """
     in_order = Window.partitionBy("group").orderBy("state")
@@ -86,7 +86,7 @@ def _change(row: Mapping[str, Any]) -> Change:
 
 
 def row_of(group: str, one: Raised) -> dict[str, Any]:
-    """A row of INFERRED. There are no phases, everybody gets there by himself; so `is_cooperative` is null."""
+    """A row of INFERRED. There are no phases, and `is_cooperative` is null: each member goes on by itself."""
     epoch, change = one.epoch, one.change
     is_known = change.before is not None
     return {

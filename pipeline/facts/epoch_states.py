@@ -1,5 +1,5 @@
-"""The states of KIP-848 consumer groups in the shape of those of classic groups, so that the facts are made of both in
-the same way: Spark gives the records of each group to `epochs.fold`, in the order of the log. Commits stay outside.
+"""The states of KIP-848 groups in the shape of classic groups' states, so that both make the same facts. Spark gives
+the records of each group to `epochs.fold` in the order of the log.
 """
 
 from __future__ import annotations
@@ -16,69 +16,40 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.facts.epoch_values import CLASSIC, PARTITION_METADATA, Change, Gone, Hold, Member, Record, State
 from muster.pipeline.facts.epochs import fold
 from muster.pipeline.facts.schema import MEMBER_FACT
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns
 from muster.pipeline.tables import batches_of, groups_of, table
 
-_PLACE: Final = (("topic", pa.string()), ("partition", pa.int32()))
+_PLACE: Final = columns("topic string, partition int")
 _TEXTS: Final = pa.list_(pa.string())
-_GONE: Final = pa.struct(
-    [
-        ("member_id", pa.string()),
-        ("at_ms", pa.int64()),
-        ("heard_ms", pa.int64()),
-        ("away_ms", pa.int64()),
-        ("owes_ms", pa.int64()),
-    ]
-)
+_GONE: Final = pa.struct(columns("member_id string, at_ms long, heard_ms long, away_ms long, owes_ms long"))
 _CHANGE: Final = pa.struct(
     [
-        ("before", pa.int32()),
-        ("members_before", pa.int32()),
+        *columns("before int, members_before int"),
         ("joined", _TEXTS),
         ("gone", pa.list_(_GONE)),
         ("gone_members", pa.list_(MEMBER_FACT)),
         ("resubscribed", _TEXTS),
-        ("topics_changed", pa.bool_()),
-        ("is_conversion", pa.bool_()),
+        *columns("topics_changed boolean, is_conversion boolean"),
     ]
+)
+_HOLD: Final = columns(
+    "member_id string, instance_id string, client_id string, host string, start_ms long, end_ms long, "
+    "first_generation int, last_generation int"
 )
 EPOCHS: Final = pa.schema(
     [
-        ("group", pa.string()),
-        ("log_partition", pa.int32()),
-        ("log_offset", pa.int64()),
-        ("at_ms", pa.int64()),
-        ("is_tombstone", pa.bool_()),
-        ("generation", pa.int32()),
-        ("protocol", pa.string()),
-        ("state_timestamp_ms", pa.int64()),
+        *columns("group string, log_partition int, log_offset long, at_ms long, is_tombstone boolean, generation int"),
+        *columns("protocol string, state_timestamp_ms long"),
         ("members", pa.list_(MEMBER_FACT)),
-        (
-            "owners",
-            pa.list_(pa.struct([*_PLACE, ("from_offset", pa.int64()), ("member_id", pa.string())])),
-        ),
-        ("takes", pa.list_(pa.struct([*_PLACE, ("at_ms", pa.int64()), ("paused_ms", pa.int64())]))),
+        ("owners", pa.list_(pa.struct([*_PLACE, *columns("from_offset long, member_id string")]))),
+        ("takes", pa.list_(pa.struct([*_PLACE, *columns("at_ms long, paused_ms long")]))),
         ("change", _CHANGE),
-        (
-            "holds",
-            pa.list_(
-                pa.struct(
-                    [
-                        *_PLACE,
-                        *((name, pa.string()) for name in ("member_id", "instance_id", "client_id", "host")),
-                        ("start_ms", pa.int64()),
-                        ("end_ms", pa.int64()),
-                        ("first_generation", pa.int32()),
-                        ("last_generation", pa.int32()),
-                    ]
-                )
-            ),
-        ),
+        ("holds", pa.list_(pa.struct([*_PLACE, *_HOLD]))),
     ]
 )
-"""A state of a KIP-848 group (`epoch_values.State`): log_offset is that of the record of its epoch, state_timestamp_ms
-when the epoch began, at_ms when its rebalance ended. `holds` are those that were over when the row was made. The last
-row of a group has no `is_tombstone`: it is no state, and has the holds that are left."""
+"""A state of a KIP-848 group (`epoch_values.State`): log_offset of the record of its epoch, state_timestamp_ms when the
+epoch began, at_ms when its rebalance ended. `holds` are those that had ended. The last row of a group has no
+`is_tombstone`: it is no state, and has the remaining holds."""
 
 
 def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], Mapping[str, str]]) -> DataFrame | None:
@@ -91,9 +62,7 @@ def epochs_in(decoded: DataFrame, rows: Mapping[str, int], listed: Callable[[], 
 
 
 def topic_names(decoded: DataFrame) -> dict[str, str]:
-    """The names of topics by their ids, as commits and (before Kafka 4.1) records of groups tell them: a job of its
-    own.
-    """
+    """The names of topics by their ids, from commits and (before Kafka 4.1) from group records. Runs a job."""
     commits = table(decoded, OFFSET_COMMIT).where(F.col("topic_id").isNotNull()).select("topic_id", "topic")
     told = F.from_json("value_json", "topics array<struct<topicId string, topicName string>>")
     groups = table(decoded, CONSUMER_GROUP).where(
@@ -105,10 +74,10 @@ def topic_names(decoded: DataFrame) -> dict[str, str]:
 
 def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
     """Rows of EPOCHS of the decoded records of a log. `names`: of topics by their ids; others go by their ids."""
-    columns = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
-    records = table(decoded, CONSUMER_GROUP).select(*columns)
+    wanted = ("group", "log_partition", "log_offset", "log_timestamp_ms", "key_type", "key_json", "value_json")
+    records = table(decoded, CONSUMER_GROUP).select(*wanted)
     # a classic group that becomes one of these ends with a tombstone
-    ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*columns)
+    ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*wanted)
     rows = records.unionByName(ends).repartition("group").sortWithinPartitions("group", "log_offset")
     known = dict(names)
 

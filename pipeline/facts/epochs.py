@@ -1,10 +1,9 @@
-"""The history of a KIP-848 consumer group out of its records: one state for each epoch, and who held which partition
-from when to when. Plain values in, plain values out; knows nothing of Spark, nor of causes.
+"""The history of a KIP-848 group from its records: one state for each epoch, and the owner of each partition over time.
+Plain values in, plain values out; knows nothing of Spark or of causes.
 
-Kafka writes what one request or one timer changes as one batch: first the members' metadata that came or went, then the
-group's epoch, then targets and current assignments. A new epoch does not stop anybody: each member gives up and takes
-over what is its own at its own heartbeats, so an epoch has a beginning (the record of the epoch) and an end (everybody
-is there, or the next epoch begins).
+Kafka writes the changes of one request or timer as one batch: first metadata of members, then the group's epoch, then
+target and current assignments. A new epoch stops no member: each gives up and takes over its partitions at its own
+heartbeats. So an epoch begins with its record, and ends when all members are there or the next epoch begins.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from muster.pipeline.facts.epoch_values import (
 
 
 def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State | Hold]:
-    """The states of a group in the order of the log, and among them what each member had, as soon as it is over.
-    `names`: of the topics by their ids; a topic that has none is called by its id.
+    """The states of a group in the order of the log, and between them what each member had, when it is over. `names`:
+    topic names by id; a topic without a name is called by its id.
     """
     group = _Group(names)
     for operation in operations(records):
@@ -44,9 +43,7 @@ def fold(records: Iterable[Record], names: Mapping[str, str]) -> Iterator[State 
 
 
 def operations(records: Iterable[Record]) -> Iterator[list[Record]]:
-    """What was written for one reason: records of the same moment, in which an epoch comes after what brought it about
-    and before what comes of it.
-    """
+    """Records written for one reason: of the same moment, the epoch after its cause and before its effects."""
     found: list[Record] = []
     has_epoch = False
     for record in records:
@@ -239,7 +236,7 @@ class _Group:
     # ---- states
 
     def _is_settled(self) -> bool:
-        """Everybody has what he is to have; for who is away nobody waits."""
+        """Each member has what it is to have. Static members that are away are not waited for."""
         members = self._image.members.values()
         there = (one.away_ms is not None or (one.epoch == self._number and one.state == STABLE) for one in members)
         return all(there) and (not members or self._target == self._number)
@@ -262,7 +259,8 @@ class _Group:
         )
 
     def _begin_again(self, offset: int, at_ms: int) -> None:
-        """The same epoch, with other ids; who was away while the others settled may have something to do yet."""
+        """The same epoch, with other ids. A member that was away meanwhile may still have partitions to give up or
+        take."""
         assert self._epoch is not None
         there = {self._image.key(one) for one in self._image.members}
         self._gone = [(key, one) for key, one in self._gone if key not in there]

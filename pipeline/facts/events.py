@@ -1,5 +1,5 @@
-"""Rows of `__group_events` out of raw rows: the JSON is read in the JVM, as docs/events.md says it is to be read:
-kinds, fields and versions that nobody knows yet are kept or passed over, and what is no JSON is told as malformed.
+"""Rows of `__group_events` from raw rows, by the rules of docs/events.md. The JSON is read in the JVM. Unknown kinds,
+fields and versions are kept or ignored; what is no JSON is malformed.
 """
 
 from __future__ import annotations

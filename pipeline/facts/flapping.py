@@ -1,6 +1,4 @@
-"""The table `flapping`: which groups cannot come to rest, by how often they rebalance, whether the same members are
-behind it, and how short their generations are. The formula is in docs/pipeline-tables.md.
-"""
+"""The table `flapping`: how restless each group is. The formula is in docs/pipeline-tables.md."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from muster.pipeline.facts.schema import conform
 
 SHORT_MS: Final = 300_000
-"""A generation that did not last so long is a short one: max.poll.interval.ms as it comes."""
+"""A shorter generation counts as short: the default of max.poll.interval.ms."""
 HALF_RATE: Final = 6.0
 """Rebalances an hour at which the rate counts half."""
 HOUR_MS: Final = 3_600_000
@@ -39,9 +37,9 @@ def flapping(rebalances: DataFrame, generations: DataFrame, commits: DataFrame) 
 
 
 def _triggers(rebalances: DataFrame) -> DataFrame:
-    """Of each group: rebalances, those of them with a known trigger (`triggered`), how many different ones there were,
-    and the one that comes most often. A member that comes back has another id: what stays is its instance id, or else
-    its client id and host.
+    """Of each group: rebalances, those with a known trigger (`triggered`), the number of different triggers, and the
+    most frequent one. A member is known by its instance id, or else by client id and host, because it comes back under
+    another id.
     """
     static = F.concat(F.lit("instance "), "trigger_instance_id")
     placed = F.concat_ws("@", "trigger_client_id", "trigger_host")
@@ -59,7 +57,7 @@ def _triggers(rebalances: DataFrame) -> DataFrame:
 
 
 def _observed(generations: DataFrame, commits: DataFrame) -> DataFrame:
-    """Over how many hours the log tells of each group: until the log's end where the last generation is in force."""
+    """How many hours the log tells of each group: to the log's end if the last generation is still in force."""
     of_group = generations.groupBy("group").agg(
         F.min("start_ms").alias("first_ms"),
         F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),

@@ -1,8 +1,8 @@
 """How a member that is gone went: did it leave, or did its session run out? Pure.
 
-Both are told from how long it was silent. A commit is a sign of life, so a member whose session ran out was silent for
-all of its session timeout; one that leaves was only as silent as it is between two commits, and often commits last.
-Where a silence could be either, the likelihoods of both decide.
+Its silence tells. A commit is a sign of life: a member whose session ran out was silent for its whole session timeout,
+and one that leaves was silent only as long as between two commits, or committed just before. If a silence could be
+either, the likelihoods decide.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ REPLACED: Final = "replaced"
 """How a member's time ended."""
 
 _SLACK: Final = 0.99
-"""The clocks of a coordinator's threads are not quite one."""
+"""The clocks of a coordinator's threads differ a little."""
 _POLLS_AMONG_LEAVES: Final = 0.1
 """How often a member that leaves does so because it has not polled for too long."""
 _STATIC_LEAVES: Final = 0.05
 """How often a static member leaves: only when somebody removes it, or its client is told to."""
 _OVERDUE: Final = 1.2
-"""So many usual intervals without a commit of anybody are no chance."""
+"""So many usual intervals without any commit are no chance."""
 _AT_ONCE_MS: Final = 1_000
 """A member that has given its partitions up joins again before that."""
 _EXACT_MS: Final = 30
@@ -143,9 +143,9 @@ def is_overdue(before: State, after: State, member: Member) -> bool:
 
 
 def began(before: State, after: State, habits: Habits, waits: bool = False) -> int | None:
-    """When those that stayed stopped to work, at the latest; None where their commits do not tell it: they neither
-    commit often nor when they are told to join again, or (cooperative) they go on while they join. Under a cooperative
-    protocol they are silent for as long as a join phase takes that waits for somebody: others came or went (`waits`).
+    """When those that stayed stopped to work, at the latest; None: their commits do not tell it, because they commit
+    neither often nor when they give partitions up, or (cooperative) go on while they join. In a cooperative group they
+    are silent only during a join phase that waits for another member: others came or went (`waits`).
     """
     stayed = _committed(before, after)
     if not stayed or (before.is_cooperative and not waits):
@@ -164,8 +164,8 @@ def began(before: State, after: State, habits: Habits, waits: bool = False) -> i
 
 
 def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
-    """Did the join phase go on when all that stayed had given up what they had? They join again at once; so it was
-    somebody that is gone who did not.
+    """Did the join phase go on after all that stayed had given up their partitions? They join again at once, so it
+    waited for a member that is gone.
     """
     stayed = survivors(before, after)
     committed = _committed(before, after)
@@ -176,15 +176,15 @@ def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
 
 
 def _silent_of_itself(before: State, after: State, member: Member, beat_ms: int) -> bool:
-    """Was it silent for longer than its death explains? Then it had nothing to commit any more, at the end neither."""
+    """Was it silent for longer than its death explains? Then it had nothing to commit before, nor at the end."""
     rest_ms = rested_ms(before, after) if survivors(before, after) else after.joined_ms
     longest_ms = member.session_timeout_ms + 3 * beat_ms + JOIN_MS
     return rest_ms is not None and rest_ms - _alive_ms(before, member) > longest_ms
 
 
 def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) -> bool:
-    """Had those that stayed fallen silent as early as a member that was last heard of at `alive_ms`? Then there was
-    nothing to commit any more: librdkafka commits only what is new. Where nobody stayed: had nobody committed at all?
+    """Had those that stayed fallen silent as early as a member last heard of at `alive_ms`? Then there was nothing to
+    commit any more: librdkafka commits only what is new. If none stayed: had none committed at all?
     """
     if usual_ms is None or _some_parted(before, after):
         return False

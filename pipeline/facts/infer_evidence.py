@@ -1,5 +1,5 @@
-"""What the inference of a rebalance goes by: two states of a group in a row, what its members committed in the first of
-them, and how those that are gone fell silent. Plain values, no Spark; times are ms since 1970.
+"""The evidence for the cause of a rebalance: two states of a group in a row, and what its members committed in the
+first. Plain values, no Spark; times are ms since 1970.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a group's history so far tells about its members: how often they commit, whether they commit before they give
-their partitions up, how many partitions there are. Pure; it does not grow with the history.
+"""What a group's history tells of its members: how often they commit, whether they commit before they give partitions
+up, how many partitions there are. Pure; its size does not grow with the history.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def with_state(habits: Habits, state: State) -> Habits:
 
 
 def with_parting(habits: Habits, before: State, after: State) -> Habits:
-    """What those did who gave partitions up when the group began to rebalance: did they commit, off their beat? Under
-    a cooperative protocol only who leaves gives anything up there and then.
+    """Learn from the members that gave partitions up at the beginning of a rebalance: did they commit, off their beat?
+    In a cooperative group only members that leave give partitions up at that moment.
     """
     odds = habits.parting
     stayed = {member.key for member in after.members}

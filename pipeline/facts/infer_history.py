@@ -1,6 +1,4 @@
-"""The rebalances of one group after the other, from the states of each in the order of the log. Pure; what it keeps of
-a group does not grow with its history.
-"""
+"""The rebalances of a group, from its states in the order of the log. Pure; its size does not grow with the history."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ class Rebalance(NamedTuple):
 
 
 NOT_KNOWN: Final = 0.2
-"""How sure one can be when what was before is not in the log: there was a rebalance, and that is all."""
+"""The certainty if the state before is not in the log: there was a rebalance, and no more is known."""
 
 
 def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:

@@ -1,8 +1,8 @@
-"""Since when a group's members were without work in a rebalance that is inferred, as an estimate. Pure.
+"""An estimate of when the members of a group lost their work in an inferred rebalance. Pure.
 
-What the verdict has is told by commits: those that stayed made none after they had been told to join again. That is
-worth something where they commit often. Where a minute lies between two commits it says nothing; what is known is
-how members hear of a rebalance: by their next heartbeat.
+The verdict's time comes from commits: those that stayed made none after they had been told to join again. That is good
+if they commit often. If a minute lies between two commits, it says nothing; then the estimate is that members learn of
+a rebalance by their next heartbeat.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Rebalances as the offsets log lets one conclude them: Spark makes one small row of each state of each group, and
-`infer_history` goes through them group by group, in the order of the log.
+"""Rebalances inferred from the offsets log: Spark makes one small row of each state, and `infer_history` goes through
+them group by group in the order of the log.
 """
 
 from __future__ import annotations
@@ -20,22 +20,18 @@ from muster.pipeline.facts.infer_history import Rebalance, rebalances
 from muster.pipeline.facts.infer_start import start_ms
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.schema import PARTITIONS
+from muster.pipeline.schema import PARTITIONS, columns
 from muster.pipeline.tables import batches_of, groups_of
 
 _NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
 INFERRED: Final = pa.schema(
     [
         *(field for field in TABLES["rebalances"] if field.name not in _NOT_CONCLUDED),
-        ("leader", pa.string()),
-        ("is_cooperative", pa.bool_()),
-        (
-            "gone",
-            pa.list_(pa.struct([("member_id", pa.string()), ("end_cause", pa.string()), ("end_ms", pa.int64())])),
-        ),
+        *columns("leader string, is_cooperative boolean"),
+        ("gone", pa.list_(pa.struct(columns("member_id string, end_cause string, end_ms long")))),
     ]
 )
-"""What of a rebalance can be concluded; `gone` are the members that it did without, and how each one's time ended."""
+"""What can be inferred of a rebalance; `gone` are the members that are no more, and how each one ended."""
 
 
 def inferred(inputs: Inputs, commits: DataFrame | None = None) -> DataFrame:

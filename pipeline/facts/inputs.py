@@ -1,7 +1,7 @@
-"""What the facts are made from, and the views of the offsets log that most of them start with: the states that a group
-was in, one after the other, its commits with the state they fell in, and who held which partition in each state.
+"""The inputs of the facts, and the views of the offsets log that most of them start from: the states of a group, its
+commits with their state, and the owner of each partition in each state.
 
-All records of one group lie in one partition of the log, so that log offsets order everything of a group.
+All records of a group are in one partition of the log, so log offsets order everything of a group.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from muster.pipeline.tables import table
 class Inputs(NamedTuple):
     """`decoded`: rows of pipeline.schema.DECODED; `events`: rows of facts.schema.EVENTS, None where there is no
     `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
-    `since_ms`: what a group's last record from before tells is how things stood then, and no happening; None: all that
-    there is, is told. `epochs`: rows of facts.epoch_states.EPOCHS, None where no group is one of KIP-848: then none is
-    looked for. `odd_times`: rows of facts.log_times.ODD, None where every time in the log can be.
+    `since_ms`: a group's last record before it is only its state at the beginning; None: all is told. `epochs`: rows of
+    facts.epoch_states.EPOCHS, None: there is no KIP-848 group. `odd_times`: rows of facts.log_times.ODD, None: every
+    time in the log is possible.
     """
 
     decoded: DataFrame

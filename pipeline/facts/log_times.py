@@ -1,10 +1,9 @@
-"""When what stands in the log was logged. A record's own time counts, never what a client says of it; and where that
-cannot be, for the records around it were logged at quite another time, theirs does: one wrong clock must not make a
-history begin in 1970.
+"""When records were logged: by their own times, never by times that clients give. An impossible time is replaced by
+that of the records around it, so that one wrong clock does not make a history begin in 1970.
 
-A broker logs in the order of time. Of each partition the longest run of records whose times rise is believed, and who
-is more than a day out of it is not. At its ends nothing contradicts a time, so there also those are not believed that
-are 0 or less, in the future, or many years away from all others.
+A broker logs in the order of time. In each partition the longest run of records with rising times is believed, and a
+record more than a day outside of it is not. At the ends of the run, times of 0 or less, in the future, or many years
+from all others are not believed either.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from muster.pipeline.schema import DECODED
 
 DAY_MS: Final = 86_400_000
 YEARS_MS: Final = 10 * 365 * DAY_MS
-"""So far from all other records of its partition no record can be."""
+"""No record can be this far from all others of its partition."""
 
 _FEW: Final = 10
 """So many records of a partition, and of each thousand, may be in the future before that is believed."""
@@ -45,8 +44,8 @@ class Day(NamedTuple):
 
 
 def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFrame | None]:
-    """Decoded rows (DECODED) with times that can be, and those that were changed (ODD); None: there are none. Usually
-    one look at the days of each partition tells.
+    """Decoded rows (DECODED) with possible times, and the changed ones (ODD); None: there are none. Usually a look at
+    the days of each partition is enough.
     """
     partitions = sorted(partition for partition, days in _days(decoded).items() if are_odd(days, now_ms))
     if not partitions:
@@ -99,8 +98,8 @@ def are_odd(days: Sequence[Day], now_ms: int) -> bool:
 
 
 def odd_ones(offsets: Sequence[int], times: Sequence[int], now_ms: int) -> Iterator[tuple[int, int, int]]:
-    """Of the records of a partition, in the order of the log, those whose time cannot be: offset, that time, and the
-    time that the record before has that can be (where there is none: the one after).
+    """The records of a partition with an impossible time, in the order of the log: offset, that time, and the time of
+    the last possible record before it (if there is none: of the first one after it).
     """
     latest_ms = _latest_ms(times, now_ms)
     run = _without_far_ends(_longest_run(times, latest_ms), times)

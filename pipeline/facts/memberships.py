@@ -15,8 +15,8 @@ _HOW: Final = {LEFT: "left", EXPIRED: "expired", REMOVED: "removed", REPLACED: "
 
 
 def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame | None) -> DataFrame:
-    """Memberships by the generations that have the member; how they ended by the events or, without them, as it is
-    inferred. Somebody who came and went between two generations is known to the events only.
+    """Memberships by the generations that have the member. How they ended comes from the events or is inferred. Only
+    the events know a member that came and went between two generations.
     """
     rows = generations.select("group", "generation", "start_ms", "end_ms", "source", F.explode("members").alias("one"))
     rows = rows.select("*", *(F.col(f"one.{name}").alias(name) for name in HOLDER))

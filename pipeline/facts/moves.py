@@ -1,4 +1,4 @@
-"""The table `moves`: partitions that changed hands in a rebalance."""
+"""The table `moves`: partitions that got another owner in a rebalance."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
 
 
 def moves(changed: DataFrame, rebalances: DataFrame) -> DataFrame:
-    """Rows of `changes` but for what was kept. A partition that moved paused for as long as its rebalance took unless
-    it is known better, one that was gained since it was lost.
+    """Rows of `changes` without `kept`. A moved partition paused for as long as its rebalance took, unless the exact
+    time is known; a gained one since it was lost.
     """
     took = rebalances.select("group", "generation", F.col("end_ms").alias("time_ms"), "took_ms")
     rows = changed.where(F.col("kind") != KEPT).join(took, ["group", "generation", "time_ms"], "left")

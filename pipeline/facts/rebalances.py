@@ -1,4 +1,4 @@
-"""The table `rebalances`: exact where `__group_events` tells of them, concluded from the offsets log elsewhere."""
+"""The table `rebalances`: exact where `__group_events` has them, otherwise inferred from the offsets log."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def _with_counts(rows: DataFrame, counts: DataFrame) -> DataFrame:
 
 
 def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """When the first member came to an empty group: a new group's first record (generation 0) is written then; later
-    as long before the end of the join phase as the broker waits for company, or twice as long when several came. How
-    long that is a group's first generations tell.
+    """When the first member came to an empty group. In a new group the first record (generation 0) is written then.
+    Later it is as long before the end of the join phase as the broker waits for more members, or twice as long if
+    several came; the group's first generations tell how long that is.
     """
     empty = known.where((F.col("member_count") == 0) & F.col("end_ms").isNotNull())
     empty = empty.select("group", "end_ms", F.col("generation").alias("empty"), F.col("start_ms").alias("empty_ms"))
@@ -68,10 +68,10 @@ def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def _conform(rows: DataFrame) -> DataFrame:
-    """Under an eager protocol nobody consumes from the start to the end. Under a cooperative one those partitions wait
-    for their new owner that were given up in the round before, and for all of the rebalance those of members that
-    went, and those that nobody had. The rules are those of whatif.costs. Of groups of KIP-848, which are neither, it is
-    known of each partition.
+    """The table's columns, with the paused time. In an eager group no member consumes from start to end. In a
+    cooperative one, partitions that were given up in the round before wait for their new owner, and those of members
+    that left or that had no owner wait for the whole rebalance (the rules of whatif.costs). In KIP-848 groups it is
+    known for each partition.
     """
     eager = F.col(KEPT) + F.col(MOVED) + F.col(GAINED)
     left = F.when(F.col("members_left") > 0, F.col(MOVED)).otherwise(0)

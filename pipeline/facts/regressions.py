@@ -1,5 +1,5 @@
-"""The table `regressions`: commits that are lower than the one before of the same group and partition, and why. The
-record of a commit does not say who sent it, so that the cause is inferred, by the table in docs/pipeline-tables.md.
+"""The table `regressions`: commits lower than the one before of the same group and partition, and why. A commit's
+record does not say who sent it, so the cause is inferred by the table in docs/pipeline-tables.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REWIND: Final = "rewind"
 ZOMBIE: Final = "zombie"
 
 ZOMBIE_MS: Final = 600_000
-"""So long a former owner may go on with what it had fetched: twice max.poll.interval.ms as it comes."""
+"""So long a former owner may go on with what it had fetched: twice the default of max.poll.interval.ms."""
 _AHEAD: Final = 5
 """Among so many commits after it a zombie's is answered by one of the owner."""
 
@@ -108,8 +108,8 @@ def _cause() -> Column:
 
 
 def _fell_back_and_returned() -> Column:
-    """This commit is that of a former owner: it lies between where that one was lately and where the new owner is, and
-    the new owner goes on from there in one step.
+    """A former owner made this commit: it lies between that owner's last commits and the new owner's, and the new owner
+    returns to its place in one step.
     """
     to, high, former = F.col("committed_offset"), F.col("before.offset"), F.col("takeover.offset")
     soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
@@ -127,8 +127,8 @@ def _step_back_up() -> Column:
 
 
 def _ran_ahead_before() -> Column:
-    """The commit before this one is that of a former owner, soon after it had to give the partition up; this one is the
-    new owner's, who goes on from where it was.
+    """A former owner made the commit before this one, soon after it had to give the partition up; this one is the new
+    owner's, which goes on from its own place.
     """
     to, base = F.col("committed_offset"), F.col("two_before")
     soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS

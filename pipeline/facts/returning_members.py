@@ -1,5 +1,5 @@
-"""Which dynamic members of a group came back: departures and arrivals of one client id on one host, paired. Plain
-values in, plain values out; knows nothing of Spark.
+"""Dynamic members that came back: departures and arrivals of one client id and host, in pairs. Plain values; knows
+nothing of Spark.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Return(NamedTuple):
 
 
 def pair_returns(stays: Iterable[Stay]) -> list[Return]:
-    """The returns in the order of arrival. Where several members of one client id and host are away, the one that went
-    last is the one that comes back: members that went for good are not taken for it.
+    """The returns in the order of arrival. If several members of one client id and host are away, the one that left
+    last comes back.
     """
     by_place: dict[tuple[str, str], list[Stay]] = {}
     for stay in stays:

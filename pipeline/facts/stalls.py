@@ -1,7 +1,7 @@
-"""The table `stalls`: how each partition's commits were getting on, by the rules of LinkedIn's Burrow, over a window of
-its last commits that slides over the whole history. See docs/pipeline-tables.md for the rules.
+"""The table `stalls`: how each partition's commits went on, by the rules of LinkedIn's Burrow
+(docs/pipeline-tables.md), over a window that slides over the whole history.
 
-Where the ends of the topics are not known only REWIND can be told, and `lag_known` says so.
+If the ends of the topics are not known, only REWIND is checked, and `lag_known` is false.
 """
 
 from __future__ import annotations

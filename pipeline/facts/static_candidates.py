@@ -1,5 +1,5 @@
-"""The table `static_candidates`: dynamic members that went and came back with the same client id on the same host, and
-what a `group.instance.id` (KIP-345) would have spared their group.
+"""The table `static_candidates`: dynamic members that came back with the same client id and host, and what a
+`group.instance.id` (KIP-345) would have spared their group.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.facts.returning_members import Return, Stay, pair_returns
 from muster.pipeline.facts.schema import conform
+from muster.pipeline.schema import columns
 
 _RETURNS: Final = pa.schema(
-    [
-        ("group", pa.string()),
-        ("client_id", pa.string()),
-        ("host", pa.string()),
-        ("gone_member_id", pa.string()),
-        ("back_member_id", pa.string()),
-        ("absent_ms", pa.int64()),
-        ("needed_ms", pa.int64()),
-    ]
+    columns(
+        "group string, client_id string, host string, gone_member_id string, back_member_id string, absent_ms long, "
+        "needed_ms long"
+    )
 )
 
 _GOING: Final = ("member_left", "session_expired")
@@ -77,8 +73,8 @@ def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
 def _returns_of(stays: pa.Table) -> pa.Table:
     """The returns of one group."""
     group = stays.column("group")[0].as_py()
-    columns = (stays.column(name).to_pylist() for name in Stay._fields)
-    found = pair_returns(Stay(*values) for values in zip(*columns, strict=True))
+    values = zip(*(stays.column(name).to_pylist() for name in Stay._fields), strict=True)
+    found = pair_returns(Stay(*one) for one in values)
     rows = {"group": [group] * len(found)}
     rows |= {name: [getattr(one, name) for one in found] for name in Return._fields}
     return pa.table(rows, schema=_RETURNS)

@@ -1,9 +1,9 @@
-"""What is known of the ends of the topics' logs, found for commits: how far the log reached at that time, and since
-when there has been something beyond the committed offset.
+"""The ends of the topics' logs, joined to commits: how far the log reached then, and since when it reaches beyond the
+committed offset.
 
 `ends` has the columns topic, partition, end_offset, time_ms: from time_ms on the log reached end_offset at least.
-Several rows of a partition are its history; the one with the largest offset is how far the log is known to reach now.
-Where that is known, the commits of other groups are history too: nobody reads what is not there yet.
+Several rows of a partition are its history; the largest offset is the latest known end. For these partitions commits of
+other groups are history too: no group reads what is not there yet.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""The facts kept up to date from a live cluster: a stream appends what is logged, exactly once; the facts of the groups
-that were touched are made anew by the functions of `facts`, and put in the place of the old ones all at once.
+"""Facts that are kept up to date from a live cluster. A stream appends the log exactly once; the functions of `facts`
+make the facts of the touched groups anew, and all of them are replaced at once.
 """

@@ -1,5 +1,5 @@
-"""When that how far the topics' logs reach may be laid beside what was staged: not before everything that groups had
-committed by then is staged as well. Else who reads on while tables are made would seem to be late.
+"""When the ends of the topics may be compared with the staged log: not before all commits up to that moment are staged.
+Otherwise a group that reads on meanwhile would seem late.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def look(kafka: Mapping[str, str]) -> Seen:
 
 
 class Watch:
-    """Looks whenever it is asked, and knows the newest look of which everything was staged."""
+    """Looks at the cluster, and knows the newest look whose commits are all staged."""
 
     def __init__(self, look: Callable[[], Seen]) -> None:
         self._look = look
@@ -65,8 +65,8 @@ class Watch:
         return self._known
 
     def has_grown(self, staged: Offsets) -> bool:
-        """Whether a look now may be used, and those that matter reach elsewhere than at the newest one that was: groups
-        get later while nobody commits.
+        """Whether a look may be used now, and partitions that matter have another end than at the newest look: groups
+        get later while they do not commit.
         """
         now, known = self._look(), self._known
         if not now.is_in(staged):

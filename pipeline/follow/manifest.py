@@ -1,5 +1,5 @@
-"""What a follower has: which folders hold the staged log, which the tables, and how far the stream is. It is one small
-file that is replaced as a whole, so that each step either has happened or has not, whenever the process dies.
+"""What a follower has: the folders of the staged log and of the tables, and the place in the stream. It is one small
+file that is replaced as a whole, so each step has happened completely or not at all, whenever the process dies.
 
 Pure: every step is a function from one manifest to the next.
 """
@@ -52,12 +52,11 @@ class Manifest(NamedTuple):
     version: int = 0
     """How often the tables were made anew."""
     shown: int = 0
-    """The version of which everybody was told."""
+    """The version that is shown to readers."""
     built: int = -1
     """The batch that the tables know."""
     judged: int = -1
-    """The batch of which the tables of lag know every commit: an older one as long as groups commit while it is asked
-    how far the topics reach."""
+    """The batch whose commits the tables of lag have: an older one while groups commit between the two questions."""
     dirty: Mapping[int, int] = {}
     """Buckets whose tables are older than their log, each with the last batch that touched it."""
     tables: Mapping[str, Mapping[str, str]] = {}
@@ -156,8 +155,8 @@ def merged(before: Manifest, old: Iterable[Chunk], new: Chunk | None, since_ms: 
 
 
 def horizon(manifest: Manifest, keep_ms: int | None) -> int | None:
-    """From when on the log is to be kept, where that has moved by an eighth of `keep_ms` or more since it was last cut;
-    else what it is: cutting costs as much as there is.
+    """The time from which the log is kept. It moves in steps of an eighth of `keep_ms`, because cutting costs as much
+    as the whole log.
     """
     if keep_ms is None or manifest.last_ms is None:
         return manifest.since_ms

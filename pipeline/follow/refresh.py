@@ -1,5 +1,5 @@
-"""The tables made anew where they are older than the staged log, by the functions of `facts`: those that tell of one
-group at a time for the buckets that were touched, those that depend on how late it is for all.
+"""Make tables anew that are older than the staged log, by the functions of `facts`: tables about single groups for the
+touched buckets, tables that depend on the time for all groups.
 """
 
 from __future__ import annotations

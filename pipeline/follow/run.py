@@ -1,5 +1,5 @@
-"""A follower at work: the stream appends, and between its batches the tables are made anew, the log is merged and the
-page written, by one thread, for no more than about half of the time. Nothing is lost whenever it is ended.
+"""A running follower. The stream appends; beside it one thread makes the tables, merges the log and writes the page,
+for at most about half of the time. It can be ended at any time without loss.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
-from muster.pipeline.provenance import About
+from muster.pipeline.report.content import About
 from muster.pipeline.report.formatting import plural
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
@@ -129,9 +129,7 @@ class Follower:
                 self._stopped.wait(wait_s)
 
     def _borne_with(self) -> float:
-        """So many failures in a row of the cluster: one that was never reached may not be there at all, and whoever
-        asked for an update once waits for it.
-        """
+        """How many failures of the cluster in a row are tolerated: few with `once`, and one if it was never reached."""
         if self.manifest.batch < 0:
             return 1
         return _BORNE_ONCE if self._what.once else math.inf
@@ -170,7 +168,7 @@ class Follower:
     # ---- beside the stream
 
     def _tend(self, *, last: bool = False) -> bool:
-        """Make anew what is old, if it is time to; whether anything was done. Rests for as long as it worked."""
+        """Make old tables anew, if it is time; whether anything was done. Then it rests for as long as it worked."""
         began = time.monotonic()
         is_time = not self._what.once and self.manifest.batch >= 0 and began >= self._rested_until
         if not last and not (is_time and self._is_old(began)):
@@ -202,7 +200,7 @@ class Follower:
         return bool(every) and self._shown != version and (last or self._shown < 0 or version % every == 0)
 
     def _show(self, manifest: Manifest) -> None:
-        """Let those see the tables who know nothing of manifests."""
+        """Show the tables to readers that do not know the manifest."""
         if not self._what.delta:
             self._store.show(manifest)
         else:
@@ -253,6 +251,6 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _sentence(error: Exception) -> str:
-    """What the cluster was said to have done, without where in Python, Java and Scala that was said."""
+    """The error of the cluster, without the places in Python, Java and Scala."""
     lines = [line.rpartition(_MARK)[2].strip() for line in str(error).splitlines() if _MARK in line]
     return lines[-1] if lines else str(error).partition("\n")[0]

@@ -1,5 +1,5 @@
-"""What is logged, as a stream, and its way into the staged log: one batch is one chunk, written by one job, in which
-the rows of each bucket and kind have files of their own.
+"""The stream of the log, and how it is appended to the staged log: one batch is one chunk, written by one job, with
+files for each bucket and kind.
 """
 
 from __future__ import annotations

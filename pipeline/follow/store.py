@@ -1,6 +1,5 @@
-"""Where a follower keeps what it has: folders that are written once, under names nobody had before, and one manifest
-that says which of them count. Wherever Spark can write; what a process that died left behind is swept at the next
-start.
+"""A follower's storage: folders that are written once under new names, and one manifest that says which of them count;
+anywhere that Spark can write. What a dead process left is removed at the next start.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Store:
         self._sweep_all()
 
     def _lock(self) -> None:
-        """On this machine two followers of one folder are kept apart, for as long as the process lives at most."""
+        """On this machine, keep a second follower out of the folder for as long as this process lives."""
         if self.local is None:
             return
         (self.local / KEPT).mkdir(parents=True, exist_ok=True)
@@ -106,7 +105,7 @@ class Store:
     # ---- folders
 
     def name(self, kind: str) -> str:
-        """A name that no folder had before, of this process or of one that may not be quite dead yet."""
+        """A name that no folder had before, neither of this process nor of an earlier one."""
         self._names += 1
         return f"{kind}={self._names:09d}-{self._run}"
 
@@ -134,7 +133,7 @@ class Store:
         return {name: self.read(name, buckets.values(), TABLES[name]) for name, buckets in found.items()}
 
     def sweep(self) -> None:
-        """Remove what had fallen out of use when this was last called: who began to read it then, is done by now."""
+        """Remove folders that were out of use at the last call: their readers are done by now."""
         gone, self._gone, self._going = self._going, [], self._gone
         used = folders(self.manifest)
         for table, name in gone:

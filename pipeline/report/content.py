@@ -1,15 +1,33 @@
-"""What a page is made of: plain values, so many that they fit on it. Holds no behaviour."""
+"""The content of a page: plain values, limited to what fits on it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-from muster.pipeline.provenance import About
+from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
 """A row of a table, or of a selection that `select` names."""
+
+
+class About(NamedTuple):
+    """One analysis."""
+
+    source: str
+    """What was read, as the user named it."""
+    rows: Mapping[str, int]
+    """How many rows of the offsets log there were of each kind (pipeline.schema.KINDS)."""
+    has_events: bool
+    """Whether `__group_events` was there: rebalances are told by the server, not inferred."""
+    has_ends: bool
+    """Whether the ends of the topics are known: lag can be told."""
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """Only what was logged in between, ms since 1970; None: without limit."""
+    groups: tuple[str, ...] = ()
+    """Only groups that match one of these patterns; none: all."""
+    what_if: tuple[str, ...] = ()
+    """The settings that were tried, by name."""
 
 
 @dataclass(frozen=True, slots=True)

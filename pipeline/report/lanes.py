@@ -1,7 +1,7 @@
-"""Who had how much of a group when, as lanes of a picture: generations in, lanes with their stretches out. Pure.
+"""The partitions of each process of a group over time, as lanes of a picture. Pure.
 
-A lane is a process as its owner knows it: an instance id, else client id and host. So a consumer that comes back under
-a new member id goes on in its lane; processes that share a client id and a host at the same time get a lane each.
+A process is known by its instance id, or else by client id and host. So a consumer that comes back under a new member
+id goes on in its lane. Processes with the same client id and host at the same time get a lane each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HTML put together from values: everything that comes from a log is escaped here and nowhere else. Pure."""
+"""HTML from values. All text from a log is escaped here and nowhere else. Pure."""
 
 from __future__ import annotations
 

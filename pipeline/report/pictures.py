@@ -1,5 +1,5 @@
-"""The pictures of the page: rebalances over time, who had what in a group, what a setting would have changed. Text in
-them is text, so that it stays readable on a phone. Pure.
+"""The pictures of the page: rebalances over time, the partitions of a group's processes, the effect of settings. Their
+text is text, so that it is readable on a phone. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Takes from the tables as much as fits on a page. Every query ends in a bounded number of rows, however long the log.
-
-The tables are as facts.schema.TABLES says, those of the what-if may be missing.
+"""Selects the content of a page from the tables (facts.schema.TABLES; those of the what-if may be missing). Each query
+gives a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.provenance import About
-from muster.pipeline.report.content import Chosen, Row, Some, Story
+from muster.pipeline.report.content import About, Chosen, Row, Some, Story
 from muster.pipeline.report.formatting import DAY, HOUR, MINUTE
 from muster.pipeline.schema import MALFORMED, UNKNOWN
 

@@ -1,9 +1,9 @@
 """From record batches v2 to raw rows, many batches at once (numpy and Arrow).
 
 A record (KIP-98): varint length of what follows, attributes int8, varint timestamp delta (ms), varint offset delta,
-varint key length (-1: none), key, varint value length (-1: tombstone), value, headers. Varints are zigzag. Where a
-record begins depends on the one before it, so the first records of all batches are looked at together, then the second
-ones and so on; the few batches with many records are walked through one by one.
+varint key length (-1: none), key, varint value length (-1: tombstone), value, headers. Varints are zigzag. The start of
+a record depends on the one before it. So the first records of all batches are read together, then the second ones and
+so on; the few batches with many records are read one by one.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from muster.pipeline.gather import PAD, Ints, Mask, Octets, integers, numbers, slices, varints
 from muster.pipeline.schema import RAW
-from muster.pipeline.sources.codecs import UNREADABLE, unpacked
-from muster.pipeline.sources.segment_reader import HEADER_SIZE, LENGTH_OVERHEAD, Damage, Stretch
+from muster.pipeline.sources.segment_reader import HEADER_SIZE, LENGTH_OVERHEAD, UNREADABLE, Damage, Stretch, unpacked
 
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
@@ -57,19 +56,8 @@ class Batches(NamedTuple):
 
     def only(self, kept: Mask) -> Batches:
         """Some of them."""
-        return Batches(
-            self.data,
-            self.source,
-            self.position[kept],
-            self.size[kept],
-            self.base_offset[kept],
-            self.attributes[kept],
-            self.base_timestamp[kept],
-            self.max_timestamp[kept],
-            self.producer_id[kept],
-            self.producer_epoch[kept],
-            self.record_count[kept],
-        )
+        data, source, *columns = self
+        return Batches(data, source, *(column[kept] for column in columns))
 
 
 class Rows(NamedTuple):
@@ -106,7 +94,7 @@ def headers_of(stretch: Stretch) -> Batches:
 
 
 def rows_of(batches: Batches) -> tuple[Rows, list[Damage]]:
-    """The records of all these batches, in their order; batches that do not hold together are left out and told."""
+    """The records of all these batches in order, and the damaged batches, which are left out."""
     damages: list[Damage] = []
     source, data, starts, ends, good = _payloads(batches, damages)
     possible = good & (batches.record_count >= 0) & (batches.record_count <= (ends - starts) // _SMALLEST)
@@ -245,13 +233,8 @@ def _fields(data: Octets, record: Ints, batch: Ints, batches: Batches) -> tuple[
 
 
 def _without(rows: Rows, kept: Mask) -> Rows:
-    start, end, valid = rows.key
-    value_start, value_end, value_valid = rows.value
-    return Rows(
-        rows.data,
-        rows.batch[kept],
-        rows.offset[kept],
-        rows.timestamp[kept],
-        (start[kept], end[kept], valid[kept]),
-        (value_start[kept], value_end[kept], value_valid[kept]),
-    )
+    data, batch, offset, timestamp, key, value = rows
+    (start, end, valid), (value_start, value_end, value_valid) = key, value
+    kept_key = start[kept], end[kept], valid[kept]
+    kept_value = value_start[kept], value_end[kept], value_valid[kept]
+    return Rows(data, batch[kept], offset[kept], timestamp[kept], kept_key, kept_value)

@@ -1,5 +1,5 @@
-"""Raw rows from a live cluster, without Spark: how far the offsets partitions reach, ranges of them shared out, each
-range read with confluent-kafka (librdkafka: all its security settings work; no group is joined, nothing committed).
+"""Raw rows from a live cluster, without Spark: the ends of the offsets partitions, shares of their ranges, and reading
+a range with confluent-kafka (librdkafka: all its security settings work). No group is joined, nothing is committed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Offsets = dict[int, int]
 
 ANSWER_TIMEOUT_S: Final = 30.0
 FIRST_ANSWER_TIMEOUT_S: Final = 5.0
-"""So long a cluster that was never reached may take: it is more likely that there is none."""
+"""The timeout for a cluster that was never reached: probably there is none."""
 IDLE_TIMEOUT_S: Final = 120.0
 """So long a range may bring nothing at all."""
 BATCH_ROWS: Final = 20_000
@@ -38,12 +38,12 @@ POLL_S: Final = 0.1
 """So long rows are gathered for a batch; with large records it is this that bounds the memory."""
 _NO_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 _HOPELESS: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._FATAL)
-"""What the client library complains of when waiting any longer is in vain."""
+"""Errors of the client library after which waiting is in vain."""
 _PLACE: Final = re.compile(r"\S*/\S+?: | \(after [^)]*\)|, [0-9]+ identical error\(s\) suppressed")
 """What its complaints say beside what went wrong."""
 _NO_KAFKA: Final = "Invalid response size"
 _CLIENT: Final = {"client.id": "muster-pipeline", "log_level": "0"}
-"""Unless told otherwise. What goes wrong stands in the errors, so the library need not write it to stderr as well."""
+"""Defaults. Errors are reported, so the library need not write them to stderr too."""
 _FETCHING: Final = {
     "group.id": "muster-pipeline",
     "enable.auto.commit": "false",
@@ -83,8 +83,8 @@ class Cluster:
             self._complaints[_PLACE.sub("", error.str())] = None
 
     def error(self, what: object) -> ClusterError | BadOption:
-        """`what` went wrong, with everything that was complained of. BadOption: nobody was asked, for an option (they
-        have librdkafka's names) is none, or has a value that it cannot have.
+        """`what` went wrong, with all that the library complained of. BadOption: an option (by librdkafka's name) does
+        not exist or has an impossible value.
         """
         if isinstance(what, KafkaException):
             what = what.args[0]
@@ -107,8 +107,8 @@ class Cluster:
 
 
 def knock(client: Mapping[str, str]) -> None:
-    """Whether anybody answers, asked before anything else: the library itself tries for half a minute and more. Raises
-    ClusterError, BadOption.
+    """Check that the cluster answers; the library itself would try for over half a minute. Raises ClusterError,
+    BadOption.
     """
     cluster = Cluster(client)
     try:
@@ -206,8 +206,7 @@ def bounded(start: Offsets, end: Offsets, rows: int) -> Offsets:
 
 
 def read_ranges(client: Mapping[str, str], reading: Reading, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-    """The rows of some ranges (of one partition only one after the other), in the order of each partition. What was
-    deleted since somebody asked how far the log reaches is told in a row of its own.
+    """The rows of some ranges, those of a partition in order. A row with `damage` tells what was deleted meanwhile.
 
     Raises ClusterError.
     """

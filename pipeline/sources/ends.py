@@ -1,5 +1,5 @@
-"""How far the logs of the topics reach, and what can be told cheaply of when they reached it: from a broker's folders
-by the time indexes and the last batch of each partition, from a live cluster by ListOffsets. Knows nothing of Spark.
+"""The ends of the topics' logs, and a rough history of them: from a broker's folders by time indexes and last batches,
+from a live cluster by ListOffsets. Knows nothing of Spark.
 
 A row (topic, partition, end_offset, time_ms) says: from time_ms on the log reached end_offset. Of one partition there
 may be several, its history; the largest end_offset is the present one.

@@ -1,4 +1,4 @@
-"""Raw rows out of any DataFrame of Kafka rows: Spark's own Kafka connector, a raw copy in Delta or Parquet."""
+"""Raw rows from any DataFrame of Kafka rows: Spark's own Kafka connector, a raw copy in Delta or Parquet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of raw rows in Parquet files, looked at before Spark is: are the files any, and what columns are in them?"""
+"""A check of a table of raw rows in Parquet files before Spark starts: is it Parquet, and has it the columns?"""
 
 from __future__ import annotations
 

@@ -1,19 +1,44 @@
-"""From the bytes of a segment file to whole batches with a right CRC, stretch by stretch; tells what it has to pass
-over. Knows the 61 bytes in front of a batch (KIP-98) and nothing of records. Messages of old formats (magic 0 and 1)
-become batches here, so that nobody else meets them.
+"""From the bytes of a segment file to whole batches with a right CRC, stretch by stretch, and what had to be skipped.
+Knows the 61 bytes of a batch header (KIP-98) and nothing of records. Messages of old formats (magic 0 and 1) become
+batches here, so no other module knows them.
 """
 
 from __future__ import annotations
 
+import gzip
 import struct
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
+import cramjam
+from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+from aiokafka.errors import UnsupportedCodecError
 from google_crc32c import value as crc32c
 
-from muster.pipeline.sources.codecs import UNREADABLE, unpacked
 from muster.protocol import message_sets
 from muster.protocol.message_sets import MIN_SIZES, MalformedMessageSet
+
+_CODECS: Final = (bytes, gzip_decode, snappy_decode, lz4_decode, zstd_decode)
+UNREADABLE: Final = (
+    cramjam.DecompressionError,
+    gzip.BadGzipFile,
+    zlib.error,
+    EOFError,
+    ValueError,
+    IndexError,
+    OverflowError,
+    UnsupportedCodecError,
+)
+"""What the codecs raise for bytes that they cannot read."""
+
+
+def unpacked(codec: int, packed: bytes | memoryview) -> bytes:
+    """What was packed; `codec` is Kafka's number, 0: nothing is. Raises one of `UNREADABLE`."""
+    if codec >= len(_CODECS):
+        raise ValueError(f"unknown compression type {codec}")
+    return bytes(_CODECS[codec](bytes(packed)))
+
 
 CHUNK_BYTES: Final = 4 << 20
 MAX_BATCH_BYTES: Final = 128 << 20
@@ -45,9 +70,9 @@ class Stretch(NamedTuple):
 
 
 class Walk:
-    """The batches of one segment file in order. A torn tail ends it, a batch that is damaged within itself is passed
-    over, after bytes that are no batch nothing of the file can be found again; each is told as `Damage`. Zeros at the
-    end are room reserved in advance and nothing is said of them, nor of the end of a file that `goes_on` behind `size`.
+    """The batches of one segment file in order. `Damage` tells of a torn tail, of a damaged batch, which is skipped,
+    and of bytes that are no batch, after which nothing more of the file can be found. Zeros at the end are reserved
+    space and no damage; nor is the end of a file that `goes_on` behind `size`.
     """
 
     def __init__(

@@ -1,6 +1,5 @@
-"""Raw rows out of segment files, without Spark: which files there are, how they are shared out, and one after the other
-as Arrow batches. Control batches are passed over, aborted transactions dropped, and what cannot be read is told in a
-row of its own.
+"""Raw rows from segment files as Arrow batches, without Spark, and how the files are shared out. Control batches and
+aborted transactions are left out. What cannot be read gives a row of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ READ_UNCOMMITTED: Final = "read_uncommitted"
 
 
 class DamagedSegment(ValueError):
-    """A segment cannot be read whole, and whoever asked wants no less."""
+    """A segment cannot be read completely, and that was asked for."""
 
 
 class Reading(NamedTuple):

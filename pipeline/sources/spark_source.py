@@ -1,5 +1,5 @@
-"""Spark's format("muster"): segment files or a live cluster as a Python Data Source, for batch and for streaming. Only
-what Spark asks for stands here; `segments` and `cluster` do the work and know nothing of Spark.
+"""Spark's format("muster"): segment files or a live cluster as a Python Data Source, for batch and streaming.
+`segments` and `cluster` do the work and know nothing of Spark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What topics are called: records of KIP-848 groups have their ids only, the names stand elsewhere.
+"""Names of topics by id: records of KIP-848 groups have only ids.
 
-A data directory has `partition.metadata` in each partition's folder; a live cluster is asked. A topic that is no more
-has its name, at best, in old records.
+A data directory has `partition.metadata` in each partition's folder; a live cluster is asked. The name of a deleted
+topic is, at best, in old records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One group's history under many settings, beside what happened. Pure: what `job` does for each group."""
+"""One group's history under many settings, compared with what happened. Pure: what `job` does for each group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST: Final = 2**60
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What would have happened under a setting; no figures when nobody can say, and then `why`."""
+    """What would have happened under a setting; without figures there is a `why`."""
 
     setting: Setting
     figures: Figures | None

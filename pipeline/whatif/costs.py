@@ -1,20 +1,19 @@
-"""What rebalances cost: how many there were, what moved, and for how long nobody read a partition that somebody wanted
-to read. Plain sums; decides nothing.
+"""What rebalances cost: their number, the moved partitions, and how long partitions were not read although a process
+wanted to read them. Plain sums.
 
-The same rules for what happened and for what would have happened:
+The same rules hold for what happened and for what would have happened:
 
 * A rebalance is a generation that got its assignment.
-* A partition has moved when its owner is not the one it had last; the first owner of all is none of it. Static members
-  are the same owner when they come back.
-* Paused, because of rebalances. Eager: every partition that is given out, from the beginning of the rebalance until the
-  assignment is there, failed attempts and the wait of an empty group for company included. Cooperative: the partitions
-  of those that went, and those that nobody had, for as long; those that were given up, from the assignment that took
-  them away until the next.
-* Silent, outside of that: partitions whose owner is dead or away and still a member, and those of a group that all have
-  left; only while somebody wants to read (`wanted`). What is so when the history ends counts until then.
+* A partition has moved when its owner is not its last one. A first owner is no move. A static member that comes back is
+the same owner.
+* Paused, because of rebalances. Eager: every assigned partition, from the beginning of the rebalance until the
+assignment is there, including failed attempts and the wait of an empty group for more members. Cooperative: for as
+long, the partitions of members that left and those without an owner; those that were given up, from the assignment that
+took them until the next.
+* Silent, at other times: partitions whose owner is dead or away and still a member, and those of a group without
+members; only while a process wants to read (`wanted`). At the end of the history it counts until then.
 
-No partition is paused and silent at the same time, so that both can be added up. The table `rebalances` has the same
-pauses (facts.rebalances).
+No partition is paused and silent at once, so both can be added. The table `rebalances` has the same pauses.
 """
 
 from __future__ import annotations
@@ -27,15 +26,13 @@ from typing import Final
 from muster.pipeline.whatif.history import FAR, Owned
 
 ALWAYS: Final = ((-FAR, FAR),)
-"""Somebody wants to read all the time."""
+"""A process wants to read all the time."""
 Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The sums. `detect_ms`: the mean time from the last sign of life of a dead member to its removal; None: nobody
-    died.
-    """
+    """The sums. `detect_ms`: mean time from the last sign of life of a dead member to its removal; None: none died."""
 
     rebalances: int = 0
     moved_partitions: int = 0
@@ -45,13 +42,13 @@ class Figures:
 
 
 class Costs:
-    """Told of everything in its order. `who` is any name of an owner that stays the same as long as it is one."""
+    """Adds up the costs of events that are given in order. `who` is a name that an owner keeps."""
 
     __slots__ = ("_away", "_began_ms", "_detected", "_last", "_left", "_moved", "_orphaned_ms", "_orphans", "_owned",
                  "_paused", "_rebalances", "_silent", "_waiting", "_wanted")  # fmt: skip
 
     def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
-        """`wanted`: when there is somebody who wants to read, as intervals in their order."""
+        """`wanted`: when a process wants to read, as intervals in order."""
         self._wanted = wanted
         self._rebalances = self._moved = self._paused = self._silent = 0
         self._detected: list[int] = []
@@ -61,7 +58,7 @@ class Costs:
         """What is consumed, or was when the rebalance began."""
         self._began_ms: int | None = None
         self._away: dict[str, tuple[int, int]] = {}
-        """Of whom nothing is heard: since when, and from when on that is not counted yet."""
+        """Members that are silent: since when, and from when on it is not counted yet."""
         self._left: list[Partition] = []
         """What those had that went in this rebalance."""
         self._waiting: dict[Partition, int] = {}
@@ -87,7 +84,7 @@ class Costs:
         self._away[who] = ms, ms
 
     def back(self, who: str, ms: int, *, cooperative: bool) -> None:
-        """It is heard of again, or another process is there in its place, and it was a member all the time."""
+        """It is heard of again, or another process is in its place. It was a member all the time."""
         away = self._away.pop(who, None)
         # in a rebalance of an eager group nobody reads anything
         if away is not None and (self._began_ms is None or cooperative):
@@ -133,8 +130,8 @@ class Costs:
         self._left.clear()
 
     def figures(self, ms: int, *, cooperative: bool, unassigned: int = 0) -> Figures:
-        """The sums, at the end; what is on counts as long as it lasts so far. `unassigned`: how many partitions there
-        are to get for a group that never had any.
+        """The sums at the end; what still lasts counts until then. `unassigned`: the partitions of a group that never
+        had any.
         """
         paused, began_ms = self._paused, self._began_ms
         if began_ms is None or cooperative:
@@ -183,7 +180,7 @@ class Costs:
             self._away[who] = since_ms, ms
 
     def _wanted_ms(self, since_ms: int, ms: int) -> int:
-        """For how much of a time somebody wanted to read."""
+        """How much of a time a process wanted to read."""
         wanted = self._wanted
         at = max(bisect_right(wanted, (since_ms, FAR)) - 1, 0)
         total = 0

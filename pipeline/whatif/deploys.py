@@ -1,7 +1,7 @@
-"""Deploys in a history: restarts that came together, and when they would have been with so many at a time. Pure.
+"""Deploys in a history: restarts that came together, and their times with another number at a time. Pure.
 
-A restart is a process that stopped and another one that came in its place (same client id and host). Those of different
-places that follow each other within GAP_MS, and that are at least half of the group, are one deploy.
+In a restart a process stops and another one of the same client id and host comes. Restarts at different places that
+follow each other within GAP_MS, and are at least half of the group, are one deploy.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from muster.pipeline.whatif.processes import Cast, Process
 
 GAP_MS: Final = 600_000
-"""Between two restarts of one deploy; as long at most as one of them takes."""
+"""The longest time between two restarts of one deploy, and for one restart."""
 SETTLE_MS: Final = 1_000
-"""From the return of one batch to the end of the next where the history does not say."""
+"""From the return of one batch to the stop of the next, if the history does not tell."""
 
 
 class Restart(NamedTuple):
@@ -39,9 +39,9 @@ def deploys(cast: Cast) -> list[list[Restart]]:
 
 
 def shifted(cast: Cast, at_a_time: int) -> tuple[dict[int, int], dict[int, int]]:
-    """When processes start and stop with so many at a time (0: all), by their indexes, as far as a deploy changes it.
+    """When processes start and stop with so many at a time (0: all), by index, if a deploy changes it.
 
-    Each is away as long as it was. A deploy stays as it was when a process would start after it stops.
+    Each is away as long as it was. A deploy is not changed if a process would then start after its stop.
     """
     starts: dict[int, int] = {}
     stops: dict[int, int] = {}

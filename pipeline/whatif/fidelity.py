@@ -1,4 +1,4 @@
-"""How true a replay is: the generations that it makes under the settings that really held, against the real ones."""
+"""How true a replay is: its generations under the real settings, compared with the real ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.pipeline.whatif.replay import Made
 ENOUGH: Final = {EVENTS: 0.99, LOG: 0.90}
 """The share of generations that must come out the same, by what the history was read from."""
 NEAR_MS: Final = 60_000
-"""A generation that comes at another time than so near to the real one is not that one."""
+"""A generation further than this from the real one is not the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A group's history from its values of `__group_events`, in their order (docs/events.md). Decides nothing else."""
+"""A group's history from its values of `__group_events`, in order (docs/events.md)."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _ID_HELD_UP_MS: Final = 1_000
 
 
 def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
-    """The history; `unusable` says why there is none to replay. Values are looked at one by one. `end_ms`: until when
-    the log goes, if that is longer than anything is told of this group.
+    """The history; `unusable` says why it cannot be replayed. `end_ms`: the end of the log, if later than the last
+    value.
     """
     reader = _Reader(group)
     before: Value | None = None
@@ -271,7 +271,7 @@ class _Reader:
         return current
 
     def _see_ids_asked_for(self, current: Round) -> None:
-        """A join phase that ends with the JoinGroup of somebody new was held up by the id that it had asked for."""
+        """A join phase that ends with the JoinGroup of a new member was held up by the id that it had asked for."""
         end_ms = current.joined_ms or 0
         asked_ms = max((ms for ms in current.joins.values() if ms < end_ms), default=0)
         if end_ms - asked_ms > _ID_HELD_UP_MS:
@@ -290,7 +290,7 @@ class _Reader:
 
 
 def _seen(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dict[str, int]:
-    """Partition counts of which nothing that somebody got is missing: the server may not know every topic."""
+    """Partition counts, including all assigned partitions: the server may not know every topic."""
     seen = dict(counts)
     for owned in shares.values():
         for topic, partitions in owned.items():

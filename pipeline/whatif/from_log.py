@@ -1,9 +1,9 @@
 """A group's history from the offsets log alone: the records of its generations, in their order.
 
-A record tells who is a member and what each one got, when the join phase ended and when the record was written. What
-led to it is not in it and is concluded here: who is new has joined, who is missing has left (or had been silent for its
-session timeout, where somebody found that out from its commits), otherwise a member joined again. When a rebalance
-began the table `rebalances` has, as an estimate; where nobody says, it is a heartbeat before its join phase ended.
+A record has the members and their assignments, the end of the join phase, and its own time. What led to it is inferred
+here: a new member joined; a missing one left (or was silent for its session timeout, if its commits show that);
+otherwise a member joined again. The table `rebalances` has an estimate of when a rebalance began; without it, it is a
+heartbeat before the end of the join phase.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def history_of(
     end_ms: int = 0,
     starts: Starts | None = None,
 ) -> History:
-    """The history. `ends`: how memberships ended, by member id, as far as that is known: "expired" counts, others are
-    taken for members that left. `end_ms`: until when the log goes. `starts`: as far as they are known.
+    """The history. `ends`: how memberships ended, by member id; only "expired" counts, all others left. `end_ms`: the
+    end of the log. `starts`: the known ones.
     """
     reader = _Reader(group, ends or {}, starts or {})
     for record in records:

@@ -1,6 +1,6 @@
-"""What is known of one group: who was a member when, which rebalances there were, which generations came of them.
+"""The history of one group: its members over time, its rebalances, and their generations.
 
-Made by `from_events` or `from_log`; times are wall ms. Facts only: what of it came from outside is said by `schedule`.
+Made by `from_events` or `from_log`; times are wall ms. `schedule` says which of the facts came from outside.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EMPTIED: Final = "emptied"
 
 BEFORE: Final = 0
 AFTER: Final = 2
-"""Ranks of what happens in one ms: before what members do of themselves (which is rank 1), or after it."""
+"""Ranks of facts in one ms: before what members do by themselves (rank 1), or after it."""
 
 Owned = Mapping[str, Sequence[int]]
 """Partitions by topic."""
@@ -64,7 +64,7 @@ class Spell:
     asked_ms: int | None = None
     """When it asked for its id, if that held up a rebalance (KIP-394)."""
     remembers: bool = False
-    """Its first JoinGroup told of partitions: the process had been a member before, under another id."""
+    """Its first JoinGroup had partitions: the process had been a member before, under another id."""
     offers: list[tuple[int, Offers]] = field(default_factory=list)
     """What it offers from when on."""
     end: str | None = None
@@ -114,11 +114,11 @@ class Generation(NamedTuple):
 
 
 class Rejoin(NamedTuple):
-    """Somebody who joined again and thereby began a rebalance."""
+    """A member that joined again and so began a rebalance."""
 
     ms: int
     member_id: str | None
-    """None: whoever leads."""
+    """None: the leader."""
     rank: int
 
 

@@ -1,7 +1,7 @@
 """The what-if of all groups as a Spark job: one group per task, histories in, the tables `fidelity` and `whatif` out.
 
-What a group's history is made of comes to its task as JSON, one text for each event or record: so both sources have one
-shape, and nothing is parsed twice. Of a group with a very long history only the newest part is played.
+A group's history comes to its task as JSON, one text for each event or record, so both sources have one shape. Of a
+very long history only the newest part is played.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def what_if(
 ) -> dict[str, DataFrame]:
     """The tables `fidelity` and `whatif` (facts.schema.TABLES), computed once when the first of them is read.
 
-    Groups with a rebalance in `inputs.events` are read from there, others from the offsets log alone; `memberships`
-    (the table) then tells who left and who expired, `rebalances` (the table) when each rebalance began. The settings
-    that really held are always replayed, for the fidelity; they are in `whatif` when they are among `settings`.
+    Groups with a rebalance in `inputs.events` are read from there, others from the offsets log alone; then the tables
+    `memberships` (which members left or expired) and `rebalances` (when each began) are used. The real settings are
+    always replayed, for the fidelity; they are in `whatif` only if they are among `settings`.
     """
     rows = _newest(_histories(inputs, memberships, rebalances)).crossJoin(F.broadcast(_end(inputs)))
     spark = inputs.decoded.sparkSession

@@ -1,8 +1,8 @@
-"""What the leader of a group does in a replay: subscriptions and assignments as numbers, so that equal ones are worked
-out once for all settings. Plays nothing.
+"""What the leader of a group does in a replay. Subscriptions and assignments are numbers, so that equal ones are
+computed once for all settings.
 
-Metadata and assignments travel through the core as a few bytes that name an entry of a `Book`; the core never looks
-into them. Strategies that Muster knows are computed; of others an assignment is what was recorded for the same members.
+Metadata and assignments are a few bytes that name an entry of a `Book`; the core never reads them. Known strategies are
+computed; for others the recorded assignment of the same members is used.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ NOTHING: Final[Owned] = {}
 
 
 class NoAssignment(Exception):
-    """Nobody can say what the leader would have done. The text says why."""
+    """It is not known what the leader would have done. The text says why."""
 
 
 class Said(NamedTuple):
-    """What a member says of itself for one strategy; `bump` makes equal ones differ."""
+    """A member's metadata for one strategy; `bump` makes equal ones differ."""
 
     topics: tuple[str, ...]
     share: int

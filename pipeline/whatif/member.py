@@ -1,7 +1,7 @@
 """A model member of a replay: what a client library does between the facts of its schedule.
 
-It joins, syncs, takes its share, joins again when it is told to; under a cooperative strategy once more when it lost
-partitions. Which partitions it had, and of which generation, it says as real clients do.
+It joins, syncs, takes its partitions, and joins again when it is told to; under a cooperative strategy once more when
+it lost partitions. It reports its partitions and their generation as real clients do.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Actor:
         self.client = Client(part.process.spells[0].client_id, part.process.spells[0].host)
         self.member_id = ""
         self.name = part.process.slot if part.instance_id is not None else ""
-        """Of the owner, for the costs: a static member is the same one when it is back."""
+        """The owner's name, for the costs: a static member that comes back is the same one."""
         self.bump = 0
         self.is_away = False
         self._answer: Any = None

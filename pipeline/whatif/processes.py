@@ -1,10 +1,9 @@
-"""The processes behind the member ids of a history: who came back as the same one, who was a new one in its place.
+"""The processes behind the member ids of a history: which came back, and which were new ones in the same place.
 
-A spell (one member id) that ended without goodbye is followed by another spell of the same client id and host. When a
-request of that client was refused in between, because it was no member any more, or when it still knows what it had
-(as members tell under the sticky strategy), the process had been alive all the time and had only been silent: a pause.
-Otherwise it is taken for dead, and what came back for a new process. One that left because its application did not poll
-goes on when it joins again.
+A spell is the time of one member id. If it ended without a LeaveGroup, and another spell of the same client id and host
+follows, the process may have been alive: a request of it was refused in between because it was no member any more, or
+it still knows its partitions (under the sticky strategies). Then it was a pause. Otherwise it had died, and the next
+spell is a new process. A process that left because its application did not poll goes on when it joins again.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from muster.pipeline.whatif.history import (
 LEAVES: Final = "leaves"
 SILENT: Final = "silent"
 SLOW: Final = "slow"
-"""Kinds of absences: it says goodbye; nothing is heard of it; it is heard of, but neither joins nor syncs."""
+"""Kinds of absences: it leaves; it is silent; it sends heartbeats, but neither joins nor syncs."""
 POLLED_TOO_LATE: Final = "consumer poll timeout has expired"
-"""Java's words, with which a member leaves whose application does not poll."""
+"""The reason with which Java's consumer leaves if its application does not poll."""
 _REFUSED_WITHIN_MS: Final = 1_000
 """Refusals are counted by the second."""
 _SLOW_MS: Final = 10_000
@@ -139,8 +138,8 @@ class Cast:
         return self._met[at - 1 if before_ms <= after_ms else bisect_right(began, began[at]) - 1]
 
     def reaction(self, process: Process, ms: int, turn: int) -> int | None:
-        """How long this process usually takes to join again: as long as in the real rebalance next to that time; as
-        long as others do when nothing is known of it; None when nothing is known of anybody.
+        """How long this process usually takes to join again: as in its nearest real rebalance, or as other processes if
+        it had none; None if there is none at all.
         """
         known = process.reactions
         if not known:
@@ -178,8 +177,8 @@ class Cast:
         return min(self._silent_ms(spell, spell.heard_ms), spell.end_ms)
 
     def _silent_ms(self, spell: Spell, heard_ms: int) -> int:
-        """Since when nothing was heard of a member. What it did after the last sign of life was either none (a late
-        SyncGroup), or the clocks for deadlines and for the log differ; where that was only concluded, it is believed.
+        """Since when a member was silent. Requests after its last sign of life are a late SyncGroup, which is none, or
+        the clocks for deadlines and for the log differ. If the last sign was only inferred, requests count.
         """
         last_ms = self._last_sign_ms.get(spell.member_id, 0)
         if self.history.source == EVENTS and last_ms - heard_ms > _CLOCKS_DIFFER_MS:
@@ -265,8 +264,8 @@ class Cast:
                 process.absences[number] = absence._replace(from_ms=self._began[at])
 
     def _usual_heartbeat_ms(self) -> int:
-        """Nobody tells the server. It is what clients do by default, or thrice a session, which they have to; or the
-        whole seconds in which each of them always noticed a rebalance.
+        """Clients do not tell it. It is their default or a third of a session, or the whole seconds in which all of
+        them always noticed a rebalance.
         """
         sessions = [spell.session_timeout_ms // 3 for spell in self.history.spells]
         most_ms = max(min([HEARTBEAT_MS, *sessions]), 1)

@@ -1,8 +1,8 @@
-"""A group's schedule played on a fresh core in virtual time, with model members that do what real clients do.
+"""A group's schedule played on a new core in virtual time, with model members that act like real clients.
 
-Members join, sync, and join again when the group rebalances; the leader assigns. Nobody heartbeats in between: a member
-tells once until when it will be heard of, which is the time at which it falls silent. Where a rebalance begins when a
-real one did, everybody takes as long as it really did; elsewhere as long as it usually does.
+Members join, sync, and join again when the group rebalances; the leader assigns. There are no heartbeats: a member says
+once when it will fall silent. If a rebalance begins when a real one did, each member takes as long as it really did,
+otherwise as long as it usually does.
 """
 
 from __future__ import annotations

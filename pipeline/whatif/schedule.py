@@ -1,5 +1,5 @@
-"""What comes to a group from outside, under one setting: who starts, stops, falls silent and comes back when, who joins
-again of its own accord, which topics grow. Decides what a setting makes of a history; plays nothing.
+"""What comes to a group from outside, under one setting: which processes start, stop, fall silent and come back when,
+which join again by themselves, which topics grow. It applies a setting to a history.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Schedule:
     initial_delay_ms: int
 
     def wanted(self) -> list[tuple[int, int]]:
-        """When there is a process that wants to read, or one that is being restarted, as intervals in their order."""
+        """When a process wants to read, or is being restarted, as intervals in order."""
         spans = []
         for part in self.parts:
             start_ms, before = part.start_ms, part.process.replaces

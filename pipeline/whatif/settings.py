@@ -1,7 +1,7 @@
-"""Settings of a what-if, by name: what is to be other than it was. Reads text and JSON; plays nothing.
+"""Settings of a what-if: what is changed. Read from text and JSON.
 
 A setting is written as on a command line, `static,session.timeout.ms=45000`, or as a JSON object,
-`{"name": "patient", "static": true, "session.timeout.ms": 45000}`. Where a value is a list, the object stands for all
+`{"name": "patient", "static": true, "session.timeout.ms": 45000}`. If a value is a list, the object means all
 combinations. Keys are Kafka's own names where Kafka has one.
 """
 

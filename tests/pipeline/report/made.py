@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.pipeline.provenance import About
-from muster.pipeline.report.content import Chosen, Some, Story
+from muster.pipeline.report.content import About, Chosen, Some, Story
 
 START_MS = 1_750_000_000_000
 HOUR = 3_600_000

@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from muster.pipeline.provenance import About
-from muster.pipeline.report.content import Chosen, Some
+from muster.pipeline.report.content import About, Chosen, Some
 from muster.pipeline.report.formatting import CAUSES, DAY, HOUR, MINUTE
 from muster.pipeline.report.markup import Column, Html, join, table, tag
 from muster.pipeline.report.page import cost, render

@@ -9,9 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.provenance import About
 from muster.pipeline.report import select as module
-from muster.pipeline.report.content import Chosen
+from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text

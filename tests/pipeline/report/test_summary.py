@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from muster.pipeline.provenance import About
-from muster.pipeline.report.content import Some
+from muster.pipeline.report.content import About, Some
 from muster.pipeline.report.summary import text
 from tests.pipeline.report.made import chosen, group
 
