@@ -4,21 +4,35 @@ when none comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
 
+from muster.protocol import frames
+from muster.protocol.api import Api, api_named
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.simulation.actor import Actor
-from muster.simulation.exchange import Broken, Exchange
 from muster.simulation.process import Process
 from muster.simulation.wires import Wire
 from muster.simulation.world import World
 
+OLDER: Final[Mapping[str, int]] = {"OffsetCommit": 9, "OffsetFetch": 9, "Produce": 9, "Fetch": 12}
+"""Versions that name topics by name."""
 PATIENCE_MS: Final = 30_000
 """For what need not wait for other members."""
 AGAIN_MS: Final = 200
+
+
+class Asked(NamedTuple):
+    """A request that waits for its answer; `turn` is its actor's then."""
+
+    request: Message
+    turn: int
+    api: Api
+    version: int
+    correlation: int
+    wire: Wire
 
 
 class Watcher(Protocol):
@@ -68,51 +82,53 @@ class Connection:
         self.world = network.world
         self.actor = actor
         self.wire: Wire | None = None
-        self._exchange = Exchange(actor.name)
-        self._turn = 0
-        """The actor's, when it asked what waits for its answer."""
+        self.asked: Asked | None = None
+        self._buffer = b""
+        self._correlation = 0
 
     def ask(self, request: Message) -> None:
         """Send it."""
         world, actor = self.world, self.actor
-        if self._exchange.asked is not None:
+        if self.asked is not None:
             self.hang_up()  # it does not wait for the answer any more: a client of another life
-        self._turn = actor.turn
         if self.wire is None:
             process = self.network.process()
-            self.wire = None if process is None else process.connect(self, max(actor.latency_ms, 1))
-            self._exchange = Exchange(actor.name)
-        if self.wire is None:
-            world.later(1 + int(world.random() * AGAIN_MS), self._lost, actor.turn)
-            return
-        self.wire.send(self._exchange.ask(request))
+            if process is None or not process.accepts:
+                world.later(1 + int(world.random() * AGAIN_MS), self._lost, actor.turn)
+                return
+            self.wire = Wire(process, self, max(actor.latency_ms, 1))
+            self._buffer = b""
+        served = api_named(type(request).__name__.removesuffix("Request"))
+        version = OLDER.get(served.name, served.max_version)
+        self._correlation += 1
+        asked = self.asked = Asked(request, actor.turn, served, version, self._correlation, self.wire)
+        self.wire.send(frames.request_frame(served, version, self._correlation, request, actor.name))
         waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
         patience_ms = (self.network.patience_ms if waits else PATIENCE_MS) + 10 * actor.latency_ms
-        world.later(patience_ms, self._give_up, (request, self.wire, actor.turn))
+        world.later(patience_ms, self._give_up, asked)
 
     def hang_up(self) -> None:
         """The client closes its connection."""
-        wire, self.wire, self._exchange.asked = self.wire, None, None
+        wire, self.wire, self.asked = self.wire, None, None
         if wire is not None:
             wire.cut()
 
     def lose(self) -> None:
         """The network drops the connection: the actor learns it, if it waits for something."""
-        waits = self._exchange.asked is not None
+        asked = self.asked
         self.hang_up()
-        if waits:
-            self._lost(self._turn)
+        if asked is not None:
+            self._lost(asked.turn)
 
     def _lost(self, turn: int) -> None:
         self.actor.take(turn, None)
 
-    def _give_up(self, waited: tuple[Message, Wire, int]) -> None:
-        request, wire, turn = waited
-        if self._exchange.asked is request:
-            if wire.open and wire.process.alive and self.actor.script is not None:
-                self.network.watcher.unanswered(request)
+    def _give_up(self, asked: Asked) -> None:
+        if self.asked is asked:
+            if asked.wire.open and asked.wire.process.alive and self.actor.script is not None:
+                self.network.watcher.unanswered(asked.request)
             self.hang_up()
-            self._lost(turn)
+            self._lost(asked.turn)
 
     # ---- the wire's calls
 
@@ -120,18 +136,30 @@ class Connection:
         """Bytes of the server."""
         if wire is not self.wire:
             return
-        turn = self._turn
-        try:
-            for request, response in self._exchange.received(data):
-                self.network.watcher.answered(self.actor, request, response)
-                self.actor.take(turn, response)
-        except Broken as error:
-            self.network.watcher.fault(f"{self.actor.name}: {error}")
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            end = 4 + int.from_bytes(self._buffer[:4], "big")
+            if len(self._buffer) < end:
+                break
+            frame, self._buffer = self._buffer[4:end], self._buffer[end:]
+            self._answered(frame)
+
+    def _answered(self, frame: bytes) -> None:
+        watcher, name = self.network.watcher, self.actor.name
+        asked, self.asked = self.asked, None
+        if asked is None:
+            watcher.fault(f"{name} got an answer to nothing: {frame[:20]!r}")
+            return
+        correlation, body = frames.decode_response_header(asked.api, asked.version, frame, 0, len(frame))
+        if correlation != asked.correlation:
+            watcher.fault(f"{name} asked {asked.correlation} and got the answer to {correlation}")
+        response = asked.api.decode_response(asked.version, frame, body)
+        watcher.answered(self.actor, asked.request, response)
+        self.actor.take(asked.turn, response)
 
     def hung_up(self, wire: Wire) -> None:
         """The server has closed the connection, or is no more."""
         if wire is self.wire:
-            self.wire = None
-            if self._exchange.asked is not None:
-                self._exchange.asked = None
-                self.world.later(int(self.world.random() * AGAIN_MS), self._lost, self._turn)
+            asked, self.asked, self.wire = self.asked, None, None
+            if asked is not None:
+                self.world.later(int(self.world.random() * AGAIN_MS), self._lost, asked.turn)

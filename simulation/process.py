@@ -1,7 +1,7 @@
 """One server process in virtual time: from its start on a disk as the last one left it, to its end, by whatever.
 
-It is `coordinator.server.Server` on a `VirtualMachine`: everything but the event loop, the sockets, the threads and the
-disk is what `muster serve` runs.
+It is `coordinator.server.Server` on a virtual machine: an event loop without sockets, the world's clock, threads that
+take turns with everything else, and a disk that may fail. All else is what `muster serve` runs.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.clock import Clock
 from muster.coordinator.config import load
+from muster.coordinator.log import SharedSync, Storage
+from muster.coordinator.machine import Machine, Post
+from muster.coordinator.net.listener import Listener
 from muster.coordinator.server import Server
+from muster.coordinator.slices import Worker, outcome
+from muster.simulation.clock import VirtualClock
 from muster.simulation.faulty_storage import Died, FaultyStorage
-from muster.simulation.machine import VirtualLoop, VirtualMachine
-from muster.simulation.wires import Wire
 from muster.simulation.world import World
 
 MOST_TURNS: Final = 5_000
 """An event loop that still has work after so many turns goes round in circles."""
+JOB_MS: Final = 12
+"""A job of a thread begins within so many ms."""
 
 
 class Owner(Protocol):
-    """Who started the process and is told what becomes of it."""
+    """What starts a process and is told what becomes of it."""
 
     def started(self) -> None:
         """It listens."""
@@ -54,27 +60,29 @@ class Process:
         syncs_all: bool = False,
         intercept: Intercept = NO_INTERCEPT,
     ) -> None:
-        """`slow_disk`, `syncs_all`: see `VirtualMachine`; `topics`: as `--topic` has them."""
-        self.world = world
-        self.storage = storage
+        """`slow_disk`: how long a job waits at most, in units of JOB_MS; `syncs_all`: one sync serves all files;
+        `topics`: as `--topic` has them.
+        """
+        self.world, self.storage, self.slow_disk, self.syncs_all = world, storage, slow_disk, syncs_all
         self.alive = True
-        self.up = False
-        self.stopping = False
-        self._owner = owner
-        self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
-        self.wires: list[Wire] = []
+        self.up = self.stopping = False
+        self.wires: list[Any] = []
+        """Its connections: `wires.Wire`."""
+        self.listener: VirtualListener | None = None
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._met)
-        self.machine = VirtualMachine(self, storage, slow_disk=slow_disk, syncs_all=syncs_all)
+        self._owner = owner
+        self._held: list[tuple[Callable[..., object], tuple[Any, ...]]] | None = None
+        self._task: asyncio.Task[Any]
         config = load(
             file=None, environment={}, overrides=[f"{name}={value}" for name, value in properties.items()],
             listen="127.0.0.1:9092", advertise=None, data_dir=Path("/virtual"), in_memory=False, topics=list(topics),
         )  # fmt: skip
-        self.server = Server(config, machine=self.machine, intercept=intercept)
+        self.server = Server(config, machine=VirtualMachine(self), intercept=intercept)
 
     def begin(self) -> None:
         """The process starts."""
-        self._task: asyncio.Task[Any] = self.loop.create_task(self.server.start())
+        self._task = self.loop.create_task(self.server.start())
         self._ends = self._started
         self.turns()
 
@@ -126,9 +134,8 @@ class Process:
 
     def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        if isinstance(error, Died) or not self.alive:
-            return
-        self._owner.fault(f"a fault in the event loop: {context.get('message')}: {error!r}", error)
+        if self.alive and not isinstance(error, Died):
+            self._owner.fault(f"a fault in the event loop: {context.get('message')}: {error!r}", error)
 
     # ---- coming and going
 
@@ -140,23 +147,10 @@ class Process:
             self.up = True
             self._owner.started()
 
-    def connect(self, client: Any, slow_ms: int) -> Wire | None:
-        """A client's new connection; None while there is nobody to take it."""
-        if not (self.up and self.alive) or self.stopping:
-            return None
-        wire = Wire(self, client, slow_ms)
-        self.wires.append(wire)
-        return wire
-
-    def accept(self, wire: Wire) -> Any:
-        """The server's side of a new connection; None when nobody listens any more."""
-        listener = self.machine.listeners[0]
-        return listener.connect(wire) if listener.port else None
-
-    def check_alive(self) -> None:
-        """Raises Died when it has died in the midst of this turn."""
-        if self.storage.dead:
-            raise Died
+    @property
+    def accepts(self) -> bool:
+        """Whether new connections are taken."""
+        return self.up and self.alive and not self.stopping
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -190,3 +184,157 @@ class Process:
         for wire in self.wires:
             wire.process_gone()
         self.wires = []
+
+
+# ---- what it stands on
+
+
+class _NoSelector:
+    def select(self, timeout: float | None) -> list[Any]:  # noqa: ARG002
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Runs what is ready; knows no descriptor and never waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._selector = _NoSelector()
+
+    def _process_events(self, events: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def turn(self) -> bool:
+        """One turn; whether there was anything to do."""
+        if not self._ready:  # type: ignore[attr-defined]  # BaseEventLoop's own
+            return False
+        self.call_soon(self.stop)
+        self.run_forever()
+        return True
+
+
+class ProcessClock(VirtualClock):
+    """The world's time as one process sees it: what is to be called soon is called in the next turn of its loop."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(process.world, process.does)
+        self._loop = process.loop
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._loop.call_soon(callback)
+
+
+class Threads:
+    """An executor whose jobs run, one after the other, when the world says so."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._jobs: list[Callable[[], object]] = []
+
+    def submit(self, job: Callable[[], object]) -> None:
+        self._jobs.append(job)
+        world = self._process.world
+        world.later(1 + int(world.random() * self._process.slow_disk * JOB_MS), self._work)
+
+    def _work(self, _: None) -> None:
+        process = self._process
+        if process.stands_still:
+            process.world.later(JOB_MS, self._work)
+        elif self._jobs and process.alive:
+            job = self._jobs.pop(0)
+            try:
+                job()
+            except Died:
+                process.died()
+            process.turns()
+
+    def shutdown(self, *, wait: bool) -> None:  # noqa: ARG002
+        while self._jobs:
+            self._jobs.pop(0)()
+
+
+class LargeWork(Worker):
+    """The thread for large requests."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        process, world = self._process, self._process.world
+        world.later(1 + int(world.random() * JOB_MS), lambda _: process.does(lambda: done(*outcome(work))))
+
+    def close(self) -> None:
+        """Nothing of it goes on by itself."""
+
+
+class WholeDisk:
+    """What syncs all there is at once."""
+
+    def __init__(self, storage: FaultyStorage) -> None:
+        self.sync = storage.sync_all
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class VirtualListener(Listener):
+    """Takes connections from the world."""
+
+    async def start(self) -> None:
+        self.port = 9092
+
+    def close(self) -> None:
+        """No more connections."""
+        self.port = 0
+
+    def connect(self, transport: Any) -> Any:
+        """The server's side of a new connection; None when none is taken any more."""
+        if not self.port:
+            return None
+        connection = self._connection()
+        connection.connection_made(transport)
+        return connection
+
+    def _set_options(self, transport: Any) -> None:
+        pass
+
+
+class VirtualMachine(Machine):
+    """One process's machine."""
+
+    cleaner_cpu_share = 1.0
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def clock(self) -> Clock:
+        return ProcessClock(self._process)
+
+    def draw_uuid(self) -> bytes:
+        return self._process.world.rng.randbytes(16)
+
+    def draw_uuid_text(self) -> str:
+        return self._process.world.rng.randbytes(16).hex()
+
+    def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
+        return self._process.storage
+
+    def workers(self, post: Post, threads: int) -> SharedSync:
+        executor: Any = Threads(self._process)
+        return SharedSync(post, threads=threads, executor=executor)
+
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002
+        return LargeWork(self._process)
+
+    def whole_disk(self, directory: Path | None) -> Any:  # noqa: ARG002
+        return WholeDisk(self._process.storage) if self._process.syncs_all else None
+
+    def listener(self, *arguments: Any) -> Listener:
+        listener = self._process.listener = VirtualListener(*arguments)
+        return listener

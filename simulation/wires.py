@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from muster.simulation.host import Host
+from muster.simulation.faulty_storage import Died
+from muster.simulation.process import Process
 
 
 class Wire:
@@ -15,7 +16,7 @@ class Wire:
     `slow_ms`: how long a piece may be on its way.
     """
 
-    def __init__(self, process: Host, client: Any, slow_ms: int) -> None:
+    def __init__(self, process: Process, client: Any, slow_ms: int) -> None:
         """`client`: its `received(data)` and `hung_up()` are called."""
         self.process = process
         self.world = process.world
@@ -32,6 +33,7 @@ class Wire:
         self._reading = True
         self._closing = False
         self._protocol: Any = None
+        process.wires.append(self)
         process.does(self._connect)
 
     # ---- the client's side
@@ -63,7 +65,8 @@ class Wire:
     # ---- the server's side: what asyncio would do
 
     def _connect(self) -> None:
-        self._protocol = self.process.accept(self)
+        listener = self.process.listener
+        self._protocol = None if listener is None else listener.connect(self)
         if self._protocol is None:
             self._hang_up()
 
@@ -97,7 +100,8 @@ class Wire:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing or not self.open or not self.process.alive:
             return
-        self.process.check_alive()
+        if self.process.storage.dead:
+            raise Died
         self._unsent.append(bytes(data))
         self._unsent_bytes += len(data)
         world = self.world

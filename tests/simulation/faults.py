@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import log
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -34,26 +34,13 @@ INSTANCES: Final = 5
 """So many instance ids a group's static members share: few, so that some have the same."""
 
 
-class Circumstances(Protocol):
-    """What is decided of a history before it begins: see `scenario`."""
-
-    @property
-    def consumers(self) -> int: ...
-    @property
-    def groups(self) -> int: ...
-    @property
-    def probers(self) -> int: ...
-    @property
-    def tick_ms(self) -> int: ...
-    @property
-    def crashes(self) -> float: ...
-
-
 class Chaos:
     """Lets something happen now and then."""
 
-    def __init__(self, world: World, scenario: Circumstances, end_server: Callable[[], object] | None = None) -> None:
-        """`end_server`: lets the server die or resign."""
+    def __init__(self, world: World, scenario: Any, end_server: Callable[[], object] | None = None) -> None:
+        """`scenario` has `consumers`, `groups`, `probers`, `tick_ms` and `crashes`, which is how often `end_server` is
+        called: it lets the server die or resign.
+        """
         self.world = world
         self.scenario = scenario
         self._end_server = end_server

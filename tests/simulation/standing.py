@@ -36,21 +36,24 @@ def check_parked(world: World) -> None:
 
 def unsettled(world: World, living: list[UnrulyConsumer]) -> tuple[str, str] | None:
     """A group that is not what its living members make it, and how; None when all are settled."""
-    rows: dict[str, Any] = {one.group_id: one for one in _ask(world.core, world, ListGroupsRequest()).groups}
-    for name in dict.fromkeys([*rows, *(one.group_id for one in living)]):
-        described = _ask(world.core, world, DescribeGroupsRequest([name])).groups[0]
-        members = {one.member_id: one for one in described.members}
-        own = {one.member_id: one for one in living if one.group_id == name}
-        if described.group_state not in ((STABLE,) if own else (EMPTY, "Dead")):
-            return name, f"is {described.group_state} with {len(members)} members, living are {list(own)}"
-        if set(own) != set(members):
-            return name, f"has the members {list(members)}, living are {list(own)}"
-        if len({one.generation for one in own.values()}) > 1:
-            return name, f"has members in generations {[one.generation for one in own.values()]}"
-        differ = [one.name for one in own.values() if one.assigned != members[one.member_id].member_assignment]
-        if differ:
-            return name, f"shows other assignments than {differ} have"
+    listed = _ask(world.core, world, ListGroupsRequest()).groups
+    for name in dict.fromkeys([*(one.group_id for one in listed), *(one.group_id for one in living)]):
+        wrong = restless(_ask(world.core, world, DescribeGroupsRequest([name])).groups[0], living)
+        if wrong:
+            return name, wrong
     return None
+
+
+def restless(described: Any, living: list[UnrulyConsumer]) -> str:
+    """How a group, as DescribeGroups tells it, is not what its living members make it; "": it is."""
+    members = {one.member_id: one.member_assignment for one in described.members}
+    own = {one.member_id: one for one in living if one.group_id == described.group_id}
+    if described.group_state not in ((STABLE,) if own else (EMPTY, "Dead")) or set(own) != set(members):
+        return f"is {described.group_state} with the members {list(members)}, living are {list(own)}"
+    if len({one.generation for one in own.values()}) > 1:
+        return f"has members in generations {[one.generation for one in own.values()]}"
+    differ = [one.name for one in own.values() if one.assigned != members[one.member_id]]
+    return f"shows other assignments than {differ} have" if differ else ""
 
 
 def settle(world: World, living: Any, events: int) -> None:

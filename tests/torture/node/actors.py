@@ -17,6 +17,7 @@ from muster.protocol.messages.incremental_alter_configs import (
 )
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.simulation.actor import Actor, Script
+from muster.simulation.wires import Wire
 from tests.simulation.scenario import TOPIC
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ class Rogue:
         if len(self._wires) > 3 or (self._wires and world.random() < 0.3):
             self._wires.pop(0).cut()
             return
-        wire = None if world.process is None else world.process.connect(self, 50)
-        if wire is not None:
+        if world.process is not None and world.process.accepts:
+            wire = Wire(world.process, self, 50)
             self._wires.append(wire)
             wire.send(self._bytes())
 

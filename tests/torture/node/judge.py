@@ -14,6 +14,7 @@ from muster.protocol.messages.metadata import MetadataRequest
 from muster.simulation.actor import Actor, Script
 from muster.simulation.consumer import fetch_of, offsets_of
 from tests.simulation.scenario import PARTITIONS, TOPIC
+from tests.simulation.standing import restless
 from tests.torture.ledger import Place
 from tests.torture.node.actors import SETTING, TOPIC_KIND
 
@@ -138,12 +139,7 @@ class Inspector(Actor):
             response = yield DescribeGroupsRequest([group])
             if response is None:
                 return "no answer"
-            described = response.groups[0]
-            members = {one.member_id: one.member_assignment for one in described.members}
-            own = {one.member_id: one for one in living if one.group_id == group and one.script is not None}
-            if described.group_state != "Stable" or set(own) != set(members):
-                return f"{group} is {described.group_state} with {sorted(members)}, living are {sorted(own)}"
-            differ = [one.name for one in own.values() if one.assigned != members[one.member_id]]
-            if differ:
-                return f"{group} shows other assignments than {differ} have"
+            wrong = restless(response.groups[0], self._node.chaos.living())
+            if wrong:
+                return f"{group} {wrong}"
         return ""
