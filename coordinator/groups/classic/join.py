@@ -5,9 +5,9 @@ Sources: KIP-345 (static members), KIP-389 (group.max.size), KIP-394 (member id 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.coordinator.core.interface import JoinCommand
 from muster.coordinator.groups.classic import history, pending_members, records, rejoin_cause, static_members
@@ -70,15 +70,12 @@ DECISIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 """(sender, state of the group) -> what is done."""
 
 
-class CheckedJoin:
+class CheckedJoin(NamedTuple):
     """One JoinGroup that has passed the checks."""
 
-    __slots__ = ("command", "protocols", "request")
-
-    def __init__(self, command: JoinCommand, request: JoinGroupRequest, protocols: Protocols) -> None:
-        self.command = command
-        self.request = request
-        self.protocols = protocols
+    command: JoinCommand
+    request: JoinGroupRequest
+    protocols: Protocols
 
     @property
     def new_id(self) -> str:
@@ -136,7 +133,12 @@ def _join(step: Step, command: JoinCommand, request: JoinGroupRequest, group: Cl
         _refuse(step, command, request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         return
     join = CheckedJoin(command, request, protocols)
-    _ACTIONS[DECISIONS[sender_of(group, join), group.state]](step, group, join)
+    decision = DECISIONS[sender_of(group, join), group.state]
+    error = _REFUSALS.get(decision)
+    if error is None:
+        _ACTIONS[decision](step, group, join)
+    else:
+        _refuse(step, command, request, error, "" if decision == REFUSE_ODD else member_id)
 
 
 def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
@@ -236,8 +238,7 @@ def _rejoin(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
     # while members are awaited the JoinGroup was asked for, and is no cause
     cause = "" if group.state == PREPARING else rejoin_cause.of_rejoin(group, member, join.protocols, step.state.image)
     group.update(member, join.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-    park_join(step, group, member, join.command.respond)
-    begin_or_complete(step, group, cause, history.trigger(member, request.reason))
+    _park(step, group, join, member, cause)
 
 
 def _repeat(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
@@ -248,10 +249,8 @@ def _repeat(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
 
 
 def _replace(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
-    request = join.request
-    member = static_members.replace(step, group, request, join.new_id, join.protocols)
-    park_join(step, group, member, join.command.respond)
-    begin_or_complete(step, group, events.STATIC_MEMBER_BACK, history.trigger(member, request.reason))
+    member = static_members.replace(step, group, join.request, join.new_id, join.protocols)
+    _park(step, group, join, member, events.STATIC_MEMBER_BACK)
 
 
 def _replace_in_place(step: Step, group: ClassicGroup, join: CheckedJoin) -> None:
@@ -263,26 +262,18 @@ def _replace_in_place(step: Step, group: ClassicGroup, join: CheckedJoin) -> Non
     member = static_members.replace(step, group, request, join.new_id, join.protocols)
     if group.vote() == group.protocol_name:
         static_members.answer_in_place(step, group, join.command, member, old_leader)
-        return
+    else:
+        _park(step, group, join, member, events.STATIC_MEMBER_BACK)
+
+
+def _park(step: Step, group: ClassicGroup, join: CheckedJoin, member: Member, cause: str) -> None:
     park_join(step, group, member, join.command.respond)
-    begin_or_complete(step, group, events.STATIC_MEMBER_BACK, history.trigger(member, request.reason))
+    begin_or_complete(step, group, cause, history.trigger(member, join.request.reason))
 
 
 def _refuse(step: Step, command: JoinCommand, request: JoinGroupRequest, error: int, member_id: str) -> None:
     step.reply(command.respond, join_refusal(member_id, error))
     step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
-
-
-def _refusing(error: int) -> Callable[[Step, ClassicGroup, CheckedJoin], None]:
-    def refuse(step: Step, _: ClassicGroup, join: CheckedJoin) -> None:
-        _refuse(step, join.command, join.request, error, join.request.member_id)
-
-    return refuse
-
-
-def _refuse_odd(step: Step, _: ClassicGroup, join: CheckedJoin) -> None:
-    # the id was handed out to a client without an instance id: Kafka fails there, and names no member id
-    _refuse(step, join.command, join.request, ErrorCode.UNKNOWN_SERVER_ERROR, "")
 
 
 _ACTIONS: Final = {
@@ -292,7 +283,10 @@ _ACTIONS: Final = {
     REPLACE_IN_PLACE: _replace_in_place,
     REJOIN: _rejoin,
     REPEAT: _repeat,
-    REFUSE_UNKNOWN: _refusing(ErrorCode.UNKNOWN_MEMBER_ID),
-    REFUSE_FENCED: _refusing(ErrorCode.FENCED_INSTANCE_ID),
-    REFUSE_ODD: _refuse_odd,
+}
+_REFUSALS: Final = {
+    REFUSE_UNKNOWN: ErrorCode.UNKNOWN_MEMBER_ID,
+    REFUSE_FENCED: ErrorCode.FENCED_INSTANCE_ID,
+    # the id was handed out to a client without an instance id: Kafka fails there, and names no member id
+    REFUSE_ODD: ErrorCode.UNKNOWN_SERVER_ERROR,
 }

@@ -8,7 +8,7 @@ record of such a group is too large to be written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from muster.protocol.consumer import decode_subscription
@@ -23,33 +23,27 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 class Subscriptions:
     """What is known of a group's topics: nothing (`metadata` None), or what these members' metadata says."""
 
-    __slots__ = ("_known", "_metadata", "_topics")
+    __slots__ = ("_metadata", "_topics")
 
     def __init__(self, metadata: Iterable[bytes] | None) -> None:
         # to hash long metadata is to read all of it
-        distinct = {one if len(one) <= SHORT else id(one): one for one in metadata or ()}
-        self._metadata: Sequence[bytes] = tuple(distinct.values())
-        self._known = metadata is not None and sum(map(len, self._metadata)) <= MOST_BYTES
+        distinct = {one if len(one) <= SHORT else id(one): one for one in metadata or ()}.values()
+        is_known = metadata is not None and sum(map(len, distinct)) <= MOST_BYTES
+        self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # until it is decoded
         self._topics: frozenset[str] | None = None
 
     def topics(self) -> frozenset[str] | None:
         """The topics that members subscribe to; None when that is unknown."""
-        if self._metadata and self._known:
-            self._topics, self._known = _decode(self._metadata)
-            self._metadata = ()
-        elif self._known and self._topics is None:
-            self._topics = frozenset()
-        return self._topics if self._known else None
+        if self._metadata is not None:
+            self._topics, self._metadata = _decode(self._metadata), None
+        return self._topics
 
 
 UNKNOWN = Subscriptions(None)
 
 
-def _decode(metadata: Sequence[bytes]) -> tuple[frozenset[str] | None, bool]:
-    topics: set[str] = set()
-    for one in metadata:
-        try:
-            topics.update(decode_subscription(one)[1].topics)
-        except MalformedMessage:
-            return None, False
-    return frozenset(topics), True
+def _decode(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    try:
+        return frozenset(topic for one in metadata for topic in decode_subscription(one)[1].topics)
+    except MalformedMessage:
+        return None

@@ -15,7 +15,7 @@ from tests.coordinator.groups.harness import BOTH, RANGE, Room
 
 def test_every_row_has_an_answer_in_every_state() -> None:
     assert set(DECISIONS) == {(sender, state) for sender in SENDERS for state in STATES if state != DEAD}
-    assert set(DECISIONS.values()) - {join.IMPOSSIBLE} == set(join._ACTIONS)
+    assert set(DECISIONS.values()) - {join.IMPOSSIBLE} == set(join._ACTIONS) | set(join._REFUSALS)
 
 
 # ---- checks, in Kafka's order
