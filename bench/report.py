@@ -7,17 +7,18 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, VARIED
+from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNPREPARED, VARIED
 
 HEAD = f"""\
 medians of {{rounds}} rounds in which the servers took turns, of 9 starts, of 5 loads and compactions, of 9 runs of the
 codec; memory of members and offsets was measured once. CPU time is the server's own, user and system, from /proc.
 "{BY_THE_CLOCK}" is the time that passed for each request while others were under way; on a shared machine no more
 than a hint. Bare: a server that answers every frame with the same bytes, on the same event loop: the floor. Commits:
-synced is Muster's default; Kafka acknowledges from the page cache in both rows. Muster makes ready what a connection
+synced is Muster's default; Kafka acknowledges from the page cache in both rows. Muster prepares what a connection
 sends again: "{REPEATED}" is what a member's heartbeats are, and a consumer's commits of the same
-partitions; with "{VARIED}" every request goes the usual way. Counting begins after each connection's
-first requests, but for "{COLD}"."""
+partitions; with "{VARIED}" every request goes the usual way. "{UNPREPARED}": the same requests on
+a server that prepares none. Counting begins after each connection's first requests, but for
+"{COLD}"."""
 """What the figures are."""
 
 RESULTS = Path(__file__).with_name("results.md")

@@ -22,6 +22,7 @@ from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
     SCENARIOS,
+    UNPREPARED,
     VARIED,
     Target,
     cold,
@@ -93,6 +94,27 @@ class BareServer(ServerProcess):
         """Read the address it prints."""
         assert process.stdout is not None
         return process.stdout.readline().decode().strip()
+
+
+class UnpreparedServer(MusterServer):
+    """bench/load/unprepared.py: Muster without the prepared path."""
+
+    cwd = REPOSITORY
+
+    def command(self) -> list[str | Path]:
+        """The same words for the other program."""
+        _, *words = super().command()
+        return [RUN_VENV / "bin" / "python", "-m", "bench.load.unprepared", *words]
+
+
+def unprepared_figures(target: Target, samples: Samples) -> None:
+    """What comes again, when nothing is prepared: what the prepared path saves."""
+    for connections in (100, 1000):
+        beats = target.load(target.heartbeats[connections], connections=connections)
+        for what, load in (("heartbeat", beats), ("commit, page cache", commits(target, connections))):
+            name = f"{what}, {UNPREPARED}, {connections} connections"
+            for row, value in of_load(name, load).items():
+                samples[row]["muster"].append(value)
 
 
 def bare_figures(target: Target, heartbeats_of: Target, samples: Samples) -> None:
@@ -189,6 +211,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     remember.events_figure(Target(telling, frameload, args.seconds), Target(silent, frameload, args.seconds), samples)
     servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS, executable=muster)]
     page_cache = MusterServer(workdir / "page-cache", {**SETTINGS, **PAGE_CACHE}, executable=muster)
+    closed = UnpreparedServer(workdir / "unprepared", {**SETTINGS, **PAGE_CACHE}, executable=muster)
     notes = []
     if with_kafka:
         servers.append(KafkaServer(workdir / "kafka", SETTINGS))
@@ -203,10 +226,14 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
         unsynced = Target(page_cache, frameload, args.seconds)
         unsynced.prepare_commits()
         commits(unsynced)
+        closed.start()
+        unprepared = Target(closed, frameload, args.seconds)
+        unprepared.prepare()
         for number in range(args.rounds):
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
             bare_figures(Target(bare, frameload, args.seconds), targets[0], samples)
             commit_figures(targets, unsynced, samples)
+            unprepared_figures(unprepared, samples)
             for scenario in SCENARIOS:
                 for target in targets:
                     note(samples, target, scenario(target))
@@ -215,7 +242,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
                 measure.resident_mb(target.server.pid)
             )
     finally:
-        for server in [*servers, page_cache, bare]:
+        for server in [*servers, page_cache, closed, bare]:
             if server.running:
                 server.stop()
     medians = {

@@ -26,6 +26,7 @@ MEMBERS_EACH = 10
 COMMITS_EACH = 10
 """So many commits of each place, with different offsets, before a connection begins again."""
 REPEATED, VARIED = "each again the one before", "no two alike in a row"
+UNPREPARED = f"{REPEATED} but nothing prepared"
 """What a connection sends: Muster makes a request that comes again ready once (api/prepared/)."""
 BY_THE_CLOCK = "by the clock"
 COLD, COLD_S = "the first half second after a start", 0.5

@@ -48,13 +48,7 @@ FEW_ELEMENTS: Final = 5_000
 """A request of as many elements is read at once: that takes some 5 ms at most. One of more is read in the thread."""
 
 
-class _Often:
-    """What a request that comes again touches, side by side in memory (see `net.connection`)."""
-
-    __slots__ = ("current", "prepared", "sink")
-
-
-class ConnectionRequests(_Often):
+class ConnectionRequests:
     """The requests of one connection, one at a time. `context` is that of the request at hand, or of the last one."""
 
     __slots__ = (
@@ -65,9 +59,12 @@ class ConnectionRequests(_Often):
         "_route",
         "_routes",
         "context",
+        "current",
         "gone",
         "is_reading",
         "note_response",
+        "prepared",
+        "sink",
         "slices",
     )
 
@@ -127,7 +124,7 @@ class ConnectionRequests(_Often):
         """`handle`, when the route is known and nothing that was prepared fits."""
         route = known.route
         body = route.body_at(data, start, end)
-        exchange = self.open(route, data[start + 4 : start + 8])
+        exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
         if end - body > route.large_bytes:
             self._read_apart(exchange, data, body, end)
             return None

@@ -91,8 +91,7 @@ class ObservedRequests:
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Take on a request: see `dispatch.ConnectionRequests`."""
         self._arrived_us, self._handled_us = self._clock.mono_us(), 0
-        self._request_bytes = end - start
-        self._error_counts = None
+        self._request_bytes, self._error_counts = end - start, None
         if end - start >= 4:
             self._api = _key_and_version(data, start)
         answer = self._requests.handle(data, start, end)

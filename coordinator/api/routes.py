@@ -5,7 +5,6 @@ A `Route` is shared by all connections: thousands of them touch the same few lin
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -35,17 +34,10 @@ _HEAD_5: Final = Struct(">i5s").pack
 """Size and response header."""
 
 
-@lru_cache(maxsize=1_024)
-def _size_bytes(size: int) -> bytes:
-    """The same bytes for thousands of answers that are as long."""
-    return size.to_bytes(4, "big")
-
-
 class Route:
     """All that is known of one (API, version, client id), whichever connection it comes on, before the body is read."""
 
     __slots__ = (
-        "_often",
         "_put_head",
         "_response_header_size",
         "api",
@@ -87,7 +79,6 @@ class Route:
         carries_records = served.request_has_parts
         self.large_bytes = RECORDS_LARGE_BYTES if carries_records else LARGE_BYTES
         self.most_bytes = NO_LIMIT if carries_records else MOST_BYTES
-        self._often: tuple[bytes, bytes] | None = None
 
     def _decode_and_raise(self, *where: Any) -> Any:
         return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))
@@ -134,13 +125,7 @@ class Route:
         """The bytes of an answer before and after its correlation id."""
         parts = self.frame(self.lower(response), bytes(4))
         frame = parts if isinstance(parts, bytes) else b"".join(parts)
-        return _size_bytes(len(frame) - 4), frame[8:]
-
-    def around_often(self, response: Message) -> tuple[bytes, bytes]:
-        """`around` an answer that is the same object each time: thousands of connections share these bytes."""
-        if self._often is None:
-            self._often = self.around(response)
-        return self._often
+        return frame[:4], frame[8:]
 
     def facts(self) -> dict[str, object]:
         """For log lines."""

@@ -32,7 +32,7 @@ class PreparedHeartbeat:
         self._head, self._tail = route.head, frame[8:]
         self._authorizer, self._permissions = authorizer, authorizer.version
         self._route, self._shard, self._member = route, shard, member
-        self._before_id, self._after_id = route.around_often(WELL)
+        self._before_id, self._after_id = route.around(WELL)
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
         """See `PreparedRequest`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any, Final
 
@@ -19,9 +20,6 @@ _ID_AT: Final = 4
 _ID: Final = {1: "4s", 2: "2s2s"}
 """It varies too: in as many pieces as the numbers of a run."""
 _VARIED: Final = re.compile(b"\xff+")
-_layouts: dict[str, Callable[[bytes, int], tuple[Any, ...]]] = {}
-"""Templates of one layout share its struct: thousands of connections touch the same few lines of memory."""
-_LAYOUTS_KEPT: Final = 1_000
 
 
 class FrameTemplate:
@@ -43,12 +41,7 @@ class FrameTemplate:
             layout += f"{where - at}s{what}"
             at = where + Struct(f">{what}").size
         layout += f"{len(frame) - at}s"
-        unpack = _layouts.get(layout)
-        if unpack is None:
-            if len(_layouts) >= _LAYOUTS_KEPT:
-                _layouts.clear()
-            unpack = _layouts[layout] = Struct(layout).unpack_from
-        self._unpack = unpack
+        self._unpack = unpack = _unpacker(layout)
         self._every = len(codes) + 1
         self._constants = b"".join(unpack(frame, 0)[:: self._every])
 
@@ -60,6 +53,12 @@ class FrameTemplate:
         """
         parts = self._unpack(data, start)
         return parts if b"".join(parts[:: self._every]) == self._constants else None
+
+
+@lru_cache(maxsize=1_000)
+def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
+    """Templates of one layout share its struct."""
+    return Struct(layout).unpack_from
 
 
 def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
