@@ -6,7 +6,7 @@ a data directory; `batches` builds and reads record batches (with `aiokafka_reco
 `headers` and `validation` need no codec.
 """
 
-from muster.coordinator.log.directory import checkpoints
+from muster.coordinator.log import checkpoints
 from muster.coordinator.log.directory.identity import Identity
 from muster.coordinator.log.errors import (
     BatchError,

@@ -5,18 +5,19 @@ Driven from one thread; it reads no clock: the caller passes wall ms.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import structlog
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.log.directory import checkpoints, topic_ids
-from muster.coordinator.log.directory.checkpoints import Partition
+from muster.coordinator.log import checkpoints
+from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX
 from muster.coordinator.log.directory.folders import PartitionFolders
 from muster.coordinator.log.directory.identity import Identity, identify
-from muster.coordinator.log.directory.last_stop import LastStop
-from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline, MalformedCheckpoint
+from muster.coordinator.log.directory.last_stop import LastStop, LastStops
+from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline
 from muster.coordinator.log.opening.loader import LogLoader
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.segments.file_names import LOG_SUFFIX
@@ -29,25 +30,25 @@ from muster.coordinator.log.unified_log import UnifiedLog
 _logger = structlog.get_logger("muster.log")
 
 
-class LogManager(PartitionFolders):
+class LogManager:
     """The logs of one data directory."""
 
     def __init__(self, storage: Storage, settings: LogSettings, *, sync: SharedSync | None = None) -> None:
         """`sync`: threads for syncs and removals, closed with the manager; without it only `flush` and `close` sync."""
-        super().__init__(storage, sync)
+        self.storage = storage
+        self.folders = PartitionFolders(storage, sync)
+        self._sync = sync
         self.settings = settings
         self.default_config = LogConfig.of(settings)
         self.offline: dict[Partition, DamagedLog] = {}
         """Partitions whose log could not be opened, and why."""
         self._lock: DirectoryHeld | None = None
         self._logs: dict[Partition, UnifiedLog] = {}
-        self._was_clean = False
         self.gone: DirectoryGone | None = None
         """Why the directory is not the one that was opened; None while it is."""
         self.needs_recovery = False
         """Whether there are logs, and the last stop was not a clean one; known once it is open."""
-        self._recovery_points: dict[Partition, int] = {}
-        self._start_offsets: dict[Partition, int] = {}
+        self._last_stops: LastStops
 
     # -- the directory
 
@@ -57,37 +58,22 @@ class LogManager(PartitionFolders):
         `cluster_id`: what it must be, or None for that of the directory (a new one is drawn for a new directory).
         Raises DirectoryLocked, WrongDirectory, MalformedCheckpoint or OSError.
         """
-        self._draw_uuid = draw_uuid
+        self.folders.draw_uuid = draw_uuid
         self.storage.make_directory("")
         self._lock = self.storage.lock()
         try:
-            has_logs = bool(self.on_disk())
+            has_logs = bool(self.folders.on_disk())
             identity = identify(self.storage, cluster_id, node_id, draw_uuid, has_logs=has_logs)
-            self._was_clean = self.storage.load(checkpoints.CLEAN_SHUTDOWN) is not None
-            self.needs_recovery = not self._was_clean and has_logs
-            self._recovery_points = self._load_offsets(checkpoints.RECOVERY_POINTS)
-            self._start_offsets = self._load_offsets(checkpoints.START_OFFSETS)
+            self._last_stops = LastStops(self.storage)
+            self.needs_recovery = not self._last_stops.was_clean and has_logs
             # from here on a kill must be seen as one, and a power cut too: it may bring back a name that was removed
             self.storage.remove(checkpoints.CLEAN_SHUTDOWN)
-            if self._was_clean:
+            if self._last_stops.was_clean:
                 self.storage.sync_directory("")
         except BaseException:
             self._release()
             raise
         return identity
-
-    def _load_offsets(self, name: str) -> dict[Partition, int]:
-        data = self.storage.load(name)
-        if data is None:
-            return {}
-        try:
-            return checkpoints.decode_offsets(f"{self.storage.root}/{name}", data)
-        except MalformedCheckpoint as error:
-            # as if it were not there: recovery then begins at each log's start
-            _logger.warning(
-                "a checkpoint is ignored: it cannot be read", path=f"{self.storage.root}/{name}", reason=str(error)
-            )
-            return {}
 
     @property
     def is_open(self) -> bool:
@@ -96,7 +82,7 @@ class LogManager(PartitionFolders):
 
     def noted_end(self, topic: str, partition: int) -> int:
         """Up to where a log that is not open yet was synced once, by the checkpoint."""
-        return self._recovery_points.get((topic, partition), 0)
+        return self._last_stops.of((topic, partition)).recovery_point
 
     def share_sync(self, sync_all: Callable[[], object], clock: Clock) -> None:
         """Many syncs at once are one `sync_all` from now on, which syncs all files of the directory's file system."""
@@ -150,42 +136,58 @@ class LogManager(PartitionFolders):
         if held is not None:
             return held
         self._raise_if_gone()
-        directory = f"{topic}-{partition}"
-        last_stop = LastStop(
-            # a log that the checkpoint does not know was put there by someone else, who knows in what state
-            was_clean=self._was_clean and key in self._recovery_points,
-            recovery_point=self._recovery_points.get(key, 0),
-            start_offset=self._start_offsets.get(key, 0),
+        return self._open(
+            key, config or self.default_config, self._last_stops.of(key), topic_id, wall_ms, wait_for_sync
         )
+
+    def _open(
+        self,
+        key: Partition,
+        config: LogConfig,
+        last_stop: LastStop,
+        topic_id: bytes | None,
+        wall_ms: int,
+        wait_for_sync: bool,
+    ) -> UnifiedLog:
+        directory = f"{key[0]}-{key[1]}"
         try:
             self.storage.make_directory(directory)
             if topic_id is not None:
-                threads = self._sync is not None
-                if topic_ids.settle(self.storage, directory, topic_id, was_clean=self._was_clean, sync=not threads):
-                    self._new_folders.add(directory)
-            with self.files_lock:
-                log = LogLoader(
-                    self.storage,
-                    directory,
-                    topic,
-                    partition,
-                    config or self.default_config,
-                    last_stop,
-                    wall_ms=wall_ms,
-                    sync=self._sync,
-                    wait_for_sync=wait_for_sync,
-                ).load()
+                self.folders.ensure_topic_id(*key, topic_id, was_clean=self._last_stops.was_clean)
+            loader = LogLoader(
+                self.storage,
+                directory,
+                *key,
+                config,
+                last_stop,
+                wall_ms=wall_ms,
+                sync=self._sync,
+                wait_for_sync=wait_for_sync,
+            )
+            with self.folders.files_lock:
+                log = loader.load()
         except DamagedLog as error:
-            self.offline[key] = error
-            _tell_of_damage(key, error)
+            self._set_offline(key, error)
             raise
         except OSError as error:
             path, reason = f"{self.storage.root}/{error.filename or directory}", error.strerror or str(error)
-            _logger.error("a log is offline", topic=topic, partition=partition, path=path, reason=reason)
+            _logger.error("a log is offline", topic=key[0], partition=key[1], path=path, reason=reason)
             raise LogOffline(path, reason) from error
         self.offline.pop(key, None)
         self._logs[key] = log
         return log
+
+    def _set_offline(self, key: Partition, damage: DamagedLog) -> None:
+        self.offline[key] = damage
+        _logger.error(
+            "a log is damaged",
+            topic=key[0],
+            partition=key[1],
+            path=damage.path,
+            position=damage.position,
+            reason=damage.reason,
+            what_to_do=damage.advice,
+        )
 
     def _raise_if_removed(self, key: Partition) -> None:
         """A log whose files are away must not begin anew at offset 0. DamagedLog, also kept in `offline`."""
@@ -193,8 +195,8 @@ class LogManager(PartitionFolders):
         there = self.storage.is_directory(folder) and self.storage.entries(folder)
         if not any(entry.name.endswith(LOG_SUFFIX) for entry in there or ()):
             place = Place(f"{self.storage.root}/{folder}/", 0)
-            damage = self.offline[key] = DamagedLog(place, "its files were removed while the server ran")
-            _tell_of_damage(key, damage)
+            damage = DamagedLog(place, "its files were removed while the server ran")
+            self._set_offline(key, damage)
             raise damage
 
     def get(self, topic: str, partition: int) -> UnifiedLog | None:
@@ -226,12 +228,11 @@ class LogManager(PartitionFolders):
         self._raise_if_removed(key)
         del self._logs[key]
         old.abandon()
-        self._recovery_points[key] = old.recovery_point
-        self._start_offsets[key] = old.start_offset
+        self._last_stops.note(key, old.recovery_point, old.start_offset)
+        last_stop = LastStop(was_clean=False, recovery_point=old.recovery_point, start_offset=old.start_offset)
         waits = old.durability.waits_for_sync
-        clean, self._was_clean = self._was_clean, False
         try:
-            log = self.open_log(topic, partition, config=old.config, wall_ms=wall_ms, wait_for_sync=waits)
+            log = self._open(key, old.config, last_stop, None, wall_ms, waits)
             if waits:
                 try:
                     log.truncate(max(old.durable_offset, old.durability.found_end, log.start_offset))
@@ -242,15 +243,13 @@ class LogManager(PartitionFolders):
         except BaseException:
             self._logs[key] = old  # so that it can be tried again
             raise
-        finally:
-            self._was_clean = clean
 
     def delete(self, topic: str, *partitions: int, topic_id: bytes | None = None) -> list[str]:
         """Take logs of a topic away, by name: the folders' new names, for `remove`. Harmless where there is none."""
         try:
             return self._rename(topic, partitions, DELETE_SUFFIX, topic_id)
         except OSError as error:
-            # the next start, or whoever makes a log of that name, removes what no topic has
+            # what no topic has is removed at the next start, or when a log of that name is made
             _logger.error(
                 "the folders of a deleted topic cannot be renamed", topic=topic, reason=error.strerror or str(error)
             )
@@ -261,25 +260,21 @@ class LogManager(PartitionFolders):
         return self._rename(topic, [partition], STRAY_SUFFIX)[0]
 
     def _rename(self, topic: str, partitions: Sequence[int], suffix: str, uuid: bytes | None = None) -> list[str]:
-        noted = 0
-        for key in ((topic, partition) for partition in partitions):
+        is_noted = False
+        for partition in partitions:
+            key = (topic, partition)
             log = self._logs.pop(key, None)
             if log is not None:
                 log.abandon()
             self.offline.pop(key, None)
-            noted += self._recovery_points.pop(key, 0) + self._start_offsets.pop(key, 0)
-        if noted:
+            is_noted |= self._last_stops.forget(key)
+        if is_noted:
             # a log made anew under one of these names shall not be measured by the old one's offsets after a kill
             self.checkpoint()
         renamed: list[str] = []
         for partition in partitions:
-            name = self._free_name((topic, partition), uuid, suffix)
-            try:
-                with self.files_lock:
-                    self.storage.rename(f"{topic}-{partition}", name)
-            except FileNotFoundError:
-                continue
-            renamed.append(name)
+            with contextlib.suppress(FileNotFoundError):
+                renamed.append(self.folders.rename(f"{topic}-{partition}", (topic, partition), suffix, uuid))
         return renamed
 
     def remove(self, folders: Sequence[str]) -> None:
@@ -292,7 +287,7 @@ class LogManager(PartitionFolders):
         if self._sync is None:
             job()
         elif folders and self.is_open:
-            self._sync.run(job, _leave_to_next_start)
+            self._sync.run(job, lambda _: None)  # what could not be removed is removed at the next start
 
     # -- all of them
 
@@ -314,11 +309,8 @@ class LogManager(PartitionFolders):
     def checkpoint(self) -> None:
         """Write recovery points and start offsets, those of logs that are not open (yet) as they were."""
         for key, log in self._logs.items():
-            self._recovery_points[key] = log.recovery_point
-            self._start_offsets[key] = log.start_offset
-        starts = {key: offset for key, offset in self._start_offsets.items() if offset > 0}
-        self.storage.save(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(self._recovery_points))
-        self.storage.save(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts))
+            self._last_stops.note(key, log.recovery_point, log.start_offset)
+        self._last_stops.save()
 
     def flush(self) -> None:
         """Sync all logs, waiting for the disk."""
@@ -340,9 +332,9 @@ class LogManager(PartitionFolders):
                 for log in self.logs():
                     log.close()
                 self.checkpoint()
-                # one that is offline is to be looked at from end to end again, whatever the next start finds of it
-                # and one that nobody has opened since the process was killed is as that left it
-                unseen = self.needs_recovery and not self._logs.keys() >= set(self.on_disk())
+                # a log that is offline is to be checked from end to end again; and one that was not opened since the
+                # process was killed is as that left it
+                unseen = self.needs_recovery and not self._logs.keys() >= set(self.folders.on_disk())
                 if all(log.closed_cleanly for log in self.logs()) and not self.offline and not unseen:
                     self.storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown(), sync=True)
             else:
@@ -363,19 +355,3 @@ class LogManager(PartitionFolders):
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _tell_of_damage(key: Partition, damage: DamagedLog) -> None:
-    _logger.error(
-        "a log is damaged",
-        topic=key[0],
-        partition=key[1],
-        path=damage.path,
-        position=damage.position,
-        reason=damage.reason,
-        what_to_do=damage.advice,
-    )
-
-
-def _leave_to_next_start(failure: OSError | None) -> None:
-    """What could not be removed is removed at the next start."""

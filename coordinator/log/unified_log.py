@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import structlog
 
 from muster.coordinator.log.availability import Availability
-from muster.coordinator.log.directory.checkpoints import LEADER_EPOCHS
+from muster.coordinator.log.checkpoints import LEADER_EPOCHS
 from muster.coordinator.log.durability import Durability
 from muster.coordinator.log.errors import (
     BatchError,

@@ -51,7 +51,7 @@ def _found(logs: LogManager) -> tuple[int, bytes | None]:
     """How many partitions the offsets topic must have to hold all that is on the disk (0: nothing is), and its id
     there (None: none is noted).
     """
-    indexes = [index for name, index in logs.on_disk() if name == GROUP_OFFSETS_TOPIC]
+    indexes = [index for name, index in logs.folders.on_disk() if name == GROUP_OFFSETS_TOPIC]
     ids = (_id_on_disk(logs, index) for index in indexes)
     return max(indexes, default=-1) + 1, next((topic_id for topic_id in ids if topic_id is not None), None)
 
@@ -60,7 +60,7 @@ def partitions_by_content(logs: LogManager, usual: int) -> int:
     """How many partitions the topic had where those on the disk were written, by the groups in them; `usual` if that
     fits, or nothing says otherwise. Raises OSError.
     """
-    indexes = [index for name, index in logs.on_disk() if name == GROUP_OFFSETS_TOPIC]
+    indexes = [index for name, index in logs.folders.on_disk() if name == GROUP_OFFSETS_TOPIC]
     placed = [(group, index) for index in indexes for group in _some_groups(logs.storage, index)]
     count = max(indexes, default=-1) + 1
     for partitions in (max(usual, count), count):
@@ -87,17 +87,17 @@ def _some_groups(storage: Storage, index: int) -> list[str]:
 
 def _id_on_disk(logs: LogManager, index: int) -> bytes | None:
     try:
-        return logs.topic_id_on_disk(GROUP_OFFSETS_TOPIC, index)
+        return logs.folders.topic_id_on_disk(GROUP_OFFSETS_TOPIC, index)
     except MalformedCheckpoint:
         return None  # `take_over` says so
 
 
 def _with_epochs(records: Sequence[Message], logs: LogManager) -> None:
     """Let the partitions in the records of the new topic begin with the leader epochs of what is on the disk."""
-    on_disk = {index for name, index in logs.on_disk() if name == GROUP_OFFSETS_TOPIC}
+    on_disk = {index for name, index in logs.folders.on_disk() if name == GROUP_OFFSETS_TOPIC}
     for record in records:
         if isinstance(record, PartitionRecord) and record.partition_id in on_disk:
-            record.leader_epoch = max(logs.leader_epoch_on_disk(GROUP_OFFSETS_TOPIC, record.partition_id), 0)
+            record.leader_epoch = max(logs.folders.leader_epoch_on_disk(GROUP_OFFSETS_TOPIC, record.partition_id), 0)
     of = sum(isinstance(record, PartitionRecord) for record in records)
     _logger.info("offsets partitions found in the data directory are taken over", partitions=len(on_disk), of=of)
 
@@ -106,14 +106,14 @@ def take_over(logs: LogManager, topic_id: bytes, partitions: int) -> None:
     """Give the partitions on the disk the id that the topic has in the catalogue: those that were put there since, and
     those whose own cannot be read.
     """
-    for name, index in logs.on_disk():
+    for name, index in logs.folders.on_disk():
         if name != GROUP_OFFSETS_TOPIC or index >= partitions:
             continue
         try:
-            if logs.topic_id_on_disk(name, index) in (None, topic_id):
+            if logs.folders.topic_id_on_disk(name, index) in (None, topic_id):
                 continue
             _logger.warning("an offsets partition with another topic id is taken over", partition=index)
         except MalformedCheckpoint as error:
             _logger.warning("the id of a topic was written again", partition=index, reason=str(error))
         with contextlib.suppress(OSError):  # opening the log meets it as well, and says so
-            logs.note_topic_id(name, index, topic_id)
+            logs.folders.note_topic_id(name, index, topic_id)

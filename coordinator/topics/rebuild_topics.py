@@ -42,10 +42,10 @@ def open_metadata_log(logs: LogManager, config: LogConfig) -> tuple[Log, bool]:
     """The metadata log, and whether it begins or ends elsewhere than it should. Raises DamagedLog or LogOffline."""
     was_synced_to = logs.noted_end(METADATA_TOPIC, 0)
     try:
-        logs.topic_id_on_disk(METADATA_TOPIC, 0)
+        logs.folders.topic_id_on_disk(METADATA_TOPIC, 0)
     except MalformedCheckpoint as error:  # it is the same everywhere
         _logger.warning("the id of a topic was written again", topic=METADATA_TOPIC, reason=str(error))
-        logs.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
+        logs.folders.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
     log = logs.open_log(METADATA_TOPIC, 0, config=config, topic_id=METADATA_TOPIC_ID, wait_for_sync=True)
     return log, log.start_offset > 0 or log.end_offset < was_synced_to
 
@@ -53,7 +53,7 @@ def open_metadata_log(logs: LogManager, config: LogConfig) -> tuple[Log, bool]:
 def tells_nothing(logs: LogManager, state: MetadataState) -> bool:
     """Whether the catalogue knows no topic and never did, although there are records of some."""
     is_empty = not state.topics and not state.deleted
-    partitions = [one for one in logs.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
+    partitions = [one for one in logs.folders.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
     return any(not never_held_records(logs, f"{name}-{index}") for name, index in partitions)
 
 
@@ -79,11 +79,11 @@ def lost_topics(
 def _folders_of(logs: LogManager) -> Folders:
     """What the folders of a data directory say of themselves. Raises OSError."""
     folders: dict[str, dict[int, bytes | None]] = {}
-    for name, index in logs.on_disk():
+    for name, index in logs.folders.on_disk():
         ids = folders.setdefault(name, {})
         ids[index] = None
         with contextlib.suppress(MalformedCheckpoint):  # opening the log says so
-            ids[index] = logs.topic_id_on_disk(name, index)
+            ids[index] = logs.folders.topic_id_on_disk(name, index)
     return folders
 
 

@@ -111,14 +111,14 @@ def _check_topic_can_be_made(state: MetadataState, name: str, topic_id: bytes | 
 def _move_in_place(manager: LogManager, name: str, found: Mapping[int, str]) -> None:
     """Give the folders of partitions their names; empty ones that have these go. Raises CannotRestore, OSError."""
     aside = {index: folder for index, folder in found.items() if folder != f"{name}-{index}"}
-    in_the_way = [f"{name}-{index}" for index in aside if manager.has_folder(name, index)]
+    in_the_way = [f"{name}-{index}" for index in aside if manager.folders.has_folder(name, index)]
     for own in in_the_way:
         if not never_held_records(manager, own):
             raise CannotRestore(f"{own} is there and holds records: move it away first")
     for own in in_the_way:
         manager.storage.remove_tree(own)
     for index, folder in aside.items():
-        manager.put_back(folder, name, index)
+        manager.folders.put_back(folder, name, index)
     manager.storage.sync_directory("")
 
 
@@ -133,7 +133,7 @@ def _topic_of(manager: LogManager, folder: str) -> tuple[str, bytes | None]:
 
 def _id_in(manager: LogManager, folder: str) -> bytes | None:
     try:
-        return manager.topic_id_in(folder)
+        return manager.folders.topic_id_in(folder)
     except MalformedCheckpoint:
         return None
 
@@ -142,8 +142,8 @@ def _folders_of_topic(manager: LogManager, name: str, topic_id: bytes | None, fo
     """The folders of a topic by partition: the one given, and those with the same topic id. Of two folders of one
     partition the one that is in its place counts.
     """
-    aside = [(other, one.partition) for other, one in manager.renamed_folders() if one.suffix == STRAY_SUFFIX]
-    own = [(f"{topic}-{index}", (topic, index)) for topic, index in manager.on_disk()]
+    aside = [(other, one.partition) for other, one in manager.folders.renamed_folders() if one.suffix == STRAY_SUFFIX]
+    own = [(f"{topic}-{index}", (topic, index)) for topic, index in manager.folders.on_disk()]
     return {
         index: other
         for other, (topic, index) in aside + own

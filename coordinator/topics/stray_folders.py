@@ -46,11 +46,11 @@ class Strays:
 
     def look(self) -> None:
         """Bring the folders in line with the catalogue, before any log but the metadata log is opened."""
-        renamed = self._logs.renamed_folders()
+        renamed = self._logs.folders.renamed_folders()
         for folder, other in renamed:
             if other.suffix == DELETE_SUFFIX:
                 self._deleted(folder, other)
-        for name, index in self._logs.on_disk():
+        for name, index in self._logs.folders.on_disk():
             if name != METADATA_TOPIC:
                 self._folder(name, index)
         self._tell_of_missing()
@@ -69,7 +69,7 @@ class Strays:
     def _folder(self, name: str, index: int) -> None:
         topic = self._state.topics.get(name)
         try:
-            topic_id = self._logs.topic_id_on_disk(name, index)
+            topic_id = self._logs.folders.topic_id_on_disk(name, index)
         except MalformedCheckpoint:
             topic_id, readable = None, False
         else:
@@ -92,17 +92,17 @@ class Strays:
         """A folder under the name that a deletion gives it."""
         logs, (name, index), topic_id = self._logs, other.partition, other.uuid
         with contextlib.suppress(MalformedCheckpoint):
-            topic_id = logs.topic_id_in(folder) or topic_id
+            topic_id = logs.folders.topic_id_in(folder) or topic_id
         topic = self._state.topics_by_id.get(topic_id)
         whole = self._state.deleted.get(topic_id, name) if topic is None else topic.name
         if whole.startswith(name):  # it may have been cut
             name = whole
         if topic is not None and topic.name == name and index < len(topic.partitions):
             # the record of its deletion did not reach the disk: nobody was told of it
-            if logs.has_folder(name, index) and self._id_of(name, index) != topic_id:
+            if logs.folders.has_folder(name, index) and self._id_of(name, index) != topic_id:
                 self._clear(name, index, self._id_of(name, index), readable=True)
-            if not logs.has_folder(name, index):
-                logs.put_back(folder, name, index)
+            if not logs.folders.has_folder(name, index):
+                logs.folders.put_back(folder, name, index)
                 self._renamed = True
                 return
         if self._is_dead(name, topic_id) or self._is_unborn(folder):
@@ -111,12 +111,12 @@ class Strays:
             self._tell("a deleted topic's folder is kept: the metadata log has lost records", folder=folder,
                        what_to_do="remove it when you need it no more")  # fmt: skip
         else:
-            aside = logs.set_aside_folder(folder, name, index)
+            aside = logs.folders.rename(folder, (name, index), STRAY_SUFFIX)
             self._told_aside(name, index, aside, "it is called deleted, and the metadata log does not say so")
 
     def _id_of(self, name: str, index: int) -> bytes | None:
         try:
-            return self._logs.topic_id_on_disk(name, index)
+            return self._logs.folders.topic_id_on_disk(name, index)
         except MalformedCheckpoint:
             return None
 
@@ -128,7 +128,7 @@ class Strays:
         storage = self._logs.storage
         try:
             storage.save(f"{path}.damaged", storage.load(path) or b"", sync=True)
-            self._logs.note_topic_id(name, index, topic_id)
+            self._logs.folders.note_topic_id(name, index, topic_id)
         except OSError as error:
             _logger.error("the id of a topic cannot be written again", path=f"{storage.root}/{path}", reason=str(error))
             return
@@ -138,7 +138,7 @@ class Strays:
                    "has; the old file is kept beside as partition.metadata.damaged")  # fmt: skip
 
     def _tell_of_missing(self) -> None:
-        there = set(self._logs.on_disk())
+        there = set(self._logs.folders.on_disk())
         for topic in self._state.topics.values():
             for index in range(len(topic.partitions)):
                 if (topic.name, index) not in there:
@@ -150,13 +150,13 @@ class Strays:
 
     def clear_way(self, name: str, index: int) -> None:
         """A log is to be made here: what is in its place goes, or goes aside. Raises OSError."""
-        if self._logs.has_folder(name, index):
+        if self._logs.folders.has_folder(name, index):
             try:
-                topic_id, readable = self._logs.topic_id_on_disk(name, index), True
+                topic_id, readable = self._logs.folders.topic_id_on_disk(name, index), True
             except MalformedCheckpoint:
                 topic_id, readable = None, False
             self._clear(name, index, topic_id, readable=readable)
-            if self._logs.has_folder(name, index):
+            if self._logs.folders.has_folder(name, index):
                 raise OSError(f"the folder {name}-{index} of an earlier topic is in the way")
 
     def _clear(self, name: str, index: int, topic_id: bytes | None, *, readable: bool) -> None:

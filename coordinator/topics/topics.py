@@ -324,7 +324,7 @@ class Topics(OpenTopics):
             if len(failures) == 2:
                 callback(failures[0] or failures[1])
 
-        self.logs.when_folders_durable(ended)
+        self.logs.folders.when_folders_durable(ended)
         log.when_durable(log.end_offset, ended)
 
     def _publish(self, image: TopicsImage) -> None:

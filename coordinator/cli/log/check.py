@@ -11,7 +11,7 @@ from typing import NamedTuple
 from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
 from muster.coordinator.cli.progress import Progress
 from muster.coordinator.log.checking.inspection import DAMAGE, Inspection
-from muster.coordinator.log.directory.checkpoints import Partition
+from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop, read_last_stops
 from muster.coordinator.log.storage.files import FileStorage
 from muster.coordinator.topics.folder_check import Misfit, misfits

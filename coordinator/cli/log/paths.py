@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.log.directory.checkpoints import partition_of
+from muster.coordinator.log.checkpoints import partition_of
 from muster.coordinator.log.segments.file_names import base_offset_of
 
 OFFSETS_TOPIC = "__consumer_offsets"

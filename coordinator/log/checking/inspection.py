@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from muster.coordinator.log.directory import checkpoints, topic_ids
+from muster.coordinator.log import checkpoints
+from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop
 from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint
 from muster.coordinator.log.opening.recovery import (

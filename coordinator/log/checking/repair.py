@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.coordinator.log.checking.inspection import Inspection, SegmentFacts
+from muster.coordinator.log.checkpoints import PARTITION_METADATA, partition_of
 from muster.coordinator.log.directory import topic_ids
-from muster.coordinator.log.directory.checkpoints import PARTITION_METADATA, partition_of
 from muster.coordinator.log.directory.last_stop import UNKNOWN, lower_recovery_point, read_last_stops
 from muster.coordinator.log.segments.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from muster.coordinator.log.storage.files import FileStorage

@@ -9,12 +9,13 @@ from threading import Event
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.log import checkpoints
+from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.cleaning.job import CleaningJob
 from muster.coordinator.log.cleaning.log_to_clean import LogToClean, examine
 from muster.coordinator.log.cleaning.throttle import Throttle
-from muster.coordinator.log.directory import checkpoints
-from muster.coordinator.log.directory.checkpoints import Partition
-from muster.coordinator.log.errors import LogError, MalformedCheckpoint
+from muster.coordinator.log.directory.last_stop import load_offsets
+from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
 
@@ -40,19 +41,7 @@ class Cleaner:
         """Logs whose compaction failed, until the next `look`."""
         self._undecided: dict[Partition, int] = {}
         """Logs with an open transaction: nothing more of them can be compacted before they reach beyond this offset."""
-        self._clean_up_to = self._load()
-
-    def _load(self) -> dict[Partition, int]:
-        name = checkpoints.CLEANER_OFFSETS
-        data = self._manager.storage.load(name)
-        if data is None:
-            return {}
-        try:
-            return checkpoints.decode_offsets(name, data)
-        except MalformedCheckpoint as error:
-            # as if nothing had been compacted yet: all is looked at again
-            _logger.warning("a checkpoint is ignored: it cannot be read", path=name, reason=str(error))
-            return {}
+        self._clean_up_to = load_offsets(manager.storage, checkpoints.CLEANER_OFFSETS)
 
     def start(self) -> None:
         """Look from now on."""

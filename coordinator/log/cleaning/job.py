@@ -76,7 +76,7 @@ class CleaningJob:
         try:
             if self._swapped is not None:
                 replaced = [part.name for part in self._group]
-                with self._manager.files_lock:
+                with self._manager.folders.files_lock:
                     swap.finish(self._manager.storage, self.log.directory, self._swapped.name, replaced)
                 self._is_renamed = True
             if self._groups is None:

@@ -75,7 +75,7 @@ class OffsetMap:
 
         CorruptBatch when one is damaged: records must not be dropped because of bytes that are not what was written.
         """
-        offsets, capacity, first_offset = self.offsets, self.capacity, self.first_offset
+        offsets, tombstones, capacity, first_offset = self.offsets, self.tombstones, self.capacity, self.first_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
             base, length, magic, crc, attributes, delta, _, producer_id, count = unpack_for_cleaning(data, at)
@@ -100,7 +100,7 @@ class OffsetMap:
                     after = start + (key_length >> 1)
                     offsets[data[start:after]] = base
                     if data[after] == 1:
-                        self.tombstones.add(base)
+                        tombstones.add(base)
                 else:
                     self._add_plain(data, at, end, base, 1)
             self.end_offset = base + delta + 1

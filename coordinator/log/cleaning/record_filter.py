@@ -87,16 +87,20 @@ class RecordFilter:
 
     def _plain_stays(self, data: bytes, at: int, base: int, delta: int, count: int) -> bool | None:
         """Whether all records of a plain batch stay, or all go; None: some of them, or it takes a closer look."""
-        offsets, has_tombstones = self._map.offsets, base in self._map.tombstones
         if count == 0:
             return None
-        if base >= self._first_dirty:
-            own_offsets = range(base, base + delta + 1)
-            if has_tombstones:
-                return None
-            if self._latest.isdisjoint(own_offsets):
-                return False
-            return True if count == delta + 1 and self._latest.issuperset(own_offsets) else None
+        if base < self._first_dirty:
+            return self._clean_stays(data, at, base, delta, count)
+        if base in self._map.tombstones:
+            return None
+        own_offsets = range(base, base + delta + 1)
+        if self._latest.isdisjoint(own_offsets):
+            return False
+        return True if count == delta + 1 and self._latest.issuperset(own_offsets) else None
+
+    def _clean_stays(self, data: bytes, at: int, base: int, delta: int, count: int) -> bool | None:
+        """The same for a batch of the clean part, whose keys may have newer records in the dirty part."""
+        offsets = self._map.offsets
         if count == 1 and not delta:
             where = key_of_single(data, at)
             if where is None:

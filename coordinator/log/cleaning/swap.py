@@ -50,7 +50,7 @@ def drop(storage: Storage, cleaned: CleanedFile) -> None:
 def finish(storage: Storage, directory: str, name: str, replaced: Sequence[str]) -> None:
     """Remove the files of the segments `replaced` (paths without suffix) and give those of `name` their names.
 
-    Nothing happens when opening the log anew has done that meanwhile; both hold `LogManager.files_lock`.
+    Nothing happens when opening the log anew has done that meanwhile; both hold `PartitionFolders.files_lock`.
     """
     swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
     if all(entry.name != swap_name for entry in storage.entries(directory)):

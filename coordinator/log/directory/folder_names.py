@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from muster.coordinator.log.directory.checkpoints import Partition
+from muster.coordinator.log.checkpoints import Partition
 
 DELETE_SUFFIX: Final = "-delete"
 """It was deleted; its files go when there is time."""

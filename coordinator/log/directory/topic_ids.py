@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import structlog
 
-from muster.coordinator.log.directory import checkpoints
+from muster.coordinator.log import checkpoints
 from muster.coordinator.log.errors import DamagedLog, MalformedCheckpoint
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.storage.interfaces import Storage

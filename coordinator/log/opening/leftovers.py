@@ -31,6 +31,8 @@ from muster.coordinator.log.storage.interfaces import Entry, Storage
 
 _logger = structlog.get_logger("muster.log")
 _LOG_SWAP = LOG_SUFFIX + SWAP_SUFFIX
+_SWAPPED = (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), LOG_SUFFIX)
+"""In this order they get their names."""
 
 
 def clear(storage: Storage, directory: str) -> None:
@@ -81,9 +83,7 @@ class _Leftovers:
     def _finish_swap(self, swap: str) -> None:
         name = swap[:20]
         first = int(name)
-        bases = [
-            base for file in self._files if file.endswith(LOG_SUFFIX) and (base := base_offset_of(file)) is not None
-        ]
+        bases = {base_offset_of(file) for file in self._files if file.endswith(LOG_SUFFIX)}
         # one that is empty may have lost what it held, and replaces nothing that is there still
         whole_to = self._end_of(self._files[swap]) if self._files[swap].size else None
         if whole_to is None and first in bases:
@@ -93,22 +93,23 @@ class _Leftovers:
                           path=f"{self._storage.root}/{self._directory}/{swap}{ASIDE_SUFFIX}",
                           what="the segments that it was made from are kept, and compacted again")  # fmt: skip
             return
-        note = self._storage.load(f"{self._directory}/{name}{REPLACES_SUFFIX}")
-        end = decode_replaces(note) if note is not None else None
-        if whole_to is None:
-            end = first  # nothing more goes for it
-        elif end not in bases:  # Kafka's own have no note, and one that names no segment is damaged
-            end = whole_to
+        if whole_to is not None:
+            note = self._storage.load(f"{self._directory}/{name}{REPLACES_SUFFIX}")
+            end = decode_replaces(note) if note is not None else None
+            # Kafka's own have no note, and one that names no segment is damaged
+            self._remove_replaced(first, whole_to if end is None or end not in bases else end)
+        self._storage.sync_directory(self._directory)
+        for suffix in _SWAPPED:
+            if name + suffix + SWAP_SUFFIX in self._files:
+                self._rename(name + suffix + SWAP_SUFFIX, name + suffix)
+        self._storage.sync_directory(self._directory)
+
+    def _remove_replaced(self, first: int, end: int) -> None:
         # the oldest first: a tombstone must not go before what it removed
         for file in sorted(self._files):
             base_offset = base_offset_of(file)
             if base_offset is not None and first <= base_offset < end:
                 self._remove(file)
-        self._storage.sync_directory(self._directory)
-        for suffix in (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), LOG_SUFFIX):
-            if name + suffix + SWAP_SUFFIX in self._files:
-                self._rename(name + suffix + SWAP_SUFFIX, name + suffix)
-        self._storage.sync_directory(self._directory)
 
     def _end_of(self, entry: Entry) -> int | None:
         """The offset after the last batch of a compacted segment; None when it does not hold together."""

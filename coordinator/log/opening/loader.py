@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.log.directory import checkpoints
+from muster.coordinator.log import checkpoints
 from muster.coordinator.log.directory.last_stop import LastStop
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, UnreadableLog
 from muster.coordinator.log.opening import leftovers

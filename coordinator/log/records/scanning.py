@@ -294,6 +294,9 @@ def _scan_any_keys(data: bytes, at: int, count: int, base_offset: int, offsets: 
         size = data[at]
         if size < 128:
             at += 1
+        elif data[at + 1] < 128:
+            size = size & 127 | data[at + 1] << 7
+            at += 2
         else:
             size, at = raw_varint(data, at)
         key = at + 1
@@ -308,6 +311,9 @@ def _scan_any_keys(data: bytes, at: int, count: int, base_offset: int, offsets: 
         length = data[key]
         if length < 128:
             key += 1
+        elif data[key + 1] < 128:
+            length = length & 127 | data[key + 1] << 7
+            key += 2
         else:
             length, key = raw_varint(data, key)
         if length & 1:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from muster.coordinator.log.directory.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
+from muster.coordinator.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
 from muster.coordinator.log.errors import MalformedCheckpoint
 from muster.coordinator.log.storage.interfaces import Storage
 

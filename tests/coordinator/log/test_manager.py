@@ -207,9 +207,9 @@ def test_what_is_on_disk() -> None:
         storage.make_directory(name)
     storage.save("file-3", b"")
     manager.open_log("a", 0, topic_id=TOPIC_ID)
-    assert manager.on_disk() == [("a", 0), ("a-b", 0), ("b", 2), ("b", 10)]
-    assert manager.topic_id_on_disk("a", 0) == TOPIC_ID
-    assert manager.topic_id_on_disk("b", 2) is None
+    assert manager.folders.on_disk() == [("a", 0), ("a-b", 0), ("b", 2), ("b", 10)]
+    assert manager.folders.topic_id_on_disk("a", 0) == TOPIC_ID
+    assert manager.folders.topic_id_on_disk("b", 2) is None
 
 
 def test_clean_and_unclean_stops_are_told_apart() -> None:
@@ -301,10 +301,10 @@ def test_delete(threads: bool) -> None:
     doomed = manager.delete("t", 0)
     assert manager.delete("t", 0) == manager.delete("never", 9) == []
     assert manager.get("t", 0) is None
-    assert manager.on_disk() == []
+    assert manager.folders.on_disk() == []
     left = [entry.name for entry in storage.entries("") if entry.is_directory]
     assert left == doomed
-    ((_, other),) = manager.renamed_folders()
+    ((_, other),) = manager.folders.renamed_folders()
     assert (other.partition, other.suffix) == (("t", 0), "-delete")
     manager.remove(doomed)
     later.settle()
@@ -320,11 +320,11 @@ def test_other_names_are_kafkas_and_fit_into_a_file_system(tmp_path: Path) -> No
     aside = manager.set_aside(name, 12)
     assert len(aside) == 255
     assert re.fullmatch(r"x+-12\.[0-9a-f]{32}-stray", aside)
-    manager.put_back(aside, name, 12)
+    manager.folders.put_back(aside, name, 12)
     assert manager.open_log(name, 12).end_offset == 2
     (tmp_path / "backup-delete").mkdir()
     (tmp_path / "t-0.00ff-stray").mkdir()
-    assert manager.renamed_folders() == []  # somebody else's
+    assert manager.folders.renamed_folders() == []  # somebody else's
     manager.close()
 
 

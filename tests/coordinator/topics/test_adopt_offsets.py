@@ -104,7 +104,7 @@ def test_those_put_into_a_directory_in_use_get_its_id() -> None:
     partition = topic.partitions[1]
     assert partition is not None
     assert (partition.log.read(0, 1000), partition.leader_epoch) == (data[0], 5)
-    assert topics.logs.topic_id_on_disk(GROUP_OFFSETS_TOPIC, 1) == own_id
+    assert topics.logs.folders.topic_id_on_disk(GROUP_OFFSETS_TOPIC, 1) == own_id
     # one that the topic has no room for is not touched
     assert bytes(storage.files[f"{GROUP_OFFSETS_TOPIC}-7/{NAME}"]) == data[1]
 

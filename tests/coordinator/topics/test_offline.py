@@ -50,7 +50,7 @@ def test_of_a_topic_that_cannot_be_made_nothing_is_there(made: int) -> None:
     version = topics.state.version
     assert refused(topics, "t", 3) == ErrorCode.KAFKA_STORAGE_ERROR
     assert (topics.by_name, topics.by_id, topics.state.topics, topics.state.version) == ({}, {}, {}, version)
-    assert not [name for name, _ in topics.logs.on_disk() if name == "t"]
+    assert not [name for name, _ in topics.logs.folders.on_disk() if name == "t"]
     disk.room = 100
     assert produce(add_topic(topics, "t", 3), batch(), NOW).base_offset == 0
     topics.logs.close()
@@ -66,10 +66,10 @@ def test_what_a_full_disk_did_not_let_go_is_not_taken_for_a_later_topic() -> Non
         patch.setattr(disk, "rename", _full)
         with pytest.raises(ApiError):
             topics.create(NewTopic("t", topics.draw_uuid(), 1, 1))
-    assert topics.logs.on_disk()[-1] == ("t", 0)
+    assert topics.logs.folders.on_disk()[-1] == ("t", 0)
     partition = add_topic(topics)
     produce(partition, batch(b"new"), NOW)
-    assert topics.logs.topic_id_on_disk("t", 0) == topics.by_name["t"].topic_id
+    assert topics.logs.folders.topic_id_on_disk("t", 0) == topics.by_name["t"].topic_id
     topics.logs.close()
     found = make_topics(disk).partition("t", 0)
     assert found is not None
@@ -248,7 +248,7 @@ def test_what_a_power_cut_leaves_of_a_partition_metadata_is_written_anew(data: b
     with capture_logs() as told:
         topics = make_topics(storage)
     assert topics.by_name["t"].is_online(1)
-    assert topics.logs.topic_id_on_disk("t", 1) == topics.by_name["t"].topic_id
+    assert topics.logs.folders.topic_id_on_disk("t", 1) == topics.by_name["t"].topic_id
     assert [line["path"] for line in told if line["event"] == "the id of a topic was written again"] == [
         f"memory:/{METADATA}"
     ]

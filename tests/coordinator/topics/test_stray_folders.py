@@ -117,7 +117,7 @@ def test_a_damaged_topic_id_does_not_cost_the_records(position: int, clean: bool
     assert [values(again, "t", index) for index in range(2)] == [[b"t-0"], [b"t-1"]]
     (line,) = [line for line in told if line["event"] == "the id of a topic was written again"]
     assert (line["topic"], line["partition"]) == ("t", 1)
-    assert again.logs.topic_id_on_disk("t", 1) == topic_id
+    assert again.logs.folders.topic_id_on_disk("t", 1) == topic_id
     kept = storage.files[f"t-1/{checkpoints.PARTITION_METADATA}.damaged"]
     assert checkpoints.decode_topic_id("", bytes(kept)) == damaged
 
@@ -136,7 +136,7 @@ def test_a_deleted_topic_s_folder_goes_by_its_id_alone() -> None:
         for path, data in files.items():
             storage.save(f"{folder}/{path.partition('/')[2]}", data)
     topics, told = start(storage)
-    assert ("gone", 0) not in topics.logs.on_disk()
+    assert ("gone", 0) not in topics.logs.folders.on_disk()
     assert [line["topic"] for line in told] == ["other"]
     assert folders(storage)[0].startswith("other-0.")
     assert gone_id in topics.state.deleted

@@ -24,7 +24,7 @@ def kafkas(tmp_path: Path) -> LogManager:
 
 
 def test_a_brokers_directory_opens(kafkas: LogManager) -> None:
-    assert kafkas.on_disk() == [("mixed", 0), ("stamped", 0)]
+    assert kafkas.folders.on_disk() == [("mixed", 0), ("stamped", 0)]
     log = kafkas.open_log("mixed", 0, config=MIXED)
     assert (log.start_offset, log.end_offset, log.epochs.entries()) == (0, 318, [(0, 0)])
     assert [segment.base_offset for segment in log.segments] == [0, 140, 280, 305]
@@ -72,7 +72,7 @@ def test_appending_the_same_batches_makes_the_same_files(kafkas: LogManager, tmp
     """Also the rolls fall where Kafka's fell, but for the newest segments, which it rolled by the broker's own time."""
     source = kafkas.open_log("mixed", 0, config=MIXED)
     manager = on_files(tmp_path / "ours")
-    log = manager.open_log("mixed", 0, config=MIXED, topic_id=kafkas.topic_id_on_disk("mixed", 0))
+    log = manager.open_log("mixed", 0, config=MIXED, topic_id=kafkas.folders.topic_id_on_disk("mixed", 0))
     for chunk in source.replay():
         for position, header in batches.iterate(chunk):
             log.append_as_is(chunk[position : position + header.size], wall_ms=NOW)
@@ -106,7 +106,7 @@ def test_offsets_partitions_hold_what_is_expected_of_them(tmp_path: Path) -> Non
     shutil.copytree(OFFSETS, tmp_path / "data", ignore=shutil.ignore_patterns("*.jsonl"))
     manager = on_files(tmp_path / "data")
     found: dict[int, int] = {}
-    for topic, index in manager.on_disk():
+    for topic, index in manager.folders.on_disk():
         assert topic == "__consumer_offsets"
         found[index] = len(everything(manager.open_log(topic, index)))
     expected: dict[int, int] = {}
