@@ -17,7 +17,7 @@ from threading import Event
 import structlog
 
 from muster.coordinator.clock import LoopClock
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
@@ -26,6 +26,7 @@ from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.compaction import Compaction
 from muster.coordinator.log.cleaning.log_to_clean import examine
 from muster.coordinator.log.cleaning.throttle import Throttle
+from muster.coordinator.runtime.loader import replay_chunk
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
 
@@ -56,11 +57,11 @@ def open_log(manager: LogManager, partition: int) -> UnifiedLog:
 
 def replay(log: UnifiedLog) -> float:
     """Records per second of one core: read, checked, decoded, given to the core."""
-    core, codec, now = GroupCore(GroupSettings(), NO_TOPICS), OffsetsLogCodec(0), LoopClock.now(None)  # type: ignore[arg-type]  # it only reads the clock
+    core, reader, now = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(0).reader(), LoopClock.now(None)  # type: ignore[arg-type]  # it only reads the clock
     count = 0
     begin = time.process_time()
     for chunk in log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
-        count += core.replay(codec.read(chunk), now)
+        count += replay_chunk(chunk, reader, core, now)
     return count / (time.process_time() - begin)
 
 

@@ -29,12 +29,12 @@ from muster.coordinator.cli.groups.cluster import Cluster
 from muster.coordinator.cli.groups.events import Events
 from muster.coordinator.config.listeners import Address
 from muster.coordinator.core.interface import Now
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
-from muster.coordinator.groups.common.records import tombstone
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, LogManager, LogSettings, batches
+from muster.coordinator.runtime.loader import replay_chunk
 from muster.protocol.consumer import encode_assignment, encode_subscription
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_protocol import (
@@ -104,14 +104,12 @@ def offset_records() -> Iterable[tuple[Message, Message]]:
 
 def replay(core: GroupCore, records: Iterable[tuple[Message, Message]], version: int) -> None:
     """By way of bytes, as a load does."""
-    codec, rows = OffsetsLogCodec(0), []
+    reader, rows = RecordCodec(0).reader(), []
     for key, value in records:
         rows.append((OFFSETS.encode_key(key), OFFSETS.encode_value(value, version)))
         if len(rows) == PER_READ:
-            core.replay(codec.read(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms))), BEGIN)
+            replay_chunk(bytes(batches.build(rows, timestamp_ms=BEGIN.wall_ms)), reader, core, BEGIN)
             rows = []
-    # what was kept for the load only is given back when something is written
-    codec.build(codec.encode([tombstone(GroupMetadataKey("g"))])[0], BEGIN)
 
 
 def resident_bytes() -> float:

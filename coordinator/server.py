@@ -26,7 +26,8 @@ from muster.coordinator.cluster.image import of_one_broker
 from muster.coordinator.config import Config
 from muster.coordinator.file_limits import FileShares, allowed_files
 from muster.coordinator.group_coordinator import placement
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.group_coordinator.settings import ShardSettings
+from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
@@ -43,10 +44,8 @@ from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.live import Live
-from muster.coordinator.runtime.interfaces import ShardSettings
-from muster.coordinator.runtime.loading import Loading
+from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
@@ -106,7 +105,7 @@ class Server:
         self.slices: Slices
         self.logs: LogManager
         self.topics: Topics
-        self.routing: Routing
+        self.routing: Routing[GroupShard]
         self.node: Node
         self.bound: list[Bound] = []
         self._filesystem: FilesystemSync | None = None
@@ -116,7 +115,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
-        self._loading: Loading
+        self._loader: Loader
         self._observers: list[Observers] = []
 
     # ---- starting ----
@@ -201,9 +200,10 @@ class Server:
         self.topics.publish()
         groups = config.settings(GroupSettings)
         count = len(offsets.partitions)
-        self._loading = Loading(clock, self._groups_loaded)
+        self._loader = Loader(clock, WHAT, self._groups_loaded)
         self.routing = Routing([self._shard(index, count, groups) for index in range(count)])
-        self.topics.subscribe(self.routing.topics_changed)
+        for shard in self.routing.shards:
+            self.topics.subscribe(shard.topics_changed)
         self._unsent = Unsent(clock, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(
             clock=clock,
@@ -218,7 +218,7 @@ class Server:
             draw_uuid=self._machine.draw_uuid,
             draw_uuid_text=self._machine.draw_uuid_text,
         )
-        self._loading.run_for(LOAD_BEFORE_LISTENING_MS)
+        self._loader.run_for(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
         self._maintenance.start()
         cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
@@ -237,42 +237,38 @@ class Server:
         placement.check([shard.group_ids() for shard in self.routing.shards])
         self._loaded()
 
-    def _shard(self, index: int, partitions: int, settings: GroupSettings) -> Shard:
+    def _shard(self, index: int, partitions: int, settings: GroupSettings) -> GroupShard:
         partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
-        observers = self._observe(index)
         shards = self.config.settings(ShardSettings)
         interval_ms = settings.offsets_retention_check_interval_ms
         # not all shards in the same moment
         first_check_ms = interval_ms + interval_ms * index // (CHECKS_SPREAD_OVER * partitions)
-
-        def open_log() -> Log:
-            opened = self.topics.reopen(GROUP_OFFSETS_TOPIC, index)
-            shard.leader_epoch = opened.leader_epoch
-            return opened.log
-
-        shard = Shard(
+        shard = GroupShard(
             index,
             lambda image: GroupCore(settings, image, first_check_ms),
-            open_log,
-            OffsetsLogCodec(index),
+            self._opener(GROUP_OFFSETS_TOPIC, index),
             self.clock,
             self.topics.image,
-            observer=observers,
+            observer=self._observe(index),
             linger_ms=shards.group_coordinator_append_linger_ms,
             transaction_max_ms=shards.transaction_max_timeout_ms,
         )
-        self._loading.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
+        self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         return shard
+
+    def _opener(self, topic: str, index: int) -> Callable[[], tuple[Log, int]]:
+        """Opens the log of a partition, again when it had failed: the log and its leader epoch."""
+
+        def open_log() -> tuple[Log, int]:
+            opened = self.topics.reopen(topic, index)
+            return opened.log, opened.leader_epoch
+
+        return open_log
 
     def _observe(self, index: int) -> Observers:
         journal = None
         if self.config.settings(ObserveSettings).muster_group_events_enable:
-
-            def open_log() -> tuple[Log, int]:
-                opened = self.topics.reopen(GROUP_EVENTS_TOPIC, index)
-                return opened.log, opened.leader_epoch
-
-            journal = Journal(index, open_log, self.clock)
+            journal = Journal(index, self._opener(GROUP_EVENTS_TOPIC, index), self.clock)
         self._observers.append(Observers(journal))
         return self._observers[-1]
 
@@ -300,7 +296,7 @@ class Server:
             listener.close()
         self.slices.stop()
         if hasattr(self, "routing"):
-            self._loading.stop()
+            self._loader.stop()
             for shard in self.routing.shards:
                 shard.resign()
         for observers in self._observers:

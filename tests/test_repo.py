@@ -10,12 +10,12 @@ import pytest
 
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.config import load
+from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.lookup import MUSTER
-from muster.coordinator.runtime.interfaces import ShardSettings
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api
 

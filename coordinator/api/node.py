@@ -21,6 +21,7 @@ from muster.coordinator.slices import Job, Slices
 from muster.protocol.message import Message
 
 if TYPE_CHECKING:
+    from muster.coordinator.group_coordinator.shard import GroupShard
     from muster.coordinator.runtime.routing import Routing
     from muster.coordinator.topics.topics import Topics
 
@@ -59,7 +60,7 @@ class Node:
         *,
         clock: Clock,
         topics: Topics,
-        routing: Routing,
+        routing: Routing[GroupShard],
         config: Live,
         cluster: ClusterImage,
         authorizer: Authorizer | None = None,

@@ -67,12 +67,42 @@ class JoinCommand(Command):
 
 
 class Record(NamedTuple):
-    """One record for the offsets log: messages of `muster.protocol`, not bytes; a value of None is a tombstone."""
+    """One record for the log: messages of `muster.protocol`, not bytes; a value of None is a tombstone."""
 
     key: Message
     value: Message | None
     value_version: int
     """The version in which Kafka 4.3 writes this value; 0 for a tombstone."""
+
+
+Decoded = tuple[Message, Message | None]
+"""Key and value of a record that was read; a value of None is a tombstone."""
+
+
+class Producer(NamedTuple):
+    """Who writes records of a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class TransactionalBatch(NamedTuple):
+    """Records of a transaction that had not ended when they were written: they count once it is committed."""
+
+    producer_id: int
+    producer_epoch: int
+    timestamp_ms: int
+    """Wall time of the newest of them."""
+    records: Sequence[Decoded]
+
+
+class EndTransaction(NamedTuple):
+    """The marker that ends the open transaction of a producer."""
+
+    producer_id: int
+    producer_epoch: int
+    is_committed: bool
+    """Else it is aborted."""
 
 
 class Event(NamedTuple):

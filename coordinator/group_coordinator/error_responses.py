@@ -1,7 +1,7 @@
 """The answers of a coordinator that does not look: loading, not in office, or unable to write what it decided.
 
-`refuse` makes the answer to a request, `spoil` turns an answer that may not be given into one with an error; both in
-the shape in which Kafka says it (an error of the whole, or on each row). Knows messages only, no group and no log.
+`refuse` makes the answer to a request; `with_error` makes one with an error of an answer that may not be given. Both
+have the shape in which Kafka says it: an error of the whole, or on each row. Knows messages only, no group and no log.
 """
 
 from __future__ import annotations
@@ -29,19 +29,6 @@ from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetc
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.shapes.offset_fetch import failed_group
 
-_APPEND_ERRORS: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-
-
 _NOT_LOOKED: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -50,11 +37,6 @@ _NOT_LOOKED: Final = (
 """Said by a coordinator that has not looked at the group."""
 _NEEDS_GROUP_ID: Final = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest, OffsetDeleteRequest)
 """The requests for which "" is no group id."""
-
-
-def append_error(error_code: int) -> int:
-    """What a client is told when the append of its records failed so (CoordinatorOperationExceptionHelper)."""
-    return _APPEND_ERRORS.get(error_code, error_code)
 
 
 def _join(request: JoinGroupRequest, code: int) -> Message:
@@ -122,7 +104,7 @@ def refuse(request: Message, error_code: int, why: Exception | None = None) -> M
     return response
 
 
-def _spoil_commit(response: OffsetCommitResponse, code: int) -> Message:
+def _commit_with_error(response: OffsetCommitResponse, code: int) -> Message:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -138,13 +120,13 @@ def _spoil_commit(response: OffsetCommitResponse, code: int) -> Message:
     )
 
 
-_SPOIL: Final[dict[type, Callable[[Any, int], Message]]] = {
+_WITH_ERROR: Final[dict[type, Callable[[Any, int], Message]]] = {
     # the id may have been given in the records that were not written
     JoinGroupResponse: lambda _, code: JoinGroupResponse(error_code=code, protocol_name=None),
     SyncGroupResponse: lambda _, code: SyncGroupResponse(error_code=code),
     HeartbeatResponse: lambda _, code: HeartbeatResponse(error_code=code),
     LeaveGroupResponse: lambda _, code: LeaveGroupResponse(error_code=code),
-    OffsetCommitResponse: _spoil_commit,
+    OffsetCommitResponse: _commit_with_error,
     OffsetFetchResponse: lambda r, code: OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group.group_id, [], code) for group in r.groups]
     ),
@@ -159,8 +141,8 @@ _SPOIL: Final[dict[type, Callable[[Any, int], Message]]] = {
 }
 
 
-def spoil(response: Message, error_code: int) -> Message:
+def with_error(response: Message, error_code: int) -> Message:
     """`response`, had its records not been written: one with an error already stays, others say `error_code`."""
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
-    return _SPOIL[type(response)](response, error_code)
+    return _WITH_ERROR[type(response)](response, error_code)

@@ -4,15 +4,16 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Command, Now, Output, Reply
+from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Reply, TransactionalBatch
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups import replay
 from muster.coordinator.groups.classic import heartbeat
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import NO_LIMIT, Step
@@ -129,9 +130,17 @@ class GroupCore:
         """
         return self._state.evolve_all(records)
 
-    def set_unstable(self, offsets: Iterable[tuple[str, str, int]]) -> None:
-        """These (group, topic, partition), and no others, are covered by open transactions."""
-        self._state.offsets.set_unstable(offsets)
+    def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
+        """Take over records of a transaction, which count when it is committed: how many these were."""
+        return replay.transactional(self._state, batch)
+
+    def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:  # noqa: ARG002  # every entry point takes the time
+        """Take over the marker that ends a transaction."""
+        self._state.offsets.end_transaction(end.producer_id, is_committed=end.is_committed)
+
+    def open_transactions(self) -> Collection[OpenTransaction]:
+        """Those that have committed offsets here and have not ended."""
+        return self._state.offsets.pending.transactions()
 
     def loaded(self, now: Now) -> Output:
         """All records are replayed: groups with members are Stable, with fresh sessions; a group above the size limit

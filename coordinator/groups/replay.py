@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from sys import intern
 from typing import Final
 
+from muster.coordinator.core.interface import TransactionalBatch
 from muster.coordinator.groups import foreign
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import ClassicGroup
@@ -21,9 +22,14 @@ def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None)
         state.offsets.discard(key.group, key.topic, key.partition)
         return
     state.offsets.put(key.group, key.topic, key.partition, value)
-    if key.group not in state.groups:  # a simple group: it has offsets and no record of its own
-        group_id = intern(key.group)
-        state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
+    if key.group not in state.groups:
+        _simple_group(state, key.group, value)
+
+
+def _simple_group(state: State, name: str, value: OffsetCommitValue) -> None:
+    """A group that has offsets and no record of its own."""
+    group_id = intern(name)
+    state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
 
 
 def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None) -> None:
@@ -39,3 +45,16 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
 """By the type of the key."""
 OTHERS: Final = foreign.replay
 """Records of all other types: those of groups that are only kept."""
+
+
+def transactional(state: State, batch: TransactionalBatch) -> int:
+    """Take over records of a transaction that has not ended: how many there were. Only its offsets wait for its end."""
+    state.offsets.pending.begin(batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
+    for key, value in batch.records:
+        if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
+            state.offsets.put_pending(batch.producer_id, key.group, key.topic, key.partition, value)
+            if key.group not in state.groups:
+                _simple_group(state, key.group, value)
+        else:
+            state.evolve(key, value)
+    return len(batch.records)

@@ -1,211 +1,192 @@
-"""One partition of __consumer_offsets: its groups (the core), its log and its deadlines, kept in step.
+"""One shard of a coordinator: one partition of its topic. Its state machine, its log and its timer, kept in step.
 
-Decide, append, answer when durable: the core decides and has changed already, its records are appended, its replies
-leave when the log is durable up to the newest position the core has seen. Records of many commands are appended as one
-batch (Kafka's group.coordinator.append.linger.ms); those of one command are never split. When an append or a sync
-fails, the core is thrown away and built anew from the log. Reads no clock but the one it is given, knows no socket.
+Decide, append, answer when durable: the state machine decides and has changed already, its records are appended, its
+replies leave when the log is durable up to the newest position that the state has seen. Records of many commands are
+appended as one batch (Kafka's append linger); those of one command are never split. When an append or a sync fails, the
+state is thrown away and built anew from the log. Reads no clock but the one it is given, and knows nothing of what the
+state machine holds: groups, or transactions.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.clock import Clock
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client, Command, Now, Output, Respond
-from muster.coordinator.group_coordinator.error_responses import append_error, refuse, spoil
-from muster.coordinator.groups.classic.heartbeat import GenerationMember
-from muster.coordinator.groups.common.events import request_refused
-from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
-from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.core.interface import (
+    Command,
+    EndTransaction,
+    Event,
+    Now,
+    Output,
+    Producer,
+    Reply,
+    Respond,
+)
+from muster.coordinator.log import batches
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
-from muster.coordinator.runtime.append_queue import BATCH_BYTES, Ledger
-from muster.coordinator.runtime.interfaces import Codec, Core, Observer, ShardLog
+from muster.coordinator.runtime.append_errors import append_error
+from muster.coordinator.runtime.append_queue import AppendQueue
+from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, PartitionLog, RecordCodec, StateMachine
+from muster.coordinator.runtime.loader import in_background, replay
+from muster.coordinator.runtime.pending_replies import PendingReplies
+from muster.coordinator.runtime.timer import ShardTimer
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.heartbeat import HeartbeatRequest
-from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 log = structlog.get_logger("muster.shard")
 
-LOAD_CHUNK_BYTES: Final = 256 * 1024
-"""How much of a log is replayed in one step: some 10 ms."""
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
 """How long a shard whose log failed waits before it is built anew: by how often that happened in a row."""
 AWAY_MS: Final = 1_000
 """And when the whole data directory is away, which costs nothing to ask."""
+_NOT_WRITTEN: Final = -1
+"""The position of replies whose records could not be written."""
+
+S = TypeVar("S", bound=StateMachine)
 
 
-class Shard(Ledger):
-    """See the module. One per partition of __consumer_offsets, numbered as they are."""
+class CoordinatorShard(Generic[S]):
+    """See the module.
+
+    `core`: the state machine while the shard is in office, to be asked there and then; None: commands are refused with
+    `state_error`. `trouble`: why it is out of office, or was until the load that runs now.
+    """
 
     def __init__(
         self,
-        index: int,
-        make_core: Callable[[TopicsImage], Core],
-        open_log: Callable[[], ShardLog],
-        codec: Codec,
+        partition: int,
+        what: str,
+        make_core: Callable[[], S],
+        open_log: Callable[[], tuple[PartitionLog, int]],
+        codec: RecordCodec,
+        errors: ErrorResponses,
         clock: Clock,
-        image: TopicsImage,
-        leader_epoch: int = 0,
+        *,
         observer: Observer | None = None,
         linger_ms: int = 0,
-        transaction_max_ms: int = 900_000,
+        on_load: Callable[[S, int, int], object] = lambda *_: None,
     ) -> None:
-        """`open_log`: the partition's log, opened again when it had failed; raises OSError or the log's errors.
-
-        `linger_ms`, `transaction_max_ms`: see `interfaces.ShardSettings`.
+        """`what` the state machine holds, for log lines. `open_log`: the log of the partition, opened again when it had
+        failed, and its leader epoch; raises OSError or the log's errors. `linger_ms`: see `AppendQueue`.
+        `on_load(core, records, took_ms)`: the shard is in office, `core.loaded` follows.
         """
-        super().__init__(codec, clock, observer, linger_ms)
-        self.index = index
-        self.leader_epoch = leader_epoch
+        self.partition = partition
+        self.core: S | None = None
         self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.trouble: Exception | None = None
-        """Why the groups are out of reach, or were until the load that runs now; a DamagedLog waits for an operator."""
-        self._transaction_max_ms = transaction_max_ms
+        self.queue = AppendQueue(clock, linger_ms, self._flush)
+        self.replies = PendingReplies(clock)
+        self.timer = ShardTimer(clock, self._ring)
+        self._what = what
         self._make_core = make_core
         self._open_log = open_log
-        self._image = image
-        self._core: Core = _NO_CORE
-        self._timer: Timer | None = None
-        self._timer_ms = NEVER
+        self._codec = codec
+        self._errors = errors
+        self._clock = clock
+        self._observer = observer
+        self._on_load = on_load
+        self._log: PartitionLog
+        self._leader_epoch = -1
+        self._term = 0
+        """Another one whenever all that waits has become of no use."""
+        self._failures = 0
 
-    @property
-    def active(self) -> bool:
-        """Whether commands are decided; else `state_error` says with what they are refused."""
-        return self.state_error == ErrorCode.NONE
+    # ---- commands
 
-    def group_ids(self) -> Iterable[str]:
-        """The groups there are; none out of office."""
-        groups: Iterable[str] = self._core.state.groups if self.active else ()
-        return groups
+    def submit(self, command: Command, producer: Producer | None = None) -> None:
+        """Decide a command: its `respond` gets the response now, or when the log is durable. `producer`: in whose
+        transaction its records are written.
+        """
+        core = self.core
+        if core is None:
+            command.respond(self._errors.refuse(command.request, self.state_error, self.trouble))
+            return
+        now = self._clock.now()
+        output = core.handle(command, now, self._log.config.max_message_bytes)
+        if output.records or self.queue.batches or self.replies.parked or output.events:
+            self._settle(output, now, producer)
+        else:
+            if self._observer is not None:
+                self._observer.flush()  # the replies may show what was told before
+            self.replies.give(output.replies)
+        if core.deadlines.earliest_ms < self.timer.due_ms:
+            self.rearm()
 
-    def committed(self, group_id: str) -> Mapping[str, Collection[int]]:
-        """The partitions, by topic, of which a group has committed offsets, as they are now; none out of office."""
-        topics: Mapping[str, Collection[int]] = self._core.state.offsets.topics(group_id) if self.active else {}
-        return topics
+    def run(self, decide: Callable[[S, Now], Output]) -> None:
+        """Let the state machine decide something that is no command; out of office nothing happens."""
+        core = self.core
+        if core is not None:
+            now = self._clock.now()
+            self._settle(decide(core, now), now, None)
+            self.rearm()
+
+    def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
+        """The state machine has decided on records that are `rows` of the codec already, `size` bytes of them: append
+        them, and answer. Only in office.
+        """
+        batch = self.queue.batch_for(size, None)
+        batch.rows += rows
+        batch.replies.append((respond, response))
+        if self.queue.at_once:
+            self._flush()
+        if self.core is not None and self.core.deadlines.earliest_ms < self.timer.due_ms:
+            self.rearm()
+
+    def complete_transaction(self, producer: Producer, *, is_committed: bool) -> None:
+        """End the transaction of a producer with a marker in the log; out of office nothing happens."""
+        self._flush()
+        core = self.core
+        if core is None:
+            return
+        now = self._clock.now()
+        core.replay_end_transaction(EndTransaction(*producer, is_committed), now)
+        marker = batches.build_control(
+            batches.CONTROL_COMMIT if is_committed else batches.CONTROL_ABORT,
+            timestamp_ms=now.wall_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+        )
+        try:
+            self._log.append(self._leader_epoch, marker, wall_ms=now.wall_ms)
+        except (LogError, OSError) as error:
+            self._failed("an append failed", error)
+            return
+        self._tell_and_answer((), (), now, now.mono_ms)
 
     @property
     def most_bytes(self) -> int:
-        """How many bytes the records of one command may take; out of office nothing is too large."""
-        most: int = self._log.config.max_message_bytes if self.active else sys.maxsize
-        return most
+        """How many bytes the records of one command may take, at present. Only in office."""
+        return self._log.config.max_message_bytes
 
-    # ---- commands ----
+    def is_settled(self) -> bool:
+        """Whether all that an answer could show is durable."""
+        return not (self.queue.batches or self.replies.parked)
 
-    def submit(self, command: Command) -> None:
-        """Decide a command; its `respond` gets the response: now, or when the log is durable."""
-        if self.state_error:
-            command.respond(refuse(command.request, self.state_error, self.trouble))
-            return
-        now = self._clock.now()
-        output = self._core.handle(command, now, self._log.config.max_message_bytes)
-        if output.records or self._batches or self._parked or output.events:
-            self._settle(output, now)
-            if not self.active:
-                return
+    def hold(self, respond: Respond, response: Message) -> None:
+        """Give a response when all is durable that it shows. Only while not all is (`is_settled`)."""
+        if self.queue.batches:
+            self.queue.batches[-1].replies.append((respond, response))
         else:
-            if self._observer is not None:
-                self._observer.flush()  # it may show what was told before
-            self._answer(output.replies)
-        if self._core.deadlines.earliest_ms < self._timer_ms:
-            self._rearm()
+            self.replies.park_behind((respond, response))
 
-    def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
-        """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
-        if self.state_error:
-            return refuse(request, self.state_error)
-        core = self._core
-        response = core.heartbeat(request, self._clock.mono_ms())
-        if response.error_code and self._observer is not None:
-            self._not_well(request, response.error_code, client, self._observer)
-        if core.deadlines.earliest_ms < self._timer_ms:
-            self._rearm()
-        if self.is_settled():
-            return response
-        self.hold(respond, response)
-        return None
+    # ---- taking and leaving office
 
-    def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """Who sends such heartbeats, to be kept for `beat`; None when it is no member, or not now."""
-        return self._core.beating(request) if self.active else None
-
-    def beat(self, beating: GenerationMember) -> bool | None:
-        """Whether all is well with that member: True, as may be said now; None, as `hold` is to say. False: nothing was
-        done.
-        """
-        if self.state_error or not beating.beat(self._clock.mono_ms()):
-            return False
-        return None if self._batches or self._parked else True
-
-    def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
-        """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""
-        if not self.active:
-            return None
-        return self._core.prepare_commit(request, self._log.config.max_message_bytes)
-
-    def commit_again(
-        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
-    ) -> bool:
-        """What `submit` does, with a commit that was made ready. False: nothing was done, it is to be submitted."""
-        if self.state_error:
-            return False
-        core = self._core
-        most_bytes = self._log.config.max_message_bytes
-        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.moment(), most_bytes)
-        if rows is None:
-            return False
-        batches = self._batches
-        if batches and batches[-1].size + commit.size <= BATCH_BYTES:
-            batch = batches[-1]
-            batch.size += commit.size
-        else:
-            batch = self._batch_for(commit.size)
-        batch.rows += rows
-        batch.replies.append((respond, commit.response))
-        if self._linger_ms == 0:
-            self._append()
-            if not self.active:
-                return True
-        if core.deadlines.earliest_ms < self._timer_ms:
-            self._rearm()
-        return True
-
-    def _not_well(self, request: HeartbeatRequest, error_code: int, client: Client, observer: Observer) -> None:
-        if error_code != ErrorCode.REBALANCE_IN_PROGRESS:
-            event = request_refused(
-                request, client, request.group_id, error_code, request.member_id, request.group_instance_id
-            )
-            observer.tell((event,), self._clock.now())
-        observer.flush()  # whatever the error is, it shows what was told before
-
-    def topics_changed(self, image: TopicsImage) -> None:
-        """The topics are others now."""
-        self._image = image
-        if self.active:
-            self._run(lambda now: self._core.handle(TopicsChanged(image), now, self._log.config.max_message_bytes))
-
-    # ---- taking and leaving office ----
-
-    def start(self, leader_epoch: int | None = None) -> Iterator[None]:
+    def start(self) -> Iterator[None]:
         """Take office: build the state from the log. Each step of what is returned replays one chunk of it.
 
         Until the last step commands are refused with COORDINATOR_LOAD_IN_PROGRESS.
         """
-        if leader_epoch is not None:
-            self.leader_epoch = leader_epoch
         self._term += 1
         return self._load(self._term)
 
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR) -> None:
-        """Leave office: whatever is parked is answered with the error, and so is every command from now on."""
-        if self.active:
-            self._append()
+        """Leave office: all that is parked is answered with the error, and so is every command from now on."""
+        if self.core is not None:
+            self._flush()
         self._leave(error_code, error_code, error_code)
 
     def _leave(self, error_code: int, parked_error_code: int, waiting_error_code: int) -> None:
@@ -213,159 +194,160 @@ class Shard(Ledger):
         `waiting_error_code` for all that was not written or waits for others.
         """
         self._term += 1
-        self._disarm()
-        core, active = self._core, self.active
+        self.timer.cancel()
         # first of all, for an answer may bring the next request of its connection
-        self.state_error = error_code
-        self._core = _NO_CORE
-        self._answer_all()
-        parked, self._parked = self._parked, deque()
-        batches, self._batches = self._batches, []
-        for _, replies, _ in parked:
-            for respond, response in replies:
-                respond(spoil(response, parked_error_code))
-        for batch in batches:
+        core, self.core, self.state_error = self.core, None, error_code
+        self.replies.give_rest()
+        parked, gathered = self.replies.take_all(), self.queue.take_all()
+        for respond, response in parked:
+            respond(self._errors.with_error(response, parked_error_code))
+        for batch in gathered:
             for respond, response in batch.replies:
-                respond(spoil(response, waiting_error_code))
-        if active:
+                respond(self._errors.with_error(response, waiting_error_code))
+        if core is not None:
             for respond, response in core.resign(waiting_error_code).replies:
                 respond(response)
 
     def _load(self, term: int) -> Iterator[None]:
-        self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        core = self._make_core(self._image)
-        image = self._image
+        if term != self._term:
+            return
+        self.core, self.state_error = None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        core, reader = self._make_core(), self._codec.reader()
         began_ms, records = self._clock.mono_ms(), 0
         try:
-            self._log = self._open_log()
-            if self._log.end_offset > self._log.start_offset:
-                now = self._clock.now()
-                for chunk in self._log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
-                    records += core.replay(self._codec.read(chunk), now)
-                    yield
-                    if term != self._term:
-                        return
-                    now = self._clock.now()
+            self._log, self._leader_epoch = self._open_log()
+            for count in replay(self._log, reader, core, self._clock):
+                records += count
+                yield
+                if term != self._term:
+                    return
         except DamagedLog as damage:
             self._damaged(damage)
             return
         except BatchError as error:
             # only replay looks at every byte after a clean stop
-            self._damaged(self._log.damaged_at(self._codec.reading, error))
+            self._damaged(self._log.damaged_at(reader.offset, error))
             return
         except (LogError, OSError, ValueError) as error:
             # nothing can be decided without the state
-            self._failed("the groups cannot be loaded", error)
+            self._failed(f"the {self._what} cannot be loaded", error)
             return
-        self._core = core
-        self.state_error = ErrorCode.NONE
-        self.trouble = None
-        if records and self._observer is not None:
-            now = self._clock.now()
-            self._observer.loaded(now, groups=core.group_count, records=records, took_ms=now.mono_ms - began_ms)
-        self._end_transactions(self._term)
-        if not self.active:
-            return
-        self._run(core.loaded)
-        if image is not self._image and self.active:
-            self.topics_changed(self._image)
-
-    def _end_transactions(self, term: int) -> None:
-        """Abort what a cluster's transactions have left open in this log, once that cluster would have: nobody could
-        end them here, and compaction would wait for ever. Until then their offsets are not stable.
-        """
-        if term != self._term:
-            return
-        now, next_ms = self._clock.now(), NEVER
-        still_open: list[tuple[str, str, int]] = []
-        transactions = self._codec.open_transactions()
-        for one in transactions:
-            over_ms = now.mono_ms + one.newest_ms + self._transaction_max_ms - now.wall_ms
-            if over_ms > now.mono_ms:
-                next_ms = min(next_ms, over_ms)
-                still_open += one.offsets
-                continue
-            try:
-                self._log.append(self.leader_epoch, self._codec.abort(one, now), wall_ms=now.wall_ms)
-            except (LogError, OSError) as error:
-                self._failed("an append failed", error)
-                return
-            log.warning("a transaction that was left open is aborted: nobody could end it here", partition=self.index,
-                        producer_id=one.producer_id, offsets=len(one.offsets),
-                        idle_ms=now.wall_ms - one.newest_ms)  # fmt: skip
-        if transactions:
-            self._core.set_unstable(still_open)
-        if next_ms != NEVER:
-            self._clock.call_at(next_ms, lambda: self._end_transactions(term))
+        self.core, self.state_error, self.trouble = core, ErrorCode.NONE, None
+        self._on_load(core, records, self._clock.mono_ms() - began_ms)
+        if self.core is core:
+            self.run(_loaded)
 
     def _damaged(self, damage: DamagedLog) -> None:
         """Stay offline. Trying again would find the same bytes: an operator decides, the other partitions serve."""
-        log.error("the groups of this partition are offline until their log is repaired", partition=self.index,
-                  path=damage.path, position=damage.position, reason=damage.reason,
+        log.error(f"the {self._what} of this partition are offline until their log is repaired",
+                  partition=self.partition, path=damage.path, position=damage.position, reason=damage.reason,
                   what_to_do=damage.advice)  # fmt: skip
         self.trouble = damage
         offline = ErrorCode.COORDINATOR_NOT_AVAILABLE
         self._leave(offline, offline, offline)
 
-    # ---- outputs ----
-
-    def _run(self, decide: Callable[[Now], Output]) -> None:
-        now = self._clock.now()
-        self._settle(decide(now), now)
-        if self.active:
-            self._rearm()
-
     def _failed(self, what: str, error: Exception) -> None:
-        """Throw the core away, answer everybody, and build another one from the log after a while."""
-        code = append_error(getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
+        """The state is ahead of its log, or cannot be had: answer all that wait, and build it anew after a while."""
         self.trouble = error
         if isinstance(error, LogOffline) and error.is_told:
             delay_ms = AWAY_MS
         else:
             delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
             self._failures += 1
-            log.error(f"{what}; the groups of this partition are built anew from their log", partition=self.index,
-                      error=str(error), in_ms=delay_ms)  # fmt: skip
-        self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, code, ErrorCode.NOT_COORDINATOR)
+            log.error(f"{what}; the {self._what} of this partition are built anew from their log",
+                      partition=self.partition, error=str(error), in_ms=delay_ms)  # fmt: skip
+        self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, append_error(error), ErrorCode.NOT_COORDINATOR)
         term = self._term
         self._clock.call_at(self._clock.now().mono_ms + delay_ms, lambda: self._reload(term))
 
     def _reload(self, term: int) -> None:
         if term == self._term:
-            self._load_on(self.start())
+            in_background(self._clock, self.start())
 
-    def _load_on(self, steps: Iterator[None]) -> None:
-        """A chunk in each turn of the event loop: the other shards serve meanwhile."""
-        for _ in steps:
-            self._clock.call_soon(lambda: self._load_on(steps))
+    # ---- outputs
+
+    def _settle(self, output: Output, now: Now, producer: Producer | None) -> None:
+        """Gather the records of an output; what it tells and answers comes behind all that is to be appended."""
+        if output.records:
+            try:
+                rows, size = self._codec.encode(output.records)
+            except ValueError as error:
+                self._flush()
+                self.replies.park(_NOT_WRITTEN, output.replies, now.mono_ms)
+                self._failed("records cannot be written", error)
+                return
+            batch = self.queue.batch_for(size, producer)
+            batch.rows += rows
+            batch.replies += output.replies
+            batch.events += output.events
+            if self.queue.at_once:
+                self._flush()
+        elif self.queue.batches:
+            batch = self.queue.batches[-1]
+            batch.replies += output.replies
+            batch.events += output.events
+        else:
+            self._tell_and_answer(output.events, output.replies, now, now.mono_ms)
+
+    def _flush(self) -> None:
+        """Append all that was gathered, batch by batch."""
+        if not self.queue.batches:
             return
+        now, term = self._clock.moment(), self._term
+        while self.queue.batches:
+            batch = self.queue.batches.pop(0)
+            try:
+                built = self._codec.build(batch.rows, now, batch.producer)
+                self._log.append(self._leader_epoch, built, wall_ms=now.wall_ms)
+            except (LogError, OSError, ValueError) as error:
+                self.replies.park(_NOT_WRITTEN, batch.replies, batch.began_ms)
+                self._failed("an append failed", error)
+                return
+            # records without a reply are parked as well: what they changed is not shown before they are durable
+            self._tell_and_answer(batch.events, batch.replies, now, batch.began_ms)
+            if self._failures and not self.replies.parked and term == self._term:
+                self._failures = 0
 
-    # ---- deadlines ----
+    def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
+        """Tell events, and give answers to what came since `began_ms` as soon as the log is durable up to here."""
+        if self._observer is not None:
+            if events:
+                self._observer.tell(events, now)
+            if replies:
+                # they may show what is told
+                self._observer.flush()
+        position = self._log.end_offset
+        if self._log.durable_offset >= position and not self.replies.parked:
+            self.replies.give(replies)
+        else:
+            self.replies.park(position, replies, began_ms)
+            self._log.when_durable(position, self._when_durable(self._term))
 
-    def _rearm(self) -> None:
-        deadline = self._core.next_deadline_ms()
-        if deadline is None:
-            self._disarm()
-        elif deadline < self._timer_ms:
-            self._arm(deadline)
+    def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
+        def callback(error: Exception | None) -> None:
+            if term != self._term:
+                return
+            if error is not None:
+                self._failed("a sync failed", error)
+                return
+            self._failures = 0  # a write that a sync has not confirmed says nothing about the disk
+            self.replies.release(self._log.durable_offset)
 
-    def _arm(self, deadline_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ms = deadline_ms
-        self._timer = self._clock.call_at(deadline_ms, self._ring)
+        return callback
 
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_ms = None, NEVER
+    # ---- deadlines
+
+    def rearm(self) -> None:
+        """The deadlines of the state machine may be others now."""
+        if self.core is not None:
+            self.timer.set(self.core.next_deadline_ms())
 
     def _ring(self) -> None:
-        # a deadline that has moved on meanwhile lets this do nothing but arm the timer again
-        self._timer, self._timer_ms = None, NEVER
-        if self.active:
-            self._run(lambda now: self._core.advance(now, self._waits_now()))
+        # a deadline that has moved on meanwhile lets this do nothing but set the timer again
+        gathered = self.queue.batches
+        waits = self.replies.waits(gathered[0].began_ms if gathered else NEVER)
+        self.run(lambda core, now: core.advance(now, waits))
 
 
-_NO_CORE: Any = None
-"""Out of office, and while loading, nobody asks the core: `state_error` stands before it."""
+def _loaded(core: StateMachine, now: Now) -> Output:
+    return core.loaded(now)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
@@ -20,7 +20,6 @@ from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, ba
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
@@ -74,7 +73,8 @@ class World(world.World):
         self._journals = [self._journal(index) for index in range(partitions)]
         self._shards = [self._shard(index) for index in range(partitions)]
         self.routing = Routing(self._shards)
-        self._topics.subscribe(self.routing.topics_changed)
+        for shard in self._shards:
+            self._topics.subscribe(shard.topics_changed)
 
     def _draw_uuid(self) -> bytes:
         while True:
@@ -85,12 +85,11 @@ class World(world.World):
     def _journal(self, index: int) -> Journal:
         return Journal(index, lambda: (self._log(GROUP_EVENTS_TOPIC, index), 0), self.clock)
 
-    def _shard(self, index: int) -> Shard:
-        shard = Shard(
+    def _shard(self, index: int) -> GroupShard:
+        shard = GroupShard(
             index,
             lambda image: GroupCore(self.settings, image),
-            lambda: self._log(GROUP_OFFSETS_TOPIC, index),
-            OffsetsLogCodec(index),
+            lambda: (self._log(GROUP_OFFSETS_TOPIC, index), 0),
             self.clock,
             self._topics.image,
             observer=_Ears(self._journals[index], self._listeners),

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from muster.coordinator.core.interface import Now, Record
-from muster.coordinator.group_coordinator.record_codec import OpenTransaction
+from muster.coordinator.core.interface import Now, Producer, Record
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.settings import LogConfig
-from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024
 """How large a record of the group "g" is, as FakeCodec counts; that of "gg" is twice as large."""
@@ -65,24 +63,25 @@ class FakeLog:
 
 
 class FakeCodec:
+    """Its rows are the records; it is its own reader."""
+
     def __init__(self) -> None:
-        self.reading = -1
+        self.offset = -1
         self.damaged = False
+        self.producers: list[Producer | None] = []
+
+    def reader(self) -> FakeCodec:
+        return self
 
     def encode(self, records: Sequence[Record]) -> tuple[list[Record], int]:
         return list(records), sum(len(record.key.group) for record in records) * ROW_BYTES  # type: ignore[attr-defined]
 
-    def build(self, rows: Sequence[Record], now: Now) -> Any:
+    def build(self, rows: Sequence[Record], now: Now, producer: Producer | None) -> Any:
+        self.producers.append(producer)
         return list(rows)
 
-    def open_transactions(self) -> Sequence[OpenTransaction]:
-        return ()
-
-    def abort(self, transaction: OpenTransaction, now: Now) -> bytes:
-        raise NotImplementedError
-
-    def read(self, chunk: Any) -> Iterator[tuple[Message, Message | None]]:
+    def read(self, chunk: Any) -> Iterator[Any]:
         if self.damaged:
-            self.reading = 90
+            self.offset = 90
             raise CorruptBatch("the CRC is wrong")
-        yield from ((row.key, row.value) for row in chunk)
+        yield ((row.key, row.value) for row in chunk)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.registry import SERVED
-from muster.coordinator.runtime.loading import Loading
+from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.server import Server
 from muster.protocol.api import api_named
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -143,7 +143,7 @@ async def test_a_group_that_nobody_has_heard_of(muster_server: Server, name: str
 async def loading(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     """A server that has not begun to load its groups when clients come."""
     monkeypatch.setattr("muster.coordinator.server.LOAD_BEFORE_LISTENING_MS", -1)
-    monkeypatch.setattr(Loading, "_turn", lambda self: None)
+    monkeypatch.setattr(Loader, "_turn", lambda self: None)
     async with running(topics=["t:1"]) as server:
         assert not any(shard.active for shard in server.routing.shards)
         yield server

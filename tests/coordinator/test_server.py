@@ -18,7 +18,7 @@ from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.file_limits import FileShares
 from muster.coordinator.log import DirectoryLocked
 from muster.coordinator.net.connection_core import PEER
-from muster.coordinator.runtime.loading import Loading
+from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.server import Server
 from muster.protocol import frames
 from muster.protocol.api import api
@@ -130,8 +130,8 @@ class TestGroups:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
             await client.ask(commit(7), 9)
         monkeypatch.setattr("muster.coordinator.server.LOAD_BEFORE_LISTENING_MS", -1)
-        held: list[Loading] = []
-        monkeypatch.setattr(Loading, "_turn", lambda self: held.append(self))
+        held: list[Loader] = []
+        monkeypatch.setattr(Loader, "_turn", lambda self: held.append(self))
         async with running(data_dir=tmp_path) as server, connected(server) as client:
             answer = await client.ask(commit(8), 9)
             assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -54,7 +54,7 @@ def _coordinator(node: Node, context: RequestContext, key_type: int, key: str) -
             return ErrorCode.GROUP_AUTHORIZATION_FAILED
         if not node.routing.ready:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        broker_id = cluster.leaders[GROUP_OFFSETS_TOPIC][node.routing.shard(key).index].broker_id
+        broker_id = cluster.leaders[GROUP_OFFSETS_TOPIC][node.routing.shard(key).partition].broker_id
     elif key_type == _TRANSACTION_KEY:
         if not allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -8,7 +8,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.core.interface import Command
-from muster.coordinator.runtime.shard import Shard
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
@@ -45,10 +45,10 @@ def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Jo
     def is_wanted(group: ListedGroup) -> bool:
         return (not states or group.group_state.lower() in states) and (not kinds or group.group_type in kinds)
 
-    def ask(shard: Shard, token: Later) -> None:
+    def ask(shard: GroupShard, token: Later) -> None:
         shard.submit(Command(asked, token, context.client))
 
-    def take(_: Shard, part: Any) -> None:
+    def take(_: GroupShard, part: Any) -> None:
         if part.error_code == ErrorCode.NONE:
             groups.extend(filter(is_wanted, part.groups))
         elif part.error_code not in _PASSED_OVER:

@@ -13,8 +13,8 @@ from muster.coordinator.api.prepared.request import NOT_PREPARED
 from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_between
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
-from muster.coordinator.runtime.shard import Shard
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
@@ -36,7 +36,7 @@ class PreparedCommit:
     )  # fmt: skip
 
     def __init__(
-        self, node: Node, route: Route, template: FrameTemplate, no_epochs: Sequence[int] | None, shard: Shard,
+        self, node: Node, route: Route, template: FrameTemplate, no_epochs: Sequence[int] | None, shard: GroupShard,
         commit: CommitTemplate,
     ) -> None:  # fmt: skip
         """`no_epochs`: the leader epochs of requests that have none (below v6), which is -1 for each row."""

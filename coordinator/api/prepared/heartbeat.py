@@ -8,8 +8,8 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.request import NOT_PREPARED
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
-from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.security.authorizer import Authorizer
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 
@@ -25,7 +25,7 @@ class PreparedHeartbeat:
     response = WELL
 
     def __init__(
-        self, authorizer: Authorizer, route: Route, frame: bytes, shard: Shard, member: GenerationMember
+        self, authorizer: Authorizer, route: Route, frame: bytes, shard: GroupShard, member: GenerationMember
     ) -> None:
         self.was_repeated = False
         self.size = len(frame)

@@ -6,12 +6,14 @@ is looked at by Python's garbage collector.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from struct import Struct
 from sys import intern
 from types import MappingProxyType
 from typing import Final
 
+from muster.coordinator.groups.common.pending_offsets import PendingOffsets
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
 
 Packed = bytes
@@ -30,6 +32,14 @@ _unpack_times = Struct(">12xqq").unpack_from
 _TOPIC_ID: Final = slice(28, 44)
 _NO_TOPICS: Final[Mapping[str, Partitions]] = MappingProxyType({})
 _NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
+
+
+def pack(value: OffsetCommitValue) -> Packed:
+    """The value as it is kept."""
+    packed: Packed = pack_offset(
+        value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
+    )
+    return packed + value.metadata.encode("utf-8", "surrogatepass") if value.metadata else packed
 
 
 def unpack(packed: Packed) -> OffsetCommitValue:
@@ -63,26 +73,21 @@ def times_of(packed: Packed) -> tuple[int, int]:
 class Offsets:
     """Group id -> topic -> partition -> the value last committed."""
 
-    __slots__ = ("_groups", "_unstable")
+    __slots__ = ("_groups", "_pending_of", "pending")
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, Packed]]] = {}
-        self._unstable: dict[str, dict[tuple[str, int], None]] = {}
+        self.pending = PendingOffsets()
+        self._pending_of = self.pending.producers
 
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         """A commit replaces what was there."""
-        packed: Packed = pack_offset(
-            value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
-        )
-        if value.metadata:
-            packed += value.metadata.encode("utf-8", "surrogatepass")
-        try:
-            self._groups[group_id][topic][partition] = packed  # `put_packed`, without the call: a log has millions
-        except KeyError:
-            self.put_packed(group_id, topic, partition, packed)
+        self.put_packed(group_id, topic, partition, pack(value))
 
     def put_packed(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
         """`put` of a value in the form in which it is kept."""
+        if self._pending_of:
+            self.pending.replace((group_id, (topic, partition)))
         try:
             self._groups[group_id][topic][partition] = packed
         except KeyError:  # the first one of the group, or of the topic
@@ -90,6 +95,8 @@ class Offsets:
 
     def discard(self, group_id: str, topic: str, partition: int) -> None:
         """A tombstone; harmless when nothing was there."""
+        if self._pending_of:
+            self.pending.discard((group_id, (topic, partition)))
         topics = self._groups.get(group_id)
         partitions = topics.get(topic) if topics is not None else None
         if topics is None or partitions is None or partitions.pop(partition, None) is None:
@@ -116,16 +123,33 @@ class Offsets:
         """(group id, its committed offsets) of every group that has any."""
         return self._groups.items()
 
-    def set_unstable(self, offsets: Iterable[tuple[str, str, int]]) -> None:
-        """These (group, topic, partition), and no others, are covered by open transactions (KIP-447)."""
-        self._unstable = {}
-        for group_id, topic, partition in offsets:
-            self._unstable.setdefault(group_id, {})[topic, partition] = None
+    def put_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, value: OffsetCommitValue
+    ) -> None:
+        """A commit in a transaction that is open: it counts once the transaction is committed."""
+        self.pending.put(producer_id, (intern(group_id), (intern(topic), partition)), pack(value))
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
+        """A transaction has ended: what it has committed counts from now on, or is gone."""
+        for place, (number, packed) in self.pending.end(producer_id).items():
+            if is_committed and packed is not None:
+                group_id, (topic, partition) = place
+                self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = packed
+                self.pending.replace(place, before=number)
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """True while a transaction that has committed an offset of this partition is open."""
-        return (topic, partition) in self._unstable.get(group_id, ())
+        return (topic, partition) in self._pending_of.get(group_id, ())
 
     def has_open_transaction(self, group_id: str) -> bool:
         """True while a transaction that has committed any offset of this group is open."""
-        return group_id in self._unstable
+        return group_id in self._pending_of
+
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether anything was committed there, be it in a transaction that is open."""
+        return partition in self.partitions(group_id, topic) or self.is_unstable(group_id, topic, partition)
+
+    def places(self, group_id: str) -> Collection[tuple[str, int]]:
+        """(topic, partition) of all that `has` says of a group."""
+        committed = ((topic, partition) for topic, rows in self.topics(group_id).items() for partition in rows)
+        return dict.fromkeys(chain(committed, self._pending_of.get(group_id, ())))

@@ -55,12 +55,12 @@ def delete_offsets(step: Step, command: Command, request: OffsetDeleteRequest) -
 def _delete_topic(
     step: Step, made: list[Record], group_id: str, topic: OffsetDeleteRequestTopic, *, is_subscribed: bool
 ) -> OffsetDeleteResponseTopic:
-    rows = []
+    rows, offsets = [], step.state.offsets
     for one in topic.partitions:
         if is_subscribed:
             rows.append(OffsetDeleteResponsePartition(one.partition_index, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
-        if one.partition_index in step.state.offsets.partitions(group_id, topic.name):
+        if offsets.has(group_id, topic.name, one.partition_index):
             made.append(records.offset_tombstone(group_id, topic.name, one.partition_index))
         rows.append(OffsetDeleteResponsePartition(one.partition_index, 0))
     return OffsetDeleteResponseTopic(topic.name, rows)
@@ -88,15 +88,13 @@ def _delete_group(step: Step, made: list[Record], group_id: str) -> int:
     group = step.state.groups.get(group_id)
     error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.validate_delete()
     if not error and group is not None:
-        for topic, partitions in step.state.offsets.topics(group_id).items():
-            made += [records.offset_tombstone(group_id, topic, partition) for partition in partitions]
+        made += [records.offset_tombstone(group_id, *place) for place in step.state.offsets.places(group_id)]
         made += records.tombstones(group)
     return error
 
 
 def _texts(offsets: Offsets, group_id: str) -> int:
-    topics = offsets.topics(group_id).items()
-    return len(group_id) + sum(len(rows) * (len(group_id) + len(topic)) for topic, rows in topics)
+    return len(group_id) + sum(len(group_id) + len(topic) for topic, _ in offsets.places(group_id))
 
 
 def change_topics(step: Step, command: TopicsChanged) -> None:

@@ -26,6 +26,8 @@ from muster.coordinator.log.records.headers import (
 from muster.coordinator.log.records.scanning import Row
 from muster.protocol.wire import UVARINTS, uv
 
+_OUTSIDE = (0, NO_PRODUCER_ID, -1)
+"""Attributes, producer id and epoch of a batch outside of transactions."""
 _ONE_BYTE = 64
 """Below it a number is one byte as a zigzag varint."""
 _DELTAS = [uv(2 * n) for n in range(_ONE_BYTE)]
@@ -34,15 +36,16 @@ _LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
 """Length, attributes and timestamp delta of a record of so many bytes."""
 
 
-def build_packed(records: Sequence[bytes], *, timestamp_ms: int) -> bytearray:
+def build_packed(records: Sequence[bytes], *, timestamp_ms: int, producer: tuple[int, int] | None = None) -> bytearray:
     """One batch of `records`, at least one, each from the length of its key on, all with the same timestamp; ready for
-    `Log.append`.
+    `Log.append`. `producer`: id and epoch of the one in whose transaction they are written.
     """
     count = len(records)
     if not count:
         raise ValueError("a batch needs at least one record")
-    # base sequence 0 beside no producer is what Kafka's coordinator writes
-    covered = pack_behind_crc(0, count - 1, timestamp_ms, timestamp_ms, NO_PRODUCER_ID, -1, 0, count)
+    attributes, producer_id, epoch = _OUTSIDE if producer is None else (TRANSACTIONAL, *producer)
+    # base sequence 0, also beside no producer, is what Kafka's coordinators write
+    covered = pack_behind_crc(attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, epoch, 0, count)
     if count == 1:
         record = records[0]
         covered += _lead(len(record) + 3) + b"\0" + record

@@ -13,11 +13,11 @@ from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.cluster.image import Endpoint, Leader, of_one_broker
 from muster.coordinator.core.interface import Client
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.security.authorizer import Requester
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.api import api_named
@@ -121,7 +121,9 @@ def make_group_node(
     made = []
     for index in range(shards):
         log = FakeLog()
-        shard = Shard(index, partial(GroupCore, groups), partial(_open, log), FakeCodec(), clock, topics.image)
+        shard = GroupShard(
+            index, partial(GroupCore, groups), partial(_open, log), clock, topics.image, codec=FakeCodec()
+        )
         for _ in shard.start():
             pass
         made.append(shard)
@@ -129,7 +131,7 @@ def make_group_node(
 
 
 def _open(log: FakeLog) -> Any:
-    return log
+    return log, 0
 
 
 def ask(node: Node, request: Message, context: RequestContext | None = None) -> Answers:

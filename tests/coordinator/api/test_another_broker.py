@@ -111,7 +111,7 @@ def test_the_leader_is_asked(node: Node, place: int) -> None:
 def test_the_coordinator_of_a_group_leads_its_partition() -> None:
     node = make_group_node(FakeTopics())
     node.cluster = image(**{GROUP_OFFSETS_TOPIC: [1, 2, 2]})
-    groups = {node.routing.shard(f"g{n}").index: f"g{n}" for n in range(20)}
+    groups = {node.routing.shard(f"g{n}").partition: f"g{n}" for n in range(20)}
     rows = ask(node, FindCoordinatorRequest(coordinator_keys=[groups[0], groups[1]])).one().coordinators
     assert [(row.node_id, row.host, row.port) for row in rows] == [(1, "127.0.0.1", 9092), (2, *THERE)]
 

@@ -89,7 +89,8 @@ class TestList:
         assert self.list(node, states_filter=["Stable"]).groups == []
 
     def test_a_loading_shard_fails_the_whole(self, node: Node) -> None:
-        node.routing.shards[1].state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        loading = node.routing.shards[1].runtime
+        loading.core, loading.state_error = None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         response = self.list(node)
         assert (response.error_code, response.groups) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ())
 
@@ -109,8 +110,8 @@ class TestList:
     )
     def test_a_shard_whose_log_is_offline_is_passed_over(self, node: Node, trouble: LogError) -> None:
         shard = node.routing.shard("a")
-        shard.trouble = trouble
-        shard.resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        shard.runtime.trouble = trouble
+        shard.runtime.resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         response = self.list(node)
         assert response.error_code == 0
         assert "a" not in [group.group_id for group in response.groups]

@@ -14,11 +14,11 @@ from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.runtime.shard import Shard
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.harness import Answers, FakeTopics, make_channel, make_group_node, make_node
 from tests.coordinator.fakes import FakeCodec, FakeLog
@@ -63,7 +63,7 @@ def answer(node: Node, api: str, version: int, body: dict[str, Any] | None = Non
 def loading_node() -> Node:
     """A node whose shard has not replayed its log yet."""
     topics, clock, log = FakeTopics(), ManualClock(), FakeLog()
-    shard = Shard(0, partial(GroupCore, GroupSettings()), lambda: log, FakeCodec(), clock, topics.image)
+    shard = GroupShard(0, partial(GroupCore, GroupSettings()), lambda: (log, 0), clock, topics.image, codec=FakeCodec())
     return make_node(topics=topics, clock=clock, routing=Routing([shard]))
 
 
@@ -129,7 +129,7 @@ def test_a_sync_without_names_is_refused_before_anybody_looks_whether_the_group_
 
 def test_a_group_whose_first_record_could_not_be_written_is_not_there() -> None:
     topics, clock, log = FakeTopics(), ManualClock(), FakeLog()
-    shard = Shard(0, partial(GroupCore, GroupSettings()), lambda: log, FakeCodec(), clock, topics.image)
+    shard = GroupShard(0, partial(GroupCore, GroupSettings()), lambda: (log, 0), clock, topics.image, codec=FakeCodec())
     for _ in shard.start():
         pass
     node = make_node(topics=topics, clock=clock, routing=Routing([shard]))
@@ -141,5 +141,4 @@ def test_a_group_whose_first_record_could_not_be_written_is_not_there() -> None:
     clock.advance(1_000)
     # the group is unknown, as it was before
     assert told("LeaveGroup", 2, answer(node, "LeaveGroup", 2)) == ErrorCode.UNKNOWN_MEMBER_ID
-    listed = shard._core.state.groups  # type: ignore[attr-defined]  # the core is a GroupCore here
-    assert listed == {}
+    assert list(shard.group_ids()) == []

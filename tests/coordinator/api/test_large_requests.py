@@ -17,7 +17,7 @@ from muster.coordinator.api.groups.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Command
-from muster.coordinator.runtime.shard import Shard
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -66,13 +66,13 @@ def node() -> Node:
 def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The requests that the shards were given."""
     seen: list[Any] = []
-    submit: Callable[[Shard, Command], None] = Shard.submit
+    submit: Callable[[GroupShard, Command], None] = GroupShard.submit
 
-    def note(shard: Shard, command: Command) -> None:
+    def note(shard: GroupShard, command: Command) -> None:
         seen.append(command.request)
         submit(shard, command)
 
-    monkeypatch.setattr(Shard, "submit", note)
+    monkeypatch.setattr(GroupShard, "submit", note)
     return seen
 
 

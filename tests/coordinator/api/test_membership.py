@@ -52,7 +52,7 @@ def test_each_group_lives_on_the_shard_of_its_partition() -> None:
     names = ["a", "b", "c", "my-group", "grp"]
     for group in names:
         assert ask(node, join(group=group)).one().error_code == ErrorCode.MEMBER_ID_REQUIRED
-    held = [list(shard._core.state.groups) for shard in node.routing.shards]  # type: ignore[attr-defined]
+    held = [list(shard.group_ids()) for shard in node.routing.shards]
     assert held == [[g for g in names if group_partition(g, 3) == index] for index in range(3)]
 
 

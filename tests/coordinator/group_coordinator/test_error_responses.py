@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.group_coordinator.error_responses import append_error, refuse, spoil
+from muster.coordinator.group_coordinator.error_responses import refuse, with_error
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
@@ -31,14 +31,6 @@ from muster.protocol.messages.offset_fetch import (
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NOT_COORDINATOR = ErrorCode.NOT_COORDINATOR
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [(3, 15), (7, 15), (19, 15), (6, 16), (56, 16), (74, 16), (10, -1), (18, -1), (4, -1), (-1, -1), (87, 87)],
-)
-def test_what_a_failed_append_is_called_to_clients(error: int, told: int) -> None:
-    assert append_error(error) == told
 
 
 @pytest.mark.parametrize(
@@ -88,7 +80,7 @@ def _committed(*codes: int) -> OffsetCommitResponse:
 
 
 @pytest.mark.parametrize(
-    ("response", "spoiled"),
+    ("response", "with_errored"),
     [
         (JoinGroupResponse(generation_id=3, member_id="m", leader="m", protocol_name="range"),
          JoinGroupResponse(error_code=16, protocol_name=None)),
@@ -108,5 +100,5 @@ def _committed(*codes: int) -> OffsetCommitResponse:
     ],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
-def test_an_answer_whose_records_were_not_written(response: Message, spoiled: Message) -> None:
-    assert spoil(response, NOT_COORDINATOR) == spoiled
+def test_an_answer_whose_records_were_not_written(response: Message, with_errored: Message) -> None:
+    assert with_error(response, NOT_COORDINATOR) == with_errored

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.interface import Now
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.core.interface import EndTransaction, Now, Producer, Record, TransactionalBatch
+from muster.coordinator.group_coordinator import record_codec
+from muster.coordinator.group_coordinator.record_codec import RecordCodec, RecordReader
+from muster.coordinator.groups.common.committed_offsets import position_of
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import CorruptBatch, MemoryStorage, batches
 from muster.coordinator.log.records.headers import set_crc
+from muster.coordinator.runtime.loader import replay_chunk
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
@@ -43,8 +49,9 @@ def plain(message: Any) -> Any:
     return None if message is None else [getattr(message, name) for name in message.__slots__]
 
 
-def read(data: bytes, codec: OffsetsLogCodec | None = None) -> list[tuple[Any, Any]]:
-    return [(plain(key), plain(value)) for key, value in (codec or OffsetsLogCodec(0)).read(data)]
+def read(data: bytes, reader: RecordReader | None = None) -> list[tuple[Any, Any]]:
+    parts: Any = (reader or RecordCodec(0).reader()).read(data)
+    return [(plain(key), plain(value)) for part in parts for key, value in part]
 
 
 def marker(kind: int, offset: int, producer_id: int = 7) -> bytes:
@@ -99,7 +106,7 @@ def test_a_log_of_an_old_format_is_read(magic: int, codec: int) -> None:
     manage(storage).open_log("t", 0)
     storage.locked, storage.files["t-0/00000000000000000000.log"] = False, bytearray(data)
     log = manage(storage).open_log("t", 0)
-    reading = OffsetsLogCodec(0)
+    reading = RecordCodec(0).reader()
     assert [row for chunk in log.replay() for row in read(chunk, reading)] == read(log_of(pairs))
 
 
@@ -148,52 +155,48 @@ def test_damage_is_not_read() -> None:
 
 
 class TestTransactions:
-    def test_what_was_committed_counts_from_the_marker_on(self) -> None:
-        codec = OffsetsLogCodec(0)
-        assert read(in_transaction(0, commit(0, 5)), codec) == []
-        assert [value[0] for _, value in read(marker(batches.CONTROL_COMMIT, 1), codec)] == [5]
+    def test_batches_of_transactions_stand_between_the_others(self) -> None:
+        plain_batch = bytes(batches.build([commit(0, 6)], timestamp_ms=1, base_offset=2))
+        data = in_transaction(0, commit(0, 5), commit(1, 5)) + plain_batch + marker(batches.CONTROL_COMMIT, 3)
+        found = [part if isinstance(part, tuple) else list(part) for part in RecordCodec(0).reader().read(data)]
+        transactional, end = found[1], found[3]
+        assert isinstance(transactional, TransactionalBatch)
+        assert transactional[:3] == (7, 0, 1)
+        assert [(key.partition, value.offset) for key, value in transactional.records] == [(0, 5), (1, 5)]  # type: ignore[attr-defined,union-attr]
+        assert end == EndTransaction(7, 0, True)
+        assert [[(key.partition, value.offset) for key, value in part] for part in found[::2]] == [[], [(0, 6)]]  # type: ignore
 
-    def test_what_is_open_is_known_until_it_is_aborted(self) -> None:
-        codec = OffsetsLogCodec(0)
-        first, second = in_transaction(0, commit(0, 5), commit(1, 6)), in_transaction(2, commit(2, 7), producer_id=9)
-        for _ in range(2):  # the second time from the start again
-            assert read(first + second, codec) == []
-            assert codec.open_transactions() == [(7, 0, 1, [("g", "t", 0), ("g", "t", 1)]), (9, 0, 1, [("g", "t", 2)])]
-        abort = codec.abort(codec.open_transactions()[0], Now(0, 99))
-        assert [one.producer_id for one in codec.open_transactions()] == [9]
-        ((header, records),) = batches.read(abort)
-        assert (header.producer_id, header.producer_epoch, header.is_control, header.max_timestamp) == (7, 0, True, 99)
-        assert [batches.control_kind(record) for record in records] == [batches.CONTROL_ABORT]
-        assert [value[0] for _, value in read(marker(batches.CONTROL_COMMIT, 3, 9), codec)] == [7]
-        assert codec.open_transactions() == []
+    @pytest.mark.parametrize("kind", [batches.CONTROL_ABORT, batches.CONTROL_COMMIT])
+    def test_markers(self, kind: int) -> None:
+        found = [part for part in RecordCodec(0).reader().read(marker(kind, 1)) if isinstance(part, EndTransaction)]
+        assert found == [EndTransaction(7, 0, kind == batches.CONTROL_COMMIT)]
 
-    def test_what_was_aborted_never_does(self) -> None:
-        data = in_transaction(0, commit(0, 5)) + marker(batches.CONTROL_ABORT, 1)
-        assert read(data + marker(batches.CONTROL_COMMIT, 2)) == []
+    def test_what_is_written_in_a_transaction_is_read_as_such(self) -> None:
+        codec = RecordCodec(0)
+        record = Record(OffsetCommitKey("g", "t", 3), OffsetCommitValue(77, topic_id=TOPIC_ID), 4)
+        rows, size = codec.encode([record])
+        assert size == sum(map(len, rows))
+        batch = bytes(codec.build(rows, Now(0, 99), Producer(7, 2)))
+        (found,) = [part for part in codec.reader().read(batch) if isinstance(part, TransactionalBatch)]
+        assert found[:3] == (7, 2, 99)
+        assert [(plain(key), plain(value)[0]) for key, value in found.records] == [(["g", "t", 3], 77)]
+        assert read(bytes(codec.build(rows, Now(0, 99), None))) == [(["g", "t", 3], plain(record.value))]
 
-    def test_a_later_commit_without_one_stays(self) -> None:
-        later = bytes(batches.build([commit(0, 6)], timestamp_ms=1, base_offset=2))
-        data = in_transaction(0, commit(0, 5), commit(1, 5)) + later + marker(batches.CONTROL_COMMIT, 3)
-        assert [(key[2], value[0]) for key, value in read(data)] == [(0, 6), (1, 5)]
 
-    def test_of_several_producers(self) -> None:
-        data = in_transaction(0, commit(0, 5)) + in_transaction(1, commit(1, 6), producer_id=8)
-        data += marker(batches.CONTROL_ABORT, 2) + marker(batches.CONTROL_COMMIT, 3, producer_id=8)
-        assert [value[0] for _, value in read(data)] == [6]
-
-    def test_a_load_that_begins_anew_knows_nothing_of_the_one_before(self) -> None:
-        codec = OffsetsLogCodec(0)
-        read(in_transaction(0, commit(0, 5)), codec)
-        assert read(log_of([commit()]) + marker(batches.CONTROL_COMMIT, 1), codec) == read(log_of([commit()]))
+def test_a_reader_knows_no_more_keys_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_codec, "KEYS_KEPT", 10)
+    reader = RecordCodec(0).reader()
+    assert len(read(log_of([commit(partition) for partition in range(100)]), reader)) == 100
+    assert len(reader._keys) <= 10
 
 
 def test_the_segments_of_a_kafka_end_in_what_that_kafka_answered() -> None:
     """Transactions of `txn-group`: committed, aborted, and one still open at the end."""
-    found: dict[int, int] = {}
-    for key, value in OffsetsLogCodec(14).read((GOLDEN / "__consumer_offsets-14" / f"{0:020d}.log").read_bytes()):
-        if isinstance(key, OffsetCommitKey) and key.group == "txn-group":
-            if isinstance(value, OffsetCommitValue):
-                found[key.partition] = value.offset
-            else:
-                found.pop(key.partition, None)
-    assert found == {0: 3, 1: 12}
+    core, reader = GroupCore(GroupSettings(), NO_TOPICS), RecordCodec(14).reader()
+    data = (GOLDEN / "__consumer_offsets-14" / f"{0:020d}.log").read_bytes()
+    assert replay_chunk(data, reader, core, Now(0, 0))
+    ((topic, offsets),) = core.state.offsets.topics("txn-group").items()
+    assert {partition: position_of(packed)[0] for partition, packed in offsets.items()} == {0: 3, 1: 12}
+    (open_one,) = core.open_transactions()
+    assert all(core.state.offsets.is_unstable(group_id, *place) for group_id, place in open_one.offsets)
+    assert {place[0] for _, place in open_one.offsets} == {topic}

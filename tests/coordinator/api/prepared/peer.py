@@ -12,11 +12,10 @@ from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.runtime.shard import Shard
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -56,8 +55,9 @@ class Peer:
     ) -> None:
         self.log, self.clock, self.topics = Log(), ManualClock(), FakeTopics(t1=3, t2=2)
         core = partial(GroupCore, GroupSettings(group_initial_rebalance_delay_ms=0))
-        self.shard = Shard(
-            0, core, lambda: self.log, OffsetsLogCodec(0), self.clock, self.topics.image, linger_ms=linger_ms
+        self.epoch = 0
+        self.shard = GroupShard(
+            0, core, lambda: (self.log, self.epoch), self.clock, self.topics.image, linger_ms=linger_ms
         )
         list(self.shard.start())
         self.node: Node = make_node(clock=self.clock, topics=self.topics, routing=Routing([self.shard]))

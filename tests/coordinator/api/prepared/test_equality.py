@@ -67,7 +67,6 @@ class Side:
         self.peer = Peer(prepares=prepares, linger_ms=linger_ms)
         self.answers: list[tuple[int, bytes]] = []
         self.connections = [Connection(self.peer, number, self.answers) for number in range(CONNECTIONS)]
-        self.epoch = 0
 
     def reconnect(self, number: int) -> None:
         self.connections[number].requests.closed()
@@ -81,15 +80,15 @@ class Side:
         if self.peer.shard.active:
             self.peer.shard.resign()
         else:
-            self.epoch += 1
-            list(self.peer.shard.start(self.epoch))
+            self.peer.epoch += 1
+            list(self.peer.shard.start())
 
     def fail(self, error: Exception | None) -> None:
         self.peer.log.fail = error
 
     def visible(self) -> Any:
-        core, log = self.peer.shard._core, self.peer.log
-        offsets = core.state.offsets if self.peer.shard.active else None
+        core, log = self.peer.shard.runtime.core, self.peer.log
+        offsets = None if core is None else core.state.offsets
         return (
             self.answers,
             [connection.requests.current is not None for connection in self.connections],

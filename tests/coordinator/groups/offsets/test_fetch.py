@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from muster.coordinator.core.interface import EndTransaction, TransactionalBatch
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -77,12 +79,14 @@ def test_an_offset_of_a_topic_that_was_made_anew_is_not_shown() -> None:
 def test_an_unstable_offset_is_refused_only_to_who_asks_for_stable_ones() -> None:
     room = Room()
     room.commit()
-    room.core.set_unstable([("g", "t", 0), ("g", "t", 3), ("h", "t", 1)])
+    places = [("g", 0), ("g", 3), ("h", 1)]
+    rows = [(OffsetCommitKey(group, "t", partition), OffsetCommitValue(9)) for group, partition in places]
+    room.core.replay_transactional(TransactionalBatch(7, 0, 0, rows), room.now)
     assert fetch(room, ("g", [("t", [0])])) == [[("t", [(0, 5)])]]
     assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
     assert fetch(room, ("g", None), stable=True) == [[("t", [(0, ErrorCode.UNSTABLE_OFFSET_COMMIT)])]]
     offsets = room.core.state.offsets
     assert [offsets.has_open_transaction(group) for group in "ghi"] == [True, True, False]
-    room.core.set_unstable([])
+    room.core.replay_end_transaction(EndTransaction(7, 0, False), room.now)
     assert not offsets.has_open_transaction("g")
     assert fetch(room, ("g", [("t", [0])]), stable=True) == [[("t", [(0, 5)])]]

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import structlog
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.runtime.loading import TELL_EVERY_MS, Loading
-from muster.coordinator.runtime.shard import LOAD_CHUNK_BYTES
+from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, TELL_EVERY_MS, Loader
 
 CHUNK_MS = 10
 
@@ -27,7 +26,7 @@ class Bench:
         self.clock = SteppedClock()
         self.done: list[list[int]] = []
         self.loaded = [0] * len(chunks)
-        self.loading = Loading(self.clock, lambda: self.done.append(list(self.loaded)))
+        self.loading = Loader(self.clock, "groups", lambda: self.done.append(list(self.loaded)))
         for index, count in enumerate(chunks):
             self.loading.add(self.steps(index, count), count * LOAD_CHUNK_BYTES)
 

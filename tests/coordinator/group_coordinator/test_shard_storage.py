@@ -14,13 +14,12 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Client, Command, JoinCommand
-from muster.coordinator.group_coordinator.record_codec import OffsetsLogCodec
+from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import Log, batches
 from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
-from muster.coordinator.runtime.shard import Shard
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -93,16 +92,14 @@ class Bench:
         self.later = Later()
         self.manager = manage(self.disk, sync=self.later.sync)
         self.manager.open_log(TOPIC, 0, wait_for_sync=wait_for_sync)
-        self.shard = Shard(
-            0, lambda image: GroupCore(SETTINGS, image), self._open, OffsetsLogCodec(0), self.clock, NO_TOPICS
-        )
+        self.shard = GroupShard(0, lambda image: GroupCore(SETTINGS, image), self._open, self.clock, NO_TOPICS)
         for _ in self.shard.start():
             pass
 
     def _open(self) -> Any:
         log = self.manager.get(TOPIC, 0)
         assert log is not None
-        return log if log.failure is None else self.manager.reopen(TOPIC, 0)
+        return (log if log.failure is None else self.manager.reopen(TOPIC, 0)), 0
 
     @property
     def log(self) -> Log:

@@ -1,0 +1,221 @@
+"""One shard of the group coordinator: a `CoordinatorShard` whose state machine is a `GroupCore`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.core.interface import Client, Command, Now, Producer, Respond
+from muster.coordinator.group_coordinator import error_responses
+from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.group_coordinator.record_codec import RecordCodec
+from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups.common.events import request_refused
+from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.runtime import interfaces
+from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+
+log = structlog.get_logger("muster.shard")
+
+WHAT: Final = "groups"
+"""What the shards hold, in log lines."""
+
+
+class Observer(interfaces.Observer, Protocol):
+    """Is told what happens to groups (`observe.Observers`)."""
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """The groups were built from the log."""
+
+
+class GroupShard:
+    """See the module. One per partition of __consumer_offsets, numbered as they are."""
+
+    def __init__(
+        self,
+        partition: int,
+        make_core: Callable[[TopicsImage], GroupCore],
+        open_log: Callable[[], tuple[interfaces.PartitionLog, int]],
+        clock: Clock,
+        image: TopicsImage,
+        *,
+        observer: Observer | None = None,
+        linger_ms: int = 0,
+        transaction_max_ms: int = 900_000,
+        codec: interfaces.RecordCodec | None = None,
+    ) -> None:
+        """`open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`."""
+        self.partition = partition
+        self._image = image
+        self._clock = clock
+        self._observer = observer
+        self._transaction_max_ms = transaction_max_ms
+        self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
+            partition,
+            WHAT,
+            lambda: make_core(self._image),
+            open_log,
+            codec or RecordCodec(partition),
+            error_responses,
+            clock,
+            observer=observer,
+            linger_ms=linger_ms,
+            on_load=self._on_load,
+        )
+
+    # ---- office
+
+    @property
+    def active(self) -> bool:
+        """Whether commands are decided; else `state_error` says with what they are refused."""
+        return self.runtime.core is not None
+
+    @property
+    def state_error(self) -> int:
+        """See `active`."""
+        return self.runtime.state_error
+
+    @property
+    def trouble(self) -> Exception | None:
+        """See `CoordinatorShard`; a DamagedLog waits for an operator."""
+        return self.runtime.trouble
+
+    def start(self) -> Iterator[None]:
+        """Take office; see `CoordinatorShard`."""
+        return self.runtime.start()
+
+    def resign(self) -> None:
+        """Leave office."""
+        self.runtime.resign()
+
+    def topics_changed(self, image: TopicsImage) -> None:
+        """The topics are others now."""
+        self._image = image
+        self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.most_bytes))
+
+    def _on_load(self, core: GroupCore, records: int, took_ms: int) -> None:
+        if records and self._observer is not None:
+            self._observer.loaded(self._clock.now(), groups=core.group_count, records=records, took_ms=took_ms)
+        self._abort_left_open(core)
+        if core.state.image is not self._image:  # it has changed during the load
+            self.topics_changed(self._image)
+
+    def _abort_left_open(self, core: GroupCore) -> None:
+        """Abort the transactions that a cluster has left open in this log, once that cluster would have: nothing could
+        end them here, and compaction would wait for ever. Until then their offsets are not stable.
+        """
+        if core is not self.runtime.core:
+            return
+        now, next_ms = self._clock.now(), NEVER
+        for one in list(core.open_transactions()):
+            over_ms = now.mono_ms + one.newest_ms + self._transaction_max_ms - now.wall_ms
+            if over_ms > now.mono_ms:
+                next_ms = min(next_ms, over_ms)
+                continue
+            self.runtime.complete_transaction(Producer(one.producer_id, one.producer_epoch), is_committed=False)
+            if core is not self.runtime.core:
+                return
+            log.warning("a transaction that was left open is aborted: nobody could end it here",
+                        partition=self.partition, producer_id=one.producer_id, offsets=len(one.offsets),
+                        idle_ms=now.wall_ms - one.newest_ms)  # fmt: skip
+        if next_ms != NEVER:
+            self._clock.call_at(next_ms, lambda: self._abort_left_open(core))
+
+    # ---- the groups as they are now
+
+    def group_ids(self) -> Iterable[str]:
+        """The groups there are; none out of office."""
+        core = self.runtime.core
+        return () if core is None else core.state.groups
+
+    def committed(self, group_id: str) -> Mapping[str, Collection[int]]:
+        """The partitions, by topic, of which a group has committed offsets; none out of office."""
+        core = self.runtime.core
+        return {} if core is None else core.state.offsets.topics(group_id)
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes the records of one command may take; out of office nothing is too large."""
+        return self.runtime.most_bytes if self.active else sys.maxsize
+
+    # ---- requests
+
+    def submit(self, command: Command) -> None:
+        """Decide a command: its `respond` gets the response now, or when the log is durable."""
+        self.runtime.submit(command)
+
+    def hold(self, respond: Respond, response: Message) -> None:
+        """See `CoordinatorShard`."""
+        self.runtime.hold(respond, response)
+
+    # ---- heartbeats and commits, which come a thousand times as often as all else
+
+    def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
+        """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
+        runtime = self.runtime
+        core = runtime.core
+        if core is None:
+            return refuse(request, runtime.state_error)
+        response = core.heartbeat(request, self._clock.mono_ms())
+        if response.error_code and self._observer is not None:
+            if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+                event = request_refused(
+                    request,
+                    client,
+                    request.group_id,
+                    response.error_code,
+                    request.member_id,
+                    request.group_instance_id,
+                )
+                self._observer.tell((event,), self._clock.now())
+            self._observer.flush()  # whatever the error is, it shows what was told before
+        if core.deadlines.earliest_ms < runtime.timer.due_ms:
+            runtime.rearm()
+        if runtime.is_settled():
+            return response
+        runtime.hold(respond, response)
+        return None
+
+    def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
+        """Who sends such heartbeats, to be kept for `beat`; None when it is no member, or not now."""
+        core = self.runtime.core
+        return None if core is None else core.beating(request)
+
+    def beat(self, beating: GenerationMember) -> bool | None:
+        """Whether all is well with that member: True, as may be said now; None, as `hold` is to say. False: nothing was
+        done.
+        """
+        runtime = self.runtime
+        if runtime.core is None or not beating.beat(self._clock.mono_ms()):
+            return False
+        return None if runtime.queue.batches or runtime.replies.parked else True
+
+    def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
+        """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""
+        core = self.runtime.core
+        return None if core is None else core.prepare_commit(request, self.runtime.most_bytes)
+
+    def commit_again(
+        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
+    ) -> bool:
+        """What `submit` does, with a commit that was made ready. False: nothing was done, it is to be submitted."""
+        runtime = self.runtime
+        core = runtime.core
+        if core is None:
+            return False
+        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.moment(), runtime.most_bytes)
+        if rows is None:
+            return False
+        runtime.append(rows, commit.size, respond, commit.response)
+        return True

@@ -1,0 +1,111 @@
+"""Loading: the state of one shard from its log, in steps; and all loads of a start, some of it before the server
+listens, the rest a step in each turn of the event loop, beside the clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.core.interface import EndTransaction, Now, TransactionalBatch
+from muster.coordinator.runtime.interfaces import PartitionLog, RecordReader, StateMachine
+
+log = structlog.get_logger("muster.server")
+
+LOAD_CHUNK_BYTES: Final = 256 * 1024
+"""How much of a log is replayed in one step: some 10 ms."""
+TELL_EVERY_MS: Final = 2_000
+
+
+def replay(partition_log: PartitionLog, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
+    """Replay a log, a chunk in each step: how many records that was. Raises the errors of the log, and BatchError."""
+    if partition_log.end_offset > partition_log.start_offset:
+        now = clock.now()
+        for chunk in partition_log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
+            yield replay_chunk(chunk, reader, core, now)
+            now = clock.now()
+
+
+def replay_chunk(chunk: bytes, reader: RecordReader, core: StateMachine, now: Now) -> int:
+    """Replay the records of some batches: how many these were."""
+    count = 0
+    for part in reader.read(chunk):
+        if isinstance(part, TransactionalBatch):
+            count += core.replay_transactional(part, now)
+        elif isinstance(part, EndTransaction):
+            core.replay_end_transaction(part, now)
+        else:
+            count += core.replay(part, now)
+    return count
+
+
+def in_background(clock: Clock, steps: Iterator[None]) -> None:
+    """Take a step in each turn of the event loop."""
+    for _ in steps:
+        clock.call_soon(lambda: in_background(clock, steps))
+        return
+
+
+class Loader:
+    """All loads of one start, one after the other; `add` them, then `run_for` once. Says how far it is."""
+
+    def __init__(self, clock: Clock, what: str, done: Callable[[], object]) -> None:
+        """`what` the shards hold, for log lines; `done` is called once, when everything is loaded."""
+        self._clock = clock
+        self._what = what
+        self._done = done
+        self._loads: list[tuple[Iterator[None], int]] = []
+        self._total = self._finished = self._begun = 0
+        self._told_ms = 0
+
+    def add(self, steps: Iterator[None], size_bytes: int) -> None:
+        """`steps`: what `CoordinatorShard.start` returns, for a log of so many bytes."""
+        self._loads.append((steps, size_bytes))
+        self._total += size_bytes
+
+    def run_for(self, budget_ms: int) -> None:
+        """Load for about so long; what is left goes on in the event loop."""
+        end = self._clock.mono_ms() + budget_ms
+        while self._loads and self._clock.mono_ms() <= end:
+            self._step()
+        if self._loads:
+            self._tell()
+            self._clock.call_soon(self._turn)
+        else:
+            self._done()
+
+    def stop(self) -> None:
+        """Leave what is not loaded yet."""
+        self._loads.clear()
+
+    def _step(self) -> None:
+        steps, size_bytes = self._loads[-1]
+        try:
+            next(steps)
+        except StopIteration:
+            self._loads.pop()
+            self._finished += size_bytes
+            self._begun = 0
+        else:
+            self._begun = min(self._begun + LOAD_CHUNK_BYTES, size_bytes)
+
+    def _turn(self) -> None:
+        if not self._loads:
+            return
+        self._step()
+        if self._loads:
+            if self._clock.mono_ms() - self._told_ms >= TELL_EVERY_MS:
+                self._tell()
+            self._clock.call_soon(self._turn)
+        else:
+            log.info(f"all {self._what} are loaded")
+            self._done()
+
+    def _tell(self) -> None:
+        self._told_ms = self._clock.mono_ms()
+        done = self._finished + self._begun
+        log.info(f"the {self._what} are being loaded", percent=100 * done // max(self._total, 1),
+                 mb_done=done // 1_000_000, mb=self._total // 1_000_000, partitions_left=len(self._loads))  # fmt: skip

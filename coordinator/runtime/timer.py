@@ -1,0 +1,39 @@
+"""The timer of a shard: one call of the clock, for the earliest of all deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.core.deadlines import NEVER
+
+
+class ShardTimer:
+    """`due_ms`: when it rings (monotonic ms); NEVER when it is off."""
+
+    __slots__ = ("_clock", "_ring", "_timer", "due_ms")
+
+    def __init__(self, clock: Clock, ring: Callable[[], object]) -> None:
+        self._clock = clock
+        self._ring = ring
+        self._timer: Timer | None = None
+        self.due_ms = NEVER
+
+    def set(self, deadline_ms: int | None) -> None:
+        """Ring at that deadline, or before it: a deadline that has moved on leaves the timer as it is. None: none."""
+        if deadline_ms is None:
+            self.cancel()
+        elif deadline_ms < self.due_ms:
+            self.cancel()
+            self.due_ms = deadline_ms
+            self._timer = self._clock.call_at(deadline_ms, self._rang)
+
+    def cancel(self) -> None:
+        """Do not ring."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self.due_ms = None, NEVER
+
+    def _rang(self) -> None:
+        self._timer, self.due_ms = None, NEVER
+        self._ring()

@@ -1,0 +1,161 @@
+"""The offsets of open transactions: the order of the records decides what stands, as on Kafka."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.core.interface import Decoded, EndTransaction, Now, TransactionalBatch
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.core import GroupCore
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tests.coordinator.groups.harness import Room
+
+NOW = Now(0, 1_000)
+
+
+def commit(offset: int, partition: int = 0, group: str = "g") -> Decoded:
+    return OffsetCommitKey(group, "t", partition), OffsetCommitValue(offset, metadata="m")
+
+
+class Log:
+    """A core, and what its log says."""
+
+    def __init__(self) -> None:
+        self.core = GroupCore(GroupSettings(), NO_TOPICS)
+        self.offsets = self.core.state.offsets
+
+    def plain(self, *records: Decoded) -> None:
+        assert self.core.replay(records, NOW) == len(records)
+
+    def pending(self, producer_id: int, *records: Decoded, ms: int = 5) -> None:
+        assert self.core.replay_transactional(TransactionalBatch(producer_id, 3, ms, records), NOW) == len(records)
+
+    def end(self, producer_id: int, is_committed: bool = True) -> None:
+        self.core.replay_end_transaction(EndTransaction(producer_id, 3, is_committed), NOW)
+
+    def found(self, group: str = "g") -> dict[int, int]:
+        rows = self.offsets.topics(group).get("t", {})
+        return {partition: self.offsets.get(group, "t", partition).offset for partition in rows}  # type: ignore[union-attr]
+
+    def unstable(self, *partitions: int) -> list[bool]:
+        return [self.offsets.is_unstable("g", "t", partition) for partition in partitions]
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_what_is_committed_counts_from_the_marker_on(log: Log) -> None:
+    log.pending(7, commit(5), commit(6, 1))
+    assert (log.found(), log.unstable(0, 1, 2)) == ({}, [True, True, False])
+    assert list(log.core.state.groups) == ["g"]
+    log.end(7)
+    assert (log.found(), log.unstable(0, 1)) == ({0: 5, 1: 6}, [False, False])
+    value = log.offsets.get("g", "t", 0)
+    assert value is not None
+    assert value.metadata == "m"
+
+
+def test_what_is_aborted_never_does(log: Log) -> None:
+    log.pending(7, commit(5))
+    log.end(7, is_committed=False)
+    log.end(7)
+    assert (log.found(), log.unstable(0)) == ({}, [False])
+    assert not log.offsets.has_open_transaction("g")
+
+
+def test_of_several_producers(log: Log) -> None:
+    log.pending(7, commit(5))
+    log.pending(8, commit(6, 1), commit(7))
+    log.end(7, is_committed=False)
+    assert (log.found(), log.unstable(0, 1)) == ({}, [True, True])
+    log.end(8)
+    assert log.found() == {0: 7, 1: 6}
+
+
+def test_a_later_commit_without_a_transaction_stays(log: Log) -> None:
+    log.pending(7, commit(5), commit(5, 1))
+    log.plain(commit(6), commit(1, 9))
+    assert log.unstable(0, 9) == [True, False]
+    log.end(7)
+    assert log.found() == {0: 6, 1: 5, 9: 1}
+
+
+def test_an_earlier_one_is_replaced(log: Log) -> None:
+    log.plain(commit(6))
+    log.pending(7, commit(5))
+    log.pending(7, commit(4))
+    log.end(7)
+    assert log.found() == {0: 4}
+
+
+def test_the_order_of_the_commits_counts_and_not_that_of_the_ends(log: Log) -> None:
+    log.pending(7, commit(5))
+    log.pending(8, commit(6))
+    log.end(8)
+    log.end(7)
+    assert log.found() == {0: 6}
+    log.pending(7, commit(7))
+    log.pending(8, commit(8))
+    log.end(7)
+    assert log.found() == {0: 7}
+    log.end(8)
+    assert log.found() == {0: 8}
+
+
+def test_a_tombstone_takes_the_pending_ones_along(log: Log) -> None:
+    log.plain(commit(1))
+    log.pending(7, commit(5), commit(6, 1))
+    log.pending(8, commit(7))
+    log.plain((OffsetCommitKey("g", "t", 0), None))
+    assert (log.found(), log.unstable(0, 1)) == ({}, [False, True])
+    log.pending(8, commit(9, 3, "h"))
+    log.end(8)
+    log.end(7)
+    assert (log.found(), log.found("h")) == ({1: 6}, {3: 9})
+
+
+def test_other_records_in_a_transaction_count_at_once(log: Log) -> None:
+    record = GroupMetadataKey("new"), GroupMetadataValue("consumer", 5, "range", "l", members=[])
+    log.pending(7, record, (OffsetCommitKey("g", "t", 0), None))
+    assert list(log.core.state.groups) == ["new"]
+
+
+def test_what_is_open_is_known_until_it_ends(log: Log) -> None:
+    log.pending(7, commit(5), ms=11)
+    log.pending(9, commit(6, 2), ms=12)
+    log.pending(7, commit(5, 1), ms=13)
+    found = [
+        (one.producer_id, one.producer_epoch, one.newest_ms, list(one.offsets)) for one in log.core.open_transactions()
+    ]
+    assert found == [(7, 3, 13, [("g", ("t", 0)), ("g", ("t", 1))]), (9, 3, 12, [("g", ("t", 2))])]
+    log.end(7)
+    assert [one.producer_id for one in log.core.open_transactions()] == [9]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        DeleteGroupsRequest(["g"]),
+        OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(n) for n in range(3)])]),
+    ],
+)
+def test_a_deletion_takes_the_pending_ones_along(request_: Any) -> None:
+    room = Room()
+    room.commit()
+    batch = TransactionalBatch(7, 0, 5, [commit(8), commit(9, 1)])
+    room.core.replay_transactional(batch, NOW)
+    room.send(request_)
+    room.core.replay_end_transaction(EndTransaction(7, 0, True), NOW)
+    assert room.core.state.offsets.topics("g") == {}

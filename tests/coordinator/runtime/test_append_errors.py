@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.runtime.append_errors import append_error
+
+
+class Failed(Exception):
+    def __init__(self, error_code: int) -> None:
+        self.error_code = error_code
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(3, 15), (7, 15), (19, 15), (6, 16), (56, 16), (74, 16), (10, -1), (18, -1), (4, -1), (-1, -1), (87, 87)],
+)
+def test_what_a_failed_append_is_called_to_clients(error: int, told: int) -> None:
+    assert append_error(Failed(error)) == told
+
+
+def test_one_without_a_code() -> None:
+    assert append_error(OSError("no space")) == -1

@@ -1,0 +1,205 @@
+"""A state machine that is no group: numbers are added to sums. It shows that the runtime knows only what it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.deadlines import Deadline, Deadlines
+from muster.coordinator.core.interface import (
+    Client,
+    Command,
+    EndTransaction,
+    Event,
+    Now,
+    Output,
+    Producer,
+    Respond,
+    TransactionalBatch,
+)
+from muster.coordinator.core.late_answers import LateAnswers
+from muster.coordinator.log import MemoryStorage, batches
+from muster.coordinator.log.records.building import build_packed
+from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.protocol.wire import uv
+from tests.coordinator.log.support import Later, manage
+
+TOPIC = "__sums"
+CLIENT = Client("c", "/1.2.3.4")
+
+
+class Add:
+    """Add a number to the sum of a name, answered with the sum; `alarm_ms`: say so after that time."""
+
+    def __init__(self, name: str, number: int, alarm_ms: int | None = None, size: int = 0) -> None:
+        self.name, self.number, self.alarm_ms = name, number, alarm_ms
+        self.size = size
+
+
+class Look:
+    """Answered with the sum, without a record."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class Answer:
+    """A sum, or an error."""
+
+    def __init__(self, value: int, error_code: int = 0) -> None:
+        self.value, self.error_code = value, error_code
+
+
+class Sums:
+    """The state machine. What a producer adds in a transaction counts once it is committed."""
+
+    def __init__(self) -> None:
+        self.deadlines = Deadlines()
+        self.sums: dict[str, int] = {}
+        self.pending: dict[int, list[tuple[str, int]]] = {}
+        self.alarms: list[str] = []
+        self.was_loaded = False
+        self.parked: list[Respond] = []
+
+    def handle(self, command: Any, now: Now, most_bytes: int) -> Output:
+        request = command.request
+        if isinstance(request, Look):
+            return Output([(command.respond, Answer(self.sums.get(request.name, 0)))])  # type: ignore[list-item]
+        if request.number == 0:  # it waits for ever
+            self.parked.append(command.respond)
+            return Output()
+        if request.alarm_ms is not None:
+            self.deadlines.set(Deadline("alarm", request.name), now.mono_ms + request.alarm_ms)
+        self.sums[request.name] = self.sums.get(request.name, 0) + request.number
+        record: Any = (request.name + "x" * request.size, request.number)
+        event = Event("added", request.name, {"number": request.number})
+        return Output([(command.respond, Answer(self.sums[request.name]))], [record], [event])  # type: ignore[list-item]
+
+    def advance(self, now: Now, waits: LateAnswers) -> Output:
+        while (due := self.deadlines.pop_due(now.mono_ms)) is not None:
+            self.alarms.append(due.group_id)
+        return Output()
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadlines.next_ms()
+
+    def replay(self, records: Iterable[Any], now: Now) -> int:
+        added = list(records)
+        for name, number in added:
+            self.sums[name] = self.sums.get(name, 0) + number
+        return len(added)
+
+    def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
+        records: Any = batch.records
+        self.pending.setdefault(batch.producer_id, []).extend(records)
+        return len(batch.records)
+
+    def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:
+        added = self.pending.pop(end.producer_id, [])
+        if end.is_committed:
+            self.replay(added, now)
+
+    def loaded(self, now: Now) -> Output:
+        self.was_loaded = True
+        return Output()
+
+    def resign(self, error_code: int) -> Output:
+        return Output([(respond, Answer(0, error_code)) for respond in self.parked])  # type: ignore[misc]
+
+
+class Codec:
+    """Names and numbers as keys and values of real batches; it is its own reader."""
+
+    offset = -1
+
+    def encode(self, records: Sequence[Any]) -> tuple[list[bytes], int]:
+        rows = []
+        for name, number in records:
+            key, value = name.encode(), str(number).encode()
+            rows.append(uv(2 * len(key)) + key + uv(2 * len(value)) + value + b"\0")
+        return rows, sum(map(len, rows))
+
+    def build(self, rows: Sequence[bytes], now: Now, producer: Producer | None) -> bytearray:
+        return build_packed(rows, timestamp_ms=now.wall_ms, producer=producer)
+
+    def reader(self) -> Codec:
+        return self
+
+    def read(self, chunk: bytes) -> Iterator[Any]:
+        for header, records in batches.read(chunk):
+            self.offset = header.base_offset
+            if header.is_control:
+                committed = batches.control_kind(records[0]) == batches.CONTROL_COMMIT
+                yield EndTransaction(header.producer_id, header.producer_epoch, committed)
+                continue
+            found: Any = [(bytes(one.key or b"").decode().rstrip("x"), int(bytes(one.value or b""))) for one in records]
+            if header.is_transactional:
+                yield TransactionalBatch(header.producer_id, header.producer_epoch, header.max_timestamp, found)
+            else:
+                yield iter(found)
+
+
+class Errors:
+    """What is answered out of office, and in place of what was not written."""
+
+    def refuse(self, request: Any, error_code: int, why: Exception | None = None) -> Any:
+        return Answer(0, error_code)
+
+    def with_error(self, response: Any, error_code: int) -> Any:
+        return Answer(0, error_code)
+
+
+class Answers(list[tuple[int, int]]):
+    """(sum, error) of each answer."""
+
+    def __call__(self, answer: Any) -> None:
+        self.append((answer.value, answer.error_code))
+
+
+class Bench:
+    """A shard of sums over a real log; `wait_for_sync`: answers wait for `later.settle`."""
+
+    def __init__(self, *, linger_ms: int = 0, wait_for_sync: bool = False) -> None:
+        self.clock = ManualClock(0)
+        self.later = Later()
+        self.storage = MemoryStorage()
+        self.manager = manage(self.storage, sync=self.later.sync)
+        self.log = self.manager.open_log(TOPIC, 0, wait_for_sync=wait_for_sync)
+        self.events: list[Event] = []
+        self.loads: list[tuple[int, int]] = []
+        self.open_error: Exception | None = None
+        self.shard: CoordinatorShard[Sums] = CoordinatorShard(
+            0, "sums", Sums, self._open, Codec(), Errors(), self.clock, observer=self, linger_ms=linger_ms,
+            on_load=lambda _, records, took_ms: self.loads.append((records, took_ms)),
+        )  # fmt: skip
+
+    def _open(self) -> Any:
+        if self.open_error is not None:
+            raise self.open_error
+        return self.log, 5
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        self.events += happened
+
+    def flush(self) -> None:
+        pass
+
+    def load(self) -> Bench:
+        for _ in self.shard.start():
+            pass
+        return self
+
+    @property
+    def core(self) -> Sums:
+        assert self.shard.core is not None
+        return self.shard.core
+
+    def ask(self, request: Any, producer: Producer | None = None) -> Answers:
+        answers = Answers()
+        self.shard.submit(Command(request, answers, CLIENT), producer)
+        return answers
+
+    def written(self) -> list[tuple[int, bool, bool, int]]:
+        """Producer id, whether transactional, whether a marker, and records of each batch."""
+        return [(one.producer_id, one.is_transactional, one.is_control, one.record_count) for one in self.log.headers()]
