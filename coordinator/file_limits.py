@@ -1,8 +1,13 @@
-"""How many files this process may have open, and how logs and connections share them. Opens none."""
+"""How many files this process may have open, and how logs and connections share them. Opens none.
+
+File descriptors belong to the process. So this is the one thing that nodes in the same process share, together with the
+files of their logs (`log.storage.open_files.OF_THIS_PROCESS`) and the levels of the log lines.
+"""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
+from weakref import WeakSet
 
 RESERVED_FILES: Final = 192
 """File descriptors kept back from connections and logs: for listeners, small files, compaction and the like."""
@@ -52,3 +57,43 @@ class FileShares(NamedTuple):
     def connections(self, logs: int) -> int:
         """How many connections there may be beside so many files of logs."""
         return self.allowed - self.kept_back - max(logs, self.least_of_logs)
+
+
+class WithConnections(Protocol):
+    """A node of this process."""
+
+    def connection_count(self) -> int:
+        """How many connections it has now."""
+
+
+class ProcessFiles:
+    """The files that the process may have open, as its nodes share them."""
+
+    def __init__(self) -> None:
+        self._shares: FileShares | None = None
+        self._nodes: WeakSet[WithConnections] = WeakSet()
+
+    def join(self, node: WithConnections) -> bool:
+        """A node starts. Whether there is any bound."""
+        allowed = allowed_files()
+        self._shares = None if allowed is None else FileShares(allowed)
+        self._nodes.add(node)
+        return allowed is not None
+
+    def leave(self, node: WithConnections) -> None:
+        """It has stopped."""
+        self._nodes.discard(node)
+
+    def most_logs(self) -> int:
+        """How many files of logs may be open now."""
+        assert self._shares is not None
+        return self._shares.logs(sum(node.connection_count() for node in self._nodes))
+
+    def most_connections(self, node: WithConnections, logs: int) -> int:
+        """How many connections a node may have beside so many files of logs, and the connections of the others."""
+        assert self._shares is not None
+        others = sum(other.connection_count() for other in self._nodes if other is not node)
+        return self._shares.connections(logs) - others
+
+
+PROCESS_FILES: Final = ProcessFiles()

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
+from muster.coordinator import uuids
 from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.log import FileStorage, FilesystemSync, MemoryStorage, SharedSync, Storage
 from muster.coordinator.log.cleaning.cleaner import CPU_SHARE
@@ -36,11 +36,11 @@ class Machine:
 
     def draw_uuid(self) -> bytes:
         """A fresh id of a topic, a cluster or a directory: 16 bytes."""
-        return draw_kafka_uuid()
+        return uuids.draw_uuid()
 
     def draw_uuid_text(self) -> str:
         """A fresh text that a member id ends in."""
-        return draw_uuid_v4_text()
+        return uuids.draw_uuid_text()
 
     def storage(self, directory: Path | None) -> Storage:
         """The data directory; None: one in memory, gone with the process."""

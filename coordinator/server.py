@@ -24,7 +24,7 @@ from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.cluster.image import of_one_broker
 from muster.coordinator.config import Config
-from muster.coordinator.file_limits import FileShares, allowed_files
+from muster.coordinator.file_limits import PROCESS_FILES
 from muster.coordinator.group_coordinator import placement
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
@@ -148,14 +148,15 @@ class Server:
         """Run `callback` on the event loop soon: for other threads."""
         self._loop.call_soon_threadsafe(callback)
 
+    def connection_count(self) -> int:
+        """How many connections there are now."""
+        return 0 if self._limits is None else len(self._limits)
+
     def _share_files(self) -> None:
-        allowed = allowed_files()
-        if allowed is None:
-            OF_THIS_PROCESS.most = None
-            return
-        shares = FileShares(allowed)
-        OF_THIS_PROCESS.most = lambda: shares.logs(0 if self._limits is None else len(self._limits))
-        self._max_connections = lambda: shares.connections(len(OF_THIS_PROCESS))
+        is_bounded = PROCESS_FILES.join(self)
+        OF_THIS_PROCESS.most = PROCESS_FILES.most_logs if is_bounded else None
+        if is_bounded:
+            self._max_connections = lambda: PROCESS_FILES.most_connections(self, len(OF_THIS_PROCESS))
 
     def _open_data(self) -> None:
         config, machine = self.config, self._machine
@@ -310,6 +311,7 @@ class Server:
             self._cleaner.stop()
         self._stop_watching()
         self.logs.close(clean=True)
+        PROCESS_FILES.leave(self)
         if self._filesystem is not None:
             self._filesystem.close()
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from muster.coordinator import uuids
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import load
@@ -317,10 +318,10 @@ class VirtualMachine(Machine):
         return ProcessClock(self._process)
 
     def draw_uuid(self) -> bytes:
-        return self._process.world.rng.randbytes(16)
+        return uuids.draw_uuid(self._process.world.rng.randbytes)
 
     def draw_uuid_text(self) -> str:
-        return self._process.world.rng.randbytes(16).hex()
+        return uuids.draw_uuid_text(self._process.world.rng.randbytes)
 
     def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
         return self._process.storage

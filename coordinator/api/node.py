@@ -5,12 +5,10 @@ A plain holder put together by the composition root (`coordinator.server`); it d
 
 from __future__ import annotations
 
-import base64
-import os
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from muster.coordinator import uuids
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
@@ -84,8 +82,8 @@ class Node:
         self.cluster = cluster
         self.slices = slices or Slices(clock)
         self.unsent = unsent or Unsent(clock)
-        self.draw_uuid = draw_uuid or draw_kafka_uuid
-        self.draw_uuid_text = draw_uuid_text or draw_uuid_v4_text
+        self.draw_uuid = draw_uuid or uuids.draw_uuid
+        self.draw_uuid_text = draw_uuid_text or uuids.draw_uuid_text
 
     def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """Answer a request with the result of a job, which is done in slices (`coordinator.slices`)."""
@@ -94,21 +92,3 @@ class Node:
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run` for a job that changes what others see: it is done whether its client waits for it or not."""
         self.slices.run(job, respond, _Staying(context.channel))
-
-
-def draw_kafka_uuid() -> bytes:
-    """A random id as Kafka's Uuid.randomUuid draws it: version 4, never one whose text begins with a dash."""
-    while True:
-        drawn = uuid.UUID(bytes=os.urandom(16), version=4).bytes
-        if not base64.urlsafe_b64encode(drawn).startswith(b"-"):
-            return drawn
-
-
-def draw_uuid_v4_text() -> str:
-    """A random UUID of version 4 as Java's UUID.toString writes it."""
-    drawn = os.urandom(16).hex()
-    # the version and the two variant bits, set in the text: uuid.UUID costs three times as much
-    return f"{drawn[:8]}-{drawn[8:12]}-4{drawn[13:16]}-{_VARIANT[drawn[16]]}{drawn[17:20]}-{drawn[20:]}"
-
-
-_VARIANT: Mapping[str, str] = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}

@@ -4,12 +4,10 @@ journal, put together as the server does it, without a network.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
-from uuid import UUID
 
 from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now
 from muster.coordinator.group_coordinator.shard import GroupShard
@@ -25,6 +23,7 @@ from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
+from muster.coordinator.uuids import draw_uuid, draw_uuid_text
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
@@ -77,10 +76,7 @@ class World(world.World):
             self._topics.subscribe(shard.topics_changed)
 
     def _draw_uuid(self) -> bytes:
-        while True:
-            drawn = UUID(bytes=self.rng.randbytes(16), version=4).bytes
-            if not base64.urlsafe_b64encode(drawn).startswith(b"-"):
-                return drawn
+        return draw_uuid(self.rng.randbytes)
 
     def _journal(self, index: int) -> Journal:
         return Journal(index, lambda: (self._log(GROUP_EVENTS_TOPIC, index), 0), self.clock)
@@ -124,7 +120,7 @@ class World(world.World):
     def submit(self, group_id: str, request: Message, respond: Respond, client: Client) -> None:
         """A request to the coordinator of a group; `respond` gets the answer, perhaps at once."""
         if type(request) is JoinGroupRequest:
-            drawn = str(UUID(bytes=self.rng.randbytes(16), version=4))
+            drawn = draw_uuid_text(self.rng.randbytes)
             command: Command = JoinCommand(request, respond, client, drawn, True, True)
         else:
             command = Command(request, respond, client)

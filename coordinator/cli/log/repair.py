@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from muster.coordinator.api.node import draw_kafka_uuid
 from muster.coordinator.cli.log.check import MOVE_IT
 from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, place_of
 from muster.coordinator.clock import read_wall
@@ -17,6 +16,7 @@ from muster.coordinator.log.directory.folder_names import read_other_name
 from muster.coordinator.log.errors import DirectoryLocked, LogError
 from muster.coordinator.topics.metadata_log import topic_id_of
 from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_topic, restore_stray
+from muster.coordinator.uuids import draw_uuid
 
 
 def repair(directory: Path, partition: str) -> int:
@@ -77,7 +77,7 @@ def _lines(name: str, done: Repair) -> Iterator[str]:
 
 def _put_back(directory: Path, folder: str) -> int:
     """Raises what `restore_stray` does."""
-    done = restore_stray(directory, folder, draw_kafka_uuid, Now(0, read_wall("now")))
+    done = restore_stray(directory, folder, draw_uuid, Now(0, read_wall("now")))
     names = ", ".join(f"{done.topic}-{index}" for index in done.partitions)
     print(f"in their place again: {names}; the next start serves them")
     if done.is_new:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.api.node import draw_kafka_uuid, draw_uuid_v4_text
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.protocol.errors import ErrorCode
@@ -75,15 +74,3 @@ def test_without_permission_the_group_is_not_asked(request_: Message) -> None:
     answers: Answers = ask(make_group_node(authorizer=authorizer), request_)
     assert answers.one().error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
     assert authorizer.asked == [question]
-
-
-def test_drawn_ids() -> None:
-    texts = {draw_uuid_v4_text() for _ in range(200)}
-    assert len(texts) == 200
-    for text in texts:
-        assert [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12]
-        assert text[14] == "4"
-        assert text[19] in "89ab"
-    assert {len(draw_kafka_uuid()) for _ in range(200)} == {16}
-    # urlsafe base64 of a first byte of 0xf8-0xfb begins with a dash
-    assert not any(0xF8 <= draw_kafka_uuid()[0] <= 0xFB for _ in range(2_000))
