@@ -1,6 +1,6 @@
-"""What a handler knows about the one who asks: the connection, the principal, the client, the API and its version.
+"""What a handler knows about where a request comes from: connection, principal, client, API and version.
 
-May not reach the node, a shard or a socket: a context is what the connection says of itself.
+May not reach the node, a shard or a socket.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = structlog.get_logger("muster.api")
 
 
 class Channel:
-    """One connection, as the handlers may know it: where it came in, who is at the other end, and when it ends.
+    """One connection, as the handlers may know it: its listener, its peer, and when it ends.
 
     `listener`: Kafka's listener name; `endpoint`: the address that answers on this connection name for this node;
     `peer`: the client's address and port as text, for log lines; `host`: Kafka's clientHost, "/" and the address;
@@ -56,18 +56,18 @@ class Channel:
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []
-        self._end: Callable[[CloseConnection], object] = _nothing_to_end
+        self._end: Callable[[CloseConnection], object] = _nothing
 
     def ended_by(self, end: Callable[[CloseConnection], object]) -> None:
-        """What ends the connection: said once, by the connection itself."""
+        """Set what ends the connection: called once, by the connection itself."""
         self._end = end
 
-    def end(self, refused: CloseConnection) -> None:
-        """End the connection, for a handler whose request leaves no other way to say no (Produce with acks=0).
+    def end(self, reason: CloseConnection) -> None:
+        """End the connection, for a request that can be refused in no other way (Produce with acks=0).
 
         Earlier answers are still sent; harmless when it has ended already. The handler calls `respond` all the same.
         """
-        self._end(refused)
+        self._end(reason)
 
     def fault(self, error: Exception) -> None:
         """A request met a bug in its handler, which costs the connection, not the server."""
@@ -75,32 +75,28 @@ class Channel:
         self._end(CloseConnection("its request met a fault in the server"))
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back when the connection has ended (at once if it has); what is returned takes the wish back."""
+        """Call back when the connection has ended (at once if it has), unless what is returned is called before."""
         if self.closed:
             callback()
             return _nothing
         self._on_close.append(callback)
 
-        def forget() -> None:
+        def cancel() -> None:
             if callback in self._on_close:
                 self._on_close.remove(callback)
 
-        return forget
+        return cancel
 
     def close(self) -> None:
         """The connection has ended: called once, by the connection itself."""
         self.closed = True
-        self._end = _nothing_to_end
+        self._end = _nothing
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             callback()
 
 
-def _nothing() -> None:
-    pass
-
-
-def _nothing_to_end(refused: CloseConnection) -> None:
+def _nothing(*_: object) -> None:
     pass
 
 
@@ -124,5 +120,5 @@ class RequestContext:
 
     @property
     def principal(self) -> KafkaPrincipal:
-        """Who asks, as the connection knows by now."""
+        """Who the client is, as the connection knows by now."""
         return self.channel.authentication.principal

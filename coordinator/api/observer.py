@@ -112,9 +112,9 @@ class ObservedRequests:
         self._tell(answer)
         self.sink.answer(answer)
 
-    def fail(self, refused: CloseConnection) -> None:
+    def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered: nothing is told of it."""
-        self.sink.fail(refused)
+        self.sink.fail(reason)
 
     def was_read(self) -> None:
         """The bytes of a large request at hand are of no more use."""

@@ -17,7 +17,7 @@ class Sink(Protocol):
     def answer(self, answer: Answer | None) -> None:
         """The frame that answers the request at hand; None: no answer is owed."""
 
-    def fail(self, refused: CloseConnection) -> None:
+    def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered: end the connection."""
 
     def was_read(self) -> None:
@@ -30,7 +30,7 @@ class Nobody:
     def answer(self, answer: Answer | None) -> None:
         """Nobody waits for it."""
 
-    def fail(self, refused: CloseConnection) -> None:
+    def fail(self, reason: CloseConnection) -> None:
         """It has ended already."""
 
     def was_read(self) -> None:
