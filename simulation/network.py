@@ -13,7 +13,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.simulation.actor import Actor
-from muster.simulation.process import Process
+from muster.simulation.process import Owner, Process
 from muster.simulation.wires import Wire
 from muster.simulation.world import World
 
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     wire: Wire
 
 
-class Watcher(Protocol):
+class Watcher(Owner, Protocol):
     """What sees all requests and answers."""
 
     def answered(self, actor: Actor, request: Message, response: Any) -> None:
@@ -43,9 +43,6 @@ class Watcher(Protocol):
 
     def unanswered(self, request: Message) -> None:
         """None came, though the connection and the process were there all the time."""
-
-    def fault(self, what: str, cause: BaseException | None = None) -> None:
-        """Something that must not be."""
 
 
 class Network:

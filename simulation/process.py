@@ -20,9 +20,8 @@ from muster.coordinator.machine import Machine, Post
 from muster.coordinator.net.listener import Listener
 from muster.coordinator.server import Server
 from muster.coordinator.slices import Worker, outcome
-from muster.simulation.clock import VirtualClock
 from muster.simulation.faulty_storage import Died, FaultyStorage
-from muster.simulation.world import World
+from muster.simulation.world import VirtualClock, World
 
 MOST_TURNS: Final = 5_000
 """An event loop that still has work after so many turns goes round in circles."""

@@ -28,7 +28,6 @@ from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.simulation import world
-from muster.simulation.clock import VirtualClock
 from muster.simulation.sample.traffic import Traffic
 
 NODE_ID: Final = 1
@@ -52,7 +51,7 @@ class World(world.World):
     def __init__(self, directory: Path, *, seed: int, start_ms: int, partitions: int, settings: GroupSettings) -> None:
         """`partitions`: of __consumer_offsets. `start_ms`: wall time. Raises the errors of `LogManager.open`."""
         super().__init__(Random(f"{seed}:ids"), ms=_MONO_MS, wall_ms=start_ms - _MONO_MS)
-        self.clock = VirtualClock(self)
+        self.clock = world.VirtualClock(self)
         self.start_ms = start_ms
         self.settings = settings
         self.records = 0

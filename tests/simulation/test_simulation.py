@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,10 @@ def test_a_thousand_histories_keep_every_rule() -> None:
     part = SEEDS // 8
     # a fresh process has no threads and no event loop that a fork could hurt
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), multiprocessing.get_context("spawn")) as pool:
-        played = [pool.submit(chunk, start, part, EVENTS) for start in range(0, SEEDS, part)]
-        failures = [one for part_played in played for one in part_played.result()[3]]
-        events = [part_played.result()[1] for part_played in played]
-    assert not failures, f"{len(failures)} of {SEEDS} seeds failed: {[seed for seed, _ in failures]}\n{failures[0][1]}"
-    assert sum(events) >= SEEDS * EVENTS
+        played = list(pool.map(partial(chunk, EVENTS), range(0, SEEDS, part), [part] * 8))
+    failures = [text for one in played for text in one.failures]
+    assert not failures, f"{len(failures)} of {SEEDS} seeds failed\n{failures[0]}"
+    assert sum(one.counts["events"] for one in played) >= SEEDS * EVENTS
 
 
 def test_a_seed_is_the_same_history_in_every_process() -> None:

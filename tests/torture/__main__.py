@@ -8,13 +8,17 @@ import logging
 import random
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
+from tests.simulation import seeds
 from tests.support.servers import QUICK, MusterServer
 from tests.torture.kills import PARTITIONS, TOPIC, Killing
 from tests.torture.node.storm import Storm, told
 
 SEEDS = 1 << 32
+CHUNK = 20
+"""Histories that are played in one go."""
 
 
 def main() -> int:
@@ -31,26 +35,23 @@ def main() -> int:
     parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE", help="of the real server")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    wrong = _nodes(options.seed, options.nodes)
+    wrong = seeds.play(nodes, min(CHUNK, options.nodes or 1), options.seed, options.nodes)
     if options.kills:
         wrong = _kills(options.seed, options.kills, dict(one.split("=", 1) for one in options.override)) or wrong
     return 1 if wrong else 0
 
 
-def _nodes(first: int, count: int) -> bool:
-    """Play so many histories; whether one went wrong. One alone is told in full."""
-    wrong = processes = answers = 0
-    for number in range(count):
-        storm = Storm(first + number)
+def nodes(first: int, count: int) -> seeds.Played:
+    """Play so many histories. One alone is told in full."""
+    counts: Counter[str] = Counter()
+    failures = []
+    for seed in range(first, first + count):
+        storm = Storm(seed)
         storm.run()
-        processes, answers = processes + storm.world.processes, answers + storm.world.answers
+        counts += Counter(histories=1, processes=storm.world.processes, answers=storm.world.answers)
         if storm.failure is not None:
-            wrong += 1
-            print(told(storm, in_full=count == 1), flush=True)
-        if (number + 1) % 100 == 0 or number + 1 == count:
-            print(f"{number + 1} histories of nodes: {processes} processes, {answers} answers, {wrong} went wrong",
-                  flush=True)  # fmt: skip
-    return bool(wrong)
+            failures.append(told(storm, in_full=count == 1))
+    return seeds.Played(counts, failures)
 
 
 def _kills(seed: int, kills: int, overrides: dict[str, str]) -> bool:
