@@ -25,7 +25,7 @@ from muster.coordinator.api.prepared.connection_route import ConnectionRoute
 from muster.coordinator.api.prepared.request import NOT_PREPARED, PreparedRequest
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import Route
-from muster.coordinator.api.sink import NOBODY, Answer, Sink
+from muster.coordinator.api.sink import Answer, Sink
 from muster.coordinator.bounded_names import Kept
 from muster.coordinator.core.interface import Client
 from muster.protocol import frames
@@ -42,7 +42,7 @@ _MAX_ROUTES: Final = 10_000
 _MAX_ROUTES_BYTES: Final = 4_000_000
 """And so many bytes of client ids; each is kept three times."""
 _LONG_CLIENT_ID: Final = 1_024
-"""Of clients with longer ids a connection remembers the last request only."""
+"""Of a client with a longer id a connection remembers the last kind of request only."""
 
 FEW_ELEMENTS: Final = 5_000
 """A request of as many elements is read at once: that takes some 5 ms at most. One of more is read in the thread."""
@@ -60,7 +60,6 @@ class ConnectionRequests:
         "_routes",
         "context",
         "current",
-        "gone",
         "is_reading",
         "note_response",
         "prepared",
@@ -73,9 +72,9 @@ class ConnectionRequests:
     def __init__(self, dispatcher: Dispatcher, channel: Channel, sink: Sink) -> None:
         self.current: Any = None
         """Who answers the request that is not answered yet: an `Exchange`, or what was prepared."""
-        self.gone = False
         self.is_reading = False
-        self.sink = sink
+        self.sink: Any = sink
+        """The `Sink`; None when the connection has ended."""
         self.slices = dispatcher.node.slices
         self.note_response: NoteResponse | None = None
         """For an observer: gets each response that is encoded, as it is sent; None when no answer is owed."""
@@ -156,21 +155,17 @@ class ConnectionRequests:
         return exchange
 
     def not_awaited(self, route: Route) -> None:
-        """An answer came that nobody waits for: the connection has ended, or it is the second one."""
-        if not self.gone:
+        """An answer came that no client waits for: the connection has ended, or it is the second one."""
+        if self._route is not None:
             log.error("a request was answered twice", **route.facts())
 
     def closed(self) -> None:
-        """The connection has ended. What lies parked for it elsewhere keeps nothing of it alive."""
-        self.gone = True
-        self.current = None
-        self.sink = NOBODY
-        self.note_response = None
-        self.prepared = self._route = None
+        """The connection has ended. An exchange that is parked elsewhere keeps nothing else of it in memory."""
+        self.current = self.sink = self.note_response = self.prepared = self._route = None
         self._routes.clear()
 
     def _read_apart(self, exchange: Exchange, data: bytes, body: int, end: int) -> None:
-        """Read a large request in the thread; its handler runs here as ever. The next request waits, as for any."""
+        """Decode a large request in the thread; its handler runs here as always. The next request waits, as always."""
         route = exchange.route
 
         def read() -> Any:
@@ -183,9 +178,9 @@ class ConnectionRequests:
 
         def handle(request: Any, error: Exception | None) -> None:
             self.is_reading = False
-            self.sink.was_read()
             if self.current is not exchange:
                 return  # the connection has ended
+            self.sink.was_read()
             if route.lets_go and isinstance(request, Message):
                 exchange.large_request = request
             if error is not None:
@@ -232,7 +227,8 @@ class ConnectionRequests:
         """A bug in one handler costs the connection that met it, not the server."""
         log.error("a handler failed", peer=self._channel.peer, exc_info=error, **route.facts())
         self.current = None
-        self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
+        if self.sink is not None:
+            self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
 
     def _turn_to(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
         """The route of a request of another kind than the last one; sets `context`.

@@ -9,7 +9,7 @@ import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.routes import LARGE_BYTES, Route
-from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.api.sink import Answer
 from muster.coordinator.slices import Slices
 from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
@@ -25,7 +25,8 @@ class RequestingConnection(Protocol):
 
     current: Any
     """Who answers the request that is not answered yet: an `Exchange`, or what was prepared."""
-    sink: Sink
+    sink: Any
+    """The `Sink` of its answers."""
     slices: Slices
     note_response: NoteResponse | None
 
@@ -112,8 +113,9 @@ class Exchange:
         route = self.route
         if route.lowers:
             response = route.lower(response)
-        if self._requests.note_response is not None:
-            self._requests.note_response(response)
+        note_response = self._requests.note_response
+        if note_response is not None:
+            note_response(response)
         return route.frame(response, self.correlation)
 
     def _cannot_be_said(self, error: Exception | None) -> None:

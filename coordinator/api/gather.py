@@ -1,4 +1,4 @@
-"""Asking the shards of many groups for one answer, some at a time."""
+"""Requests that name many groups or rows: their shards are asked for some at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from muster.coordinator.slices import Job, Later
 from muster.protocol.message import Message
 
 AT_ONCE: Final = 100
-"""So many are asked before the first answer is waited for: those that wait for the disk wait together, and what waits
-takes little memory.
+"""So many questions are asked before the first answer is awaited: those that wait for the disk wait together, and
+what waits takes little memory.
 """
 
 ROWS_AT_ONCE: Final = 500
@@ -47,9 +47,9 @@ def distinct(things: Iterable[T]) -> Iterator[T]:
 def in_pieces(
     topics: Iterable[T], rows_of: Callable[[T], Sequence[R]], with_rows: Callable[[T, Sequence[R]], T]
 ) -> Iterator[tuple[bool, list[T]]]:
-    """Topics with their rows, in their order, so many at a time that a shard may look at them in one go. One with too
-    many rows is cut: `with_rows(topic, rows)` is the same topic with some of them. Beside each piece: whether it begins
-    with more of the topic that the last one ended in.
+    """Topics with their rows, in their order, in pieces that a shard may handle in one go. A topic with too many rows
+    is divided: `with_rows(topic, rows)` is the same topic with some of them. Before each piece: whether it begins with
+    further rows of the topic that the piece before ended with.
     """
     piece: list[T] = []
     left = ROWS_AT_ONCE
@@ -69,7 +69,7 @@ def in_pieces(
 
 
 def add_partitions(topic: Any, more: Sequence[Any]) -> None:
-    """Put rows behind those of a topic, without a copy of those that are there: a request may name it 100,000 times."""
+    """Add rows to a topic without a copy of those that are there: a request may name a topic 100,000 times."""
     rows = topic.partitions
     if not isinstance(rows, list):
         rows = topic.partitions = [*rows]

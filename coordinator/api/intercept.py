@@ -28,10 +28,6 @@ class OnResponse(Protocol):
         """
 
 
-def _all(context: RequestContext) -> bool:  # noqa: ARG001 - as every `wants`
-    return True
-
-
 class Intercept:
     """What comes between the connections and the handlers.
 
@@ -46,7 +42,7 @@ class Intercept:
         self,
         request: OnRequest | None = None,
         response: OnResponse | None = None,
-        wants: Callable[[RequestContext], bool] = _all,
+        wants: Callable[[RequestContext], bool] = lambda _: True,
     ) -> None:
         self.request = request
         self.response = response

@@ -10,8 +10,6 @@ from struct import Struct
 from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.api.close_connection import CloseConnection
-from muster.coordinator.api.exchange import NoteResponse
-from muster.coordinator.api.prepared.request import PreparedRequest
 from muster.coordinator.api.sink import Answer, Sink
 from muster.coordinator.clock import Clock
 from muster.protocol.api import ApiKey
@@ -47,20 +45,6 @@ class RequestObserver(Protocol):
         """A request was answered."""
 
 
-class ObservableRequests(Protocol):
-    """What is wrapped (`dispatch.ConnectionRequests`)."""
-
-    is_reading: bool
-    prepared: PreparedRequest | None
-    note_response: NoteResponse | None
-
-    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """See `dispatch.ConnectionRequests`."""
-
-    def closed(self) -> None:
-        """See `dispatch.ConnectionRequests`."""
-
-
 class ObservedRequests:
     """The requests of a connection that is watched, and the sink of their answers."""
 
@@ -70,8 +54,9 @@ class ObservedRequests:
     )  # fmt: skip
 
     def __init__(
-        self, open_requests: Callable[[Sink], ObservableRequests], sink: Sink, observer: RequestObserver, clock: Clock
+        self, open_requests: Callable[[Sink], Any], sink: Sink, observer: RequestObserver, clock: Clock
     ) -> None:
+        """`open_requests(sink)` opens the `dispatch.ConnectionRequests` that are watched."""
         self.sink = sink
         self._observer = observer
         self._clock = clock
@@ -86,7 +71,7 @@ class ObservedRequests:
     @property
     def is_reading(self) -> bool:
         """The bytes of the request at hand are still needed."""
-        return self._requests.is_reading
+        return bool(self._requests.is_reading)
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Take on a request: see `dispatch.ConnectionRequests`."""
@@ -94,7 +79,7 @@ class ObservedRequests:
         self._request_bytes, self._error_counts = end - start, None
         if end - start >= 4:
             self._api = _key_and_version(data, start)
-        answer = self._requests.handle(data, start, end)
+        answer: Answer | None = self._requests.handle(data, start, end)
         if answer is not None:
             self._tell(answer)
         else:

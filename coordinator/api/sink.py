@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from muster.coordinator.api.close_connection import CloseConnection
 
@@ -12,7 +12,7 @@ Answer = bytes | Sequence[bytes | memoryview]
 
 
 class Sink(Protocol):
-    """Where answers go: the connection."""
+    """The connection, as its requests know it."""
 
     def answer(self, answer: Answer | None) -> None:
         """The frame that answers the request at hand; None: no answer is owed."""
@@ -21,20 +21,4 @@ class Sink(Protocol):
         """The request at hand cannot be answered: end the connection."""
 
     def was_read(self) -> None:
-        """The bytes of a large request at hand are of no more use."""
-
-
-class Nobody:
-    """The sink of a connection that has ended."""
-
-    def answer(self, answer: Answer | None) -> None:
-        """Nobody waits for it."""
-
-    def fail(self, reason: CloseConnection) -> None:
-        """It has ended already."""
-
-    def was_read(self) -> None:
-        """It holds nothing."""
-
-
-NOBODY: Final = Nobody()
+        """The bytes of the large request at hand are no longer needed."""

@@ -1,6 +1,10 @@
-"""Answers that clients do not read: how much of them lies in memory, and what a further one may take.
+"""Answers that clients do not read: how many bytes of them lie in memory, and how large a further one may be.
 
 Knows neither sockets nor messages: connections say what they could not send, Fetch asks before it reads.
+
+The memory of unfinished requests (`net.request_memory`) is a budget of its own, with other rules. A request has one
+size, and waits in a queue until it gets all of that. An answer waits for nothing: Fetch makes it smaller. Both close
+connections that do not move while memory is short.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ SHARE: Final = 4
 """One answer takes at most this part of what is left, so that something is left for the next."""
 LOOK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 10_000
-"""Whoever has not read a byte for so long goes, when the room is short."""
+"""While memory is short: a connection that has not read a byte for so long is closed."""
 
 
 class Reader(Protocol):
@@ -23,10 +27,10 @@ class Reader(Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What is still in memory for it."""
+        """How many bytes are in memory for it."""
 
     def close_stalled(self) -> None:
-        """Others need the room."""
+        """Others need the memory: the connection ends."""
 
 
 class _Held:
@@ -38,7 +42,7 @@ class _Held:
 
 
 class Taken:
-    """What one answer takes while it is made. The connection counts it from then on, if it is not read."""
+    """The memory of one answer while it is made. After that its connection counts what is not read."""
 
     __slots__ = ("_unsent", "bytes")
 
@@ -47,7 +51,7 @@ class Taken:
         self.bytes = 0
 
     def set(self, size: int) -> None:
-        """It is so large by now; 0: it was handed over, or given up."""
+        """The answer has so many bytes now; 0 when it was handed over or given up."""
         expect(size)
         self._unsent.bytes += size - self.bytes
         self.bytes = size
@@ -57,7 +61,7 @@ class Unsent:
     """See the module. `muster.queued.max.response.bytes` is what all connections together may hold."""
 
     def __init__(self, clock: Clock, most_bytes: int = -1) -> None:
-        """`most_bytes`: not positive is no limit."""
+        """`most_bytes`: a number that is not positive is no limit."""
         self._clock = clock
         self._most = most_bytes if most_bytes > 0 else NO_LIMIT
         self._held: dict[Reader, _Held] = {}
@@ -65,26 +69,26 @@ class Unsent:
         self._looked_ms = 0
 
     def hold(self, reader: Reader) -> None:
-        """`reader` takes no more for now."""
+        """`reader` reads no more for now."""
         self.release(reader)
         held = self._held[reader] = _Held(reader.unsent_bytes, self._clock.mono_ms())
         self.bytes += held.bytes
 
     def release(self, reader: Reader) -> None:
-        """It has caught up, or gone; harmless when it was not held."""
+        """`reader` has read all, or has ended; harmless when it was not held."""
         held = self._held.pop(reader, None)
         if held is not None:
             self.bytes -= held.bytes
 
     def room(self) -> int:
-        """How many bytes a further answer may have; 0: none, whatever it is."""
+        """How many bytes a further answer may have; 0: there must be none."""
         if self.bytes * 2 > self._most:
             self._look()
         left = self._most - self.bytes
         return max(left // SHARE, 1) if left > 0 else 0
 
     def _look(self) -> None:
-        """The room is short: see what was sent meanwhile, and who reads nothing at all."""
+        """Memory is short: count what was sent meanwhile, and close connections that read nothing."""
         now_ms = self._clock.mono_ms()
         if now_ms - self._looked_ms < LOOK_EVERY_MS and self.bytes < self._most:
             return

@@ -1,7 +1,7 @@
 """How many bytes of large unfinished requests lie in memory (queued.max.request.bytes), and which connection is closed
 when others wait for that memory.
 
-Counts, and tells connections to go on or to end; reads no socket.
+Counts, and tells connections to go on or to end; reads no socket. Why answers have another budget: see `api.unsent`.
 """
 
 from __future__ import annotations
