@@ -1,4 +1,4 @@
-"""What is remembered of names that clients choose: bounded by number and by bytes, since a name may have 32 KB."""
+"""A cache by names that clients choose, bounded by number and by bytes, because a name may have 32 KB."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class Kept(dict[_K, _V]):
-    """A dictionary that is filled by `keep`, and emptied when it has become too large: then all is learned anew."""
+class BoundedNames(dict[_K, _V]):
+    """A dictionary that `keep` fills, and that is cleared when it becomes too large."""
 
     __slots__ = ("_bytes", "_most", "_most_bytes")
 

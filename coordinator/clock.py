@@ -1,10 +1,10 @@
 """The one source of time and of timers. Nothing else calls time.*, loop.time, call_later, call_at or asyncio.sleep.
 
-`LoopClock` follows the machine's clock and the running event loop; `ManualClock` stands still until it is told to
-advance, so that everything built on a clock can run in virtual time.
+`LoopClock` follows the machine's clock and the running event loop. `ManualClock` stands still until it is told to
+advance, for virtual time.
 
-A loop that was held up (the process was stopped, the machine slept, a long collection) finds deadlines that have passed
-beside requests that came in time. So a timer that is late lets the loop read first: see `_Late`.
+After the loop was held up (the process was stopped, the machine slept, a long collection), deadlines have passed while
+requests that came in time are not read yet. So a late timer lets the loop read first: see `_Late`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _tuple = tuple.__new__
 UTC = datetime.UTC
 
 PROMPT_MS: Final = 2
-"""A timer that rings no later than this is in time: loops count in whole ms."""
+"""A timer is in time up to this delay: loops count in whole ms."""
 HELD_UP_MS: Final = 100
-"""A timer that rings later than this says that the loop was held up."""
+"""A timer that is later than this shows that the loop was held up."""
 GRACE_MS: Final = 3_000
-"""How long at most the others have, after the loop was held up, to say what they could not: Kafka's clients beat every
-3 s. Peers whose packets were not taken send them again after at most as long as that lasted.
+"""The longest time that clients get after the loop was held up: Kafka's clients send a heartbeat every 3 s. Peers send
+lost packets again after at most as long as it lasted.
 """
 READ_MOST_MS: Final = 1_000
-"""How long at most a late timer waits for what is to be read: there is no end of that on a busy server."""
+"""The longest time that a late timer waits for input to be read: on a busy server there is always more."""
 _TURNS, _TURNS_HELD_UP = 2, 6
 """Turns of the loop: one may only accept a connection, the next but one reads what it says."""
 _PAUSE_S: Final = 0.002
@@ -63,20 +63,20 @@ class Clock(Protocol):
         """The same in microseconds: for what is measured."""
 
     def moment(self) -> Now:
-        """The present time, told once for all that comes in the same turn of the loop: never later than `now`."""
+        """The present time, the same for all calls in one turn of the loop; never later than `now`."""
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Call back once, when all is looked at that has come in this turn of the loop; in the order of the calls."""
+        """Call back once, after all input of this turn of the loop was handled; in the order of the calls."""
 
     def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past)."""
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
-        """Ask `input_waits` before a late timer rings: whether anything is still to be read or handled."""
+        """Ask `input_waits` before a late timer runs: is there input to be read or handled?"""
 
 
 class _LoopTimer:
-    """A timer of the event loop that never rings early by the clock's own count, and late only after all was read."""
+    """A timer of the event loop. It never runs early by the clock's own count, and late only after all input was read."""
 
     __slots__ = ("_callback", "_due_ms", "_handle", "_late", "_loop", "had_grace")
 
@@ -124,18 +124,18 @@ class _LoopTimer:
 
 
 class _Late:
-    """The timers that ring late. They wait until the loop has read and handled what had come before it got to them.
+    """The late timers. They wait until the loop has read and handled the input that came before.
 
-    Those late by no more than `HELD_UP_MS` let each socket be read once. When one is later than that the loop was held
-    up: then they wait until nothing is left to be read, `READ_MOST_MS` at most. And since others may have been held up
-    with it, or what they sent was lost meanwhile, no timer rings for as long again as it lasted (`GRACE_MS` at most);
-    each is put off once, so that a loop that is always late has deadlines too.
+    Timers late by at most `HELD_UP_MS` let each socket be read once. If one is later, the loop was held up: they wait
+    until no input is left, at most `READ_MOST_MS`. Clients may have been held up too, or their packets lost. So no
+    timer runs for as long again as it lasted (at most `GRACE_MS`). Each timer is put off once, so that a loop that is
+    always late has deadlines too.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.input_waits: Callable[[], bool] = _nothing_waits
         self.holds = False
-        """Whether no timer is to ring just now, be it in time."""
+        """Whether no timer may run now, not even one in time."""
         self._loop = loop
         self._timers: dict[_LoopTimer, None] = {}
         self._reading = False
@@ -332,7 +332,7 @@ class ManualClock:
 
 
 def mono_ms() -> int:
-    """Monotonic ms, where no clock is at hand: for how often a line is said, before there is an event loop."""
+    """Monotonic ms without a clock: for the limits of log lines, before there is an event loop."""
     return time.monotonic_ns() // 1_000_000
 
 

@@ -12,7 +12,7 @@ from weakref import WeakSet
 RESERVED_FILES: Final = 192
 """File descriptors kept back from connections and logs: for listeners, small files, compaction and the like."""
 LOGS_AT_FIRST: Final = 64
-"""Files of logs that connections leave room for, be they open or not."""
+"""Files of logs that connections leave room for, whether they are open or not."""
 
 
 def allowed_files() -> int | None:
@@ -33,8 +33,8 @@ def allowed_files() -> int | None:
 
 
 class FileShares(NamedTuple):
-    """How the files that a process may have open are shared: some are kept back, half of them at most is the logs'.
-    What logs do not need is the connections', but for a few; what connections have, logs do without.
+    """How the files that a process may open are shared: some are reserved, and at most half are for logs. Connections
+    get what logs do not need, except for a few; logs get what connections leave.
     """
 
     allowed: int

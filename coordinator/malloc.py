@@ -1,4 +1,4 @@
-"""How the C library keeps memory. Knows nothing of what it is taken for."""
+"""Settings of the C library's memory allocator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 WORTH_IT_BYTES: Final = 1 << 20
-"""Before the first block of this size the C library is told: a server that never meets one need not load ctypes."""
+"""The settings are made before the first block of this size, so a server without large blocks never loads ctypes."""
 LARGE_BYTES: Final = 4 << 20
 """Larger blocks go back to the system as soon as nobody needs them."""
 FREE_AT_THE_END_BYTES: Final = 16 << 20

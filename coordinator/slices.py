@@ -1,10 +1,10 @@
-"""Large work in slices: what one request asks for must not keep the others waiting.
+"""Large work in slices, so that one request does not keep the others waiting.
 
-A job is a generator that does a little at a time. It yields None wherever it may be interrupted (a step: some
-microseconds up to a millisecond of work, nothing half done), an `Apart` for work that is done in a thread, whose result
-it gets, or a `Later` for a result that somebody else brings. `Slices` runs it at once, and goes on with it in the next
-turns of the event loop when it takes longer than a slice; all jobs together get one slice in each turn. A job whose
-owner has gone is closed at its next step. A small job costs no turn, no thread and no timer.
+A job is a generator. It yields None where it may be interrupted (after a step of microseconds up to a millisecond, with
+nothing half done), an `Apart` for work in a thread, whose result it gets, or a `Later` for a result that comes by a
+call. `Slices` runs it at once, and continues it in the next turns of the event loop if it takes longer than a slice.
+All jobs together get one slice in each turn. If the owner of a job has gone, the job is closed at its next step. A
+small job costs no turn, no thread and no timer.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SLICE_MS: Final = 10
 SHARE_MS: Final = 2
 """What one of several jobs gets at a time, so that small ones do not wait for the large."""
 MANY_STEPS: Final = 2_000
-"""A job of more steps is large: so will be what is made of its result."""
+"""A job of more steps is large, and so is the answer made of its result."""
 
 T = TypeVar("T")
 
 
 class Apart:
-    """Work for the thread: a pure function of what nobody changes meanwhile. Its result, or error, is the job's."""
+    """Work for the thread: a pure function of objects that do not change meanwhile. The job gets its result or error."""
 
     __slots__ = ("work",)
 
@@ -63,29 +63,29 @@ Job = Generator[Apart | Later | None, Any, T]
 
 
 class Owner(Protocol):
-    """Whom a job is done for: a connection."""
+    """The owner of a job: a connection."""
 
     @property
     def closed(self) -> bool:
-        """Nobody waits for the result any more."""
+        """The result is not needed any more."""
 
     def fault(self, error: Exception) -> None:
         """A job failed by a fault of the program."""
 
 
 class Worker(Protocol):
-    """Where work is done that would take too long on the event loop."""
+    """Does work that would take too long on the event loop."""
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
         """Do `work`, then on the event loop `done(result, error)`: one of them is None, or both."""
 
     def close(self) -> None:
-        """What is being done comes to its end, nothing else is begun."""
+        """Finish the running work, and begin no other."""
 
 
 class Thread:
-    """A `Worker` of one thread, started when the first work comes: large requests are done one after the other, so that
-    not the memory of several is taken at once.
+    """A `Worker` of one thread, started for the first work. Large requests run one after the other, so that only one
+    takes memory.
     """
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
@@ -135,7 +135,7 @@ def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
 
 
 def at_once(job: Job[T]) -> T:
-    """Do a job to its end, here and now: at a start, when nobody is kept waiting. It must not wait for anybody."""
+    """Run a job to its end at once: at a start, when no client waits. It must not wait for a result."""
     value: Any = None
     while True:
         try:
@@ -153,7 +153,7 @@ def at_once(job: Job[T]) -> T:
 
 
 class OneByOne:
-    """Jobs that may not run side by side: each begins when the one before it has come to its end."""
+    """Jobs that must not run at the same time: each begins when the one before has ended."""
 
     __slots__ = ("_is_busy", "_waiting")
 
@@ -219,8 +219,8 @@ class Slices:
         self._stopped = False
 
     def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
-        """Do a job and hand its result to `done`: within this call, unless it takes longer than what is left of this
-        turn's slice or waits for something. A fault within this call is raised, a later one is the owner's.
+        """Run a job and give its result to `done`: within this call, unless it takes longer than the rest of this
+        turn's slice or waits for a result. An exception within this call is raised, a later one goes to the owner.
         """
         self._enter(_Running(job, done, owner), self._go_on)
 
@@ -240,7 +240,7 @@ class Slices:
             self._ask()
 
     def stop(self) -> None:
-        """The server stops: jobs are given up where they are, and nothing is begun."""
+        """The server stops: jobs are closed, and no job begins."""
         self._stopped = True
         for running in (*self._fresh, *self._begun):
             running.job.close()
@@ -276,7 +276,7 @@ class Slices:
             return False
 
     def _go_on(self, running: _Running, until_ms: int) -> bool:
-        """Do the next steps. False: it has come to its end, or goes on by itself when what it waits for is there."""
+        """Run the next steps. False: it has ended, or goes on by itself when its result is there."""
         was_running, self._is_running = self._is_running, True
         try:
             return self._do_steps(running, until_ms)

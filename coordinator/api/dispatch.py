@@ -26,7 +26,7 @@ from muster.coordinator.api.prepared.request import NOT_PREPARED, PreparedReques
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer, Sink
-from muster.coordinator.bounded_names import Kept
+from muster.coordinator.bounded_names import BoundedNames
 from muster.coordinator.core.interface import Client
 from muster.protocol import frames
 from muster.protocol.api import UnknownApi, api
@@ -304,7 +304,7 @@ class Dispatcher:
         self.intercept = intercept if intercept.request or intercept.response else None
         self.prepares = prepares
         self._observer = observer
-        self._routes: Kept[bytes, Route] = Kept(_MAX_ROUTES, _MAX_ROUTES_BYTES)
+        self._routes: BoundedNames[bytes, Route] = BoundedNames(_MAX_ROUTES, _MAX_ROUTES_BYTES)
 
     def open(self, channel: Channel, sink: Sink) -> ConnectionRequests | ObservedRequests:
         """The requests of a connection that was just made."""

@@ -26,13 +26,13 @@ def serve(options: argparse.Namespace) -> int:
     """Run the server. Exit status: 0 after SIGTERM, SIGINT or SIGHUP, 2 for a wrong configuration, 1 for another
     failure.
     """
-    from muster.coordinator.server_log.writer import Outlet, open_standard_files, writer
+    from muster.coordinator.server_log.writer import LineWriter, open_standard_files, writer
 
     open_standard_files()
     try:
         config = _load(options)
     except ConfigError as error:
-        said = Outlet(writer(sys.stderr))
+        said = LineWriter(writer(sys.stderr))
         said.put(f"muster serve: {error}")
         said.close()
         return 2
@@ -41,7 +41,7 @@ def serve(options: argparse.Namespace) -> int:
     # the apache/kafka image sets its level so
     fallback = _LOG4J_LEVELS.get(os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").upper(), "info")
     log = output.configure(options.log_level or fallback)
-    stdout = Outlet(writer(sys.stdout))
+    stdout = LineWriter(writer(sys.stdout))
     try:
         # the one line on stdout, for whoever waits for it
         status, last_words = _run(config, lambda host, port: stdout.put(f"muster ready {show(host, port)}"))

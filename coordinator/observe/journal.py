@@ -1,10 +1,9 @@
 """The writer of one partition of `__group_events`: what the groups of one shard did, as it happens.
 
-Events are appended before an answer leaves that shows what they tell of, and at the end of the turn of the event loop
-in which they happened at the latest: a killed process has told all that it did before. Only the events
-of a large group take several turns; the events behind them wait for them (`pending_rows`). No answer waits for the
-disk.
-When the log fails, events are lost until it can be opened again, which is said once; groups go on.
+Events are appended before an answer that shows them leaves, and at the latest at the end of the turn of the event loop
+in which they happened. So a killed process loses nothing that a client has seen. Only events of a large group take
+several turns, and later events wait for them (`pending_rows`). No answer waits for the disk. If the log fails, events
+are lost until it can be opened again; this is logged once, and groups go on.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from muster.coordinator.core.interface import Event, Now
 from muster.coordinator.groups.common import events
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError, RecordListTooLarge
-from muster.coordinator.observe.pending_rows import Row, Writing
-from muster.coordinator.observe.refusal_counts import SECOND_MS, Refused, is_cut
+from muster.coordinator.observe.pending_rows import PendingRows, Row
+from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, is_cut
 from muster.coordinator.observe.schema import plain_json
 from muster.protocol.errors import ErrorCode, error_name
 
@@ -31,7 +30,7 @@ SHARD_LOADED: Final = "shard_loaded"
 REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
-"""As REQUESTS_REFUSED: requests of a member whose instance id another one has."""
+"""As REQUESTS_REFUSED: requests of a member whose instance id now belongs to another one."""
 SYNC_MS: Final = 1_000
 """How long what was appended may wait for the disk: what a power cut may cost."""
 REOPEN_MS: Final = 10_000
@@ -63,14 +62,14 @@ class Journal:
         self._log: EventLog | None = None
         self._closed_until_ms = 0
         self._lost = 0
-        self._refused = Refused()
-        self._writing = Writing(self._cannot_be_said)
+        self._refused = RefusalCounts()
+        self._pending = PendingRows(self._cannot_be_said)
         self._is_asked = False
         self._sync_is_due = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Take in what has happened: it is written when `flush` is called, or at the end of this turn; refusals are
-        counted and written within a second.
+        """Take events. They are written by `flush` or at the end of this turn; refusals are counted and written within
+        a second.
         """
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
@@ -79,23 +78,23 @@ class Journal:
                 if not self._is_asked:
                     self._is_asked = True
                     self._clock.call_soon(self._end_of_turn)
-                self._writing.add(event, now.wall_ms)
+                self._pending.add(event, now.wall_ms)
 
     def flush(self) -> None:
-        """Somebody is about to see what was told: write it; harmless when there is nothing."""
-        if self._writing.rows:
+        """Write all events, because an answer is about to show them; harmless if there are none."""
+        if self._pending.rows:
             self._write()
 
     def _end_of_turn(self) -> None:
         self._is_asked = False
-        if self._writing.is_behind:
-            self._writing.go_on()
+        if self._pending.is_behind:
+            self._pending.go_on()
             self._is_asked = True
             self._clock.call_soon(self._end_of_turn)
         self.flush()
 
     def _write(self) -> None:
-        rows, self._writing.rows = self._writing.rows, []
+        rows, self._pending.rows = self._pending.rows, []
         now = self._clock.now()
         some: list[Row] = []
         size = 0
@@ -118,8 +117,8 @@ class Journal:
         self._append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def close(self) -> None:
-        """Write what is not written yet, and what is still being counted."""
-        self._writing.finish()
+        """Write the remaining events and the counted refusals."""
+        self._pending.finish()
         self.flush()
         if self._refused.began_ms is not None:
             self._write_refused()

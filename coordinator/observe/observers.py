@@ -1,4 +1,4 @@
-"""Who is told what the groups of one shard do: the operator's log, and the journal when there is one."""
+"""The receivers of a shard's events: the server's log, and the journal if there is one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Observers:
         self.journal = journal
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """The journal first: it is what must not be lost."""
+        """To the journal first, because it must not lose any."""
         if self.journal is not None:
             self.journal.tell(happened, now)
         for event in happened:
@@ -28,7 +28,7 @@ class Observers:
             self.journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
 
     def flush(self) -> None:
-        """Somebody is about to see what was told."""
+        """An answer is about to show the events."""
         if self.journal is not None:
             self.journal.flush()
 

@@ -1,4 +1,4 @@
-"""Who owns what, read from the assignments of a group of consumers, a step at a time. Pure."""
+"""The partitions of each member, from the assignments of a group of consumers, step by step. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Owned = Mapping[str, Sequence[int]]
 
 
 def read(assignments: Iterable[tuple[str, bytes]]) -> Generator[None, None, dict[str, Owned] | None]:
-    """What each member owns, of (member id, assignment); None when an assignment cannot be read. In steps: others may
-    have their turn in between.
+    """The partitions of each member, from (member id, assignment); None if an assignment cannot be read. Yields between
+    steps.
     """
     owned: dict[str, Owned] = {}
     left = BYTES_A_STEP

@@ -1,5 +1,5 @@
-"""Events on their way to be rows of `__group_events`, in their order: small ones at once, those of large groups a few
-pieces at a time, with all that came after them behind. Writes nothing itself, sets no timer.
+"""Events that become rows of `__group_events`, in order: small ones at once, those of large groups a few pieces at a
+time, and later ones wait for them. Writes nothing itself, sets no timer.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ PIECES_AT_ONCE: Final = 10
 """Pieces of one event (`schema.pieces`) that are made in one go: some 5 ms."""
 
 A_SHORT_ONE: Final = 0.01
-"""What an event of one member takes, in such pieces: those that wait behind a large one do not become ever more."""
+"""What an event of one member counts for, in pieces. So events that wait for a large one do not grow without end."""
 MOST_ROWS_WAITING: Final = 100_000
-"""Members of all events that wait: a group that rebalances faster than it is told of does not fill the memory."""
+"""Members of all waiting events: a group that rebalances faster than its events are made does not fill the memory."""
 
 Row = tuple[bytes | None, bytes]
 
 
-class Writing:
-    """See the module. `lost(event, why)` is told of events that cannot be said."""
+class PendingRows:
+    """See the module. `lost(event, why)` is called for events that cannot be written."""
 
     def __init__(self, lost: Callable[[Event, str], object]) -> None:
         self.rows: list[Row] = []
@@ -43,7 +43,7 @@ class Writing:
         return bool(self._waiting)
 
     def add(self, event: Event, wall_ms: int) -> None:
-        """One more; it is ready at once unless it is a large one, or one such is being made."""
+        """Add an event; it is ready at once unless it is large, or a large one is being made."""
         if not self._waiting and self._make_short(event, wall_ms):
             return
         rows = _rows(event)

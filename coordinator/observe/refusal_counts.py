@@ -1,5 +1,5 @@
-"""Refused requests, counted: one event for each cause and client in each second, and of one second no more than
-`MOST_BYTES` of names, so that no client can fill a disk by being refused. Sets no timer and writes nothing.
+"""Counts of refused requests: one event for each cause and client in each second, with at most `MOST_BYTES` of names,
+so that refused clients cannot fill a disk. Sets no timer and writes nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from muster.coordinator.core.interface import Event
 
 SECOND_MS: Final = 1_000
 MOST_KINDS: Final = 100
-"""Different refusals that are told of one second; what is beyond is counted together, without names."""
+"""Different refusals of one second that get an event each; the others are counted together, without names."""
 
 MOST_BYTES: Final = 16 * 1024
-"""What the names of those may have together, as JSON has them."""
+"""Bytes of their names together, as JSON."""
 LONGEST: Final = 249
-"""Characters of a name that are told (the longest name that a topic may have); a longer one ends with CUT."""
+"""Characters of a name (the longest name of a topic); a longer one is cut and ends with CUT."""
 CUT: Final = "…"
 
 Facts = dict[str, Any]
 
 
-class Refused:
+class RefusalCounts:
     """The refusals of the present second."""
 
     __slots__ = ("_bytes_left", "_counts", "_others", "began_ms")

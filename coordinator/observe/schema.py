@@ -1,11 +1,11 @@
 """The JSON of `__group_events`: one record's value for each event, as `docs/events.md` describes it. Pure.
 
-Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and what its kind has. A reader skips
-kinds and fields that it does not know; a field is never renamed and never changes its meaning under the same `v`.
+Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A reader
+ignores kinds and fields that it does not know. A field is never renamed and never changes its meaning under the same
+`v`.
 
-Text is put together here rather than by a general encoder: a group of 1,000 members is told of in one value. It is made
-in pieces of less than a millisecond each, so that others may have their turn in between, and no longer than
-`MOST_BYTES`: what would be longer is known before it is made.
+The text is built here, not by a general encoder, because one value may have 1,000 members. It is made in pieces of less
+than a millisecond, and has at most `MOST_BYTES`; a larger one is refused before it is made.
 """
 
 from __future__ import annotations

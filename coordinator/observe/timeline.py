@@ -1,7 +1,7 @@
-"""Events of `__group_events` as lines that a tired operator understands. Pure: values in, text out.
+"""Events of `__group_events` as lines for an operator. Pure: values in, text out.
 
-`Timeline` is fed the values of one group in their order. A rebalance is one line when it is completed: how long, why,
-who, what moved; what led to it (who else came and went meanwhile) is part of that line.
+`Timeline` gets the values of one group in order. A completed rebalance is one line: how long, why, which member, what
+moved, and which other members came and left meanwhile.
 """
 
 from __future__ import annotations

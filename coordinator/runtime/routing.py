@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
-from muster.coordinator.bounded_names import Kept
+from muster.coordinator.bounded_names import BoundedNames
 from muster.protocol.hashing import group_partition
 
 _KEPT: Final = 100_000
@@ -25,7 +25,7 @@ class Routing(Generic[T]):
     def __init__(self, shards: Sequence[T]) -> None:
         """`shards`: one per partition, in order; none while the topic is not there."""
         self.shards: tuple[T, ...] = tuple(shards)
-        self._known: Kept[str, T] = Kept(_KEPT, _KEPT_CHARACTERS)
+        self._known: BoundedNames[str, T] = BoundedNames(_KEPT, _KEPT_CHARACTERS)
 
     @property
     def ready(self) -> bool:

@@ -1,7 +1,7 @@
-"""How much each logger says: Kafka's level names, loggers that inherit from those above them, changed while running.
+"""The level of each logger: Kafka's names, inherited from the logger above, changeable while the server runs.
 
-The one table for the process, as the loggers are: `output` asks it for each line, and config requests for broker
-loggers (KIP-412) change it. It is forgotten with the process, as on Kafka.
+There is one table for the process, because loggers belong to the process. `output` asks it for each line, and config
+requests for broker loggers (KIP-412) change it. It is lost at the end of the process, as on Kafka.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NAMES: Final = {number: name for name, number in NUMBERS.items()}
 
 
 class Levels:
-    """What was set for each logger; what was not set is inherited, in the end from the root's."""
+    """The level of each logger; without one it is inherited, at last from the root."""
 
     def __init__(self) -> None:
         self._set: dict[str, int] = {ROOT: NUMBERS["INFO"]}

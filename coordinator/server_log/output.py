@@ -1,7 +1,7 @@
-"""Where log lines go and how they look: stderr, readable on a terminal, one JSON object a line otherwise.
+"""Where log lines go and how they look: to stderr, readable on a terminal, otherwise one JSON object in each line.
 
-Rooms only call `structlog.get_logger(name)`; the command line calls `configure` once, and closes what it returns at the
-end. Nobody waits for whoever reads the lines (`writer`), and nothing is said without end (`rate_limit`).
+Rooms only call `structlog.get_logger(name)`. The command line calls `configure` once, and closes its result at the end.
+The server never waits for a reader of the lines (`writer`), and repeated lines are limited (`rate_limit`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if _hidden:
 
 from muster.coordinator.clock import mono_ms  # noqa: E402
 from muster.coordinator.server_log.rate_limit import SUMMARY, Limiter  # noqa: E402
-from muster.coordinator.server_log.writer import CLOSE_S, Outlet, writer  # noqa: E402
+from muster.coordinator.server_log.writer import CLOSE_S, LineWriter, writer  # noqa: E402
 
 OPTIONS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 """The levels of --log-level, from the most lines to the fewest, by Kafka's names for them."""
@@ -42,7 +42,7 @@ LONGEST: Final = 1_000
 OWN_WORDS: Final = frozenset(
     ("event", "exception", "stack", "logger", "level", "properties", "path", "error", "what", "what_to_do")
 )
-"""The fields of which no client makes a long one."""
+"""Fields that clients cannot make long."""
 
 Event = MutableMapping[str, Any]
 
@@ -51,17 +51,17 @@ class Log:
     """Where the lines go: what `configure` returns, to be closed at the end."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self._outlet = Outlet(writer(stream), self._lost, self._tell_left_out)
-        self.limiter = Limiter(mono_ms, self._outlet.wake)
+        self._lines_out = LineWriter(writer(stream), self._lost, self._tell_left_out)
+        self.limiter = Limiter(mono_ms, self._lines_out.wake)
 
     def say(self, text: str) -> None:
-        """Text that is no log line (the last words of a command), behind all that was logged."""
-        self._outlet.put(text)
+        """Text that is no log line (the last output of a command), after all that was logged."""
+        self._lines_out.put(text)
 
     def close(self, timeout_s: float = CLOSE_S) -> bool:
-        """Tell what was only counted so far, and wait until all is written, but no longer than that: False then."""
+        """Log what was only counted, and wait until all is written. False: it took longer than `timeout_s`."""
         _tell(self.limiter.due(all_of_them=True)[0])
-        return self._outlet.close(timeout_s)
+        return self._lines_out.close(timeout_s)
 
     def _lost(self, count: int) -> None:
         _tell([{"logger": "muster.log", "level": "warning", "event": "lines of this log were lost: nobody read it",
@@ -95,7 +95,7 @@ class _Lines:
 
 
 class _Bridge(logging.Handler):
-    """Takes what libraries say through the standard library's logging into the same lines."""
+    """Takes the lines that libraries log by the standard library."""
 
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
@@ -118,7 +118,7 @@ def _printable(_logger: object, _method: str, event: Event) -> Event:
 
 
 def _heeding_levels() -> type[Any]:
-    """A logger that asks the table of levels for each line, so that a level may be changed while the server runs."""
+    """A logger that asks the table of levels for each line, so that levels can change while the server runs."""
     every: Any = structlog.make_filtering_bound_logger(logging.NOTSET)
 
     def heeding(name: str, number: int) -> Any:
@@ -142,8 +142,7 @@ def _heeding_levels() -> type[Any]:
 def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> Log:
     """Send log lines of `level` (a key of OPTIONS) and above to `stream` (stderr when None).
 
-    `terminal`: coloured, for people; None asks the stream. What is returned is to be closed.
-    """
+    `terminal`: coloured and readable; None asks the stream. The result must be closed."""
     out: TextIO | None = sys.stderr if stream is None else stream  # None: the process was started without
     readable = (out is not None and out.isatty()) if terminal is None else terminal
     log = Log(out)

@@ -1,9 +1,9 @@
-"""How often the log may say the same: a client that is refused again and again must not fill a disk.
+"""Limits repeated log lines: a client that is refused again and again must not fill a disk.
 
-Of one cause (who says what, and why; numbers and addresses apart) `MOST_OF_A_CAUSE` lines are told in a window of
-`WINDOW_MS`, of all causes of one kind of line `MOST_OF_A_KIND`. The others are counted, and told of in one line for
-each cause when the window is over. What is said of a file or a partition, of which there are only so many, is told of
-each of them. Debug lines are not counted. Reads the clock it is given; may be called from any thread.
+In a window of `WINDOW_MS`, `MOST_OF_A_CAUSE` lines of one cause (same logger, text, subject and reason; numbers and
+addresses do not count) are logged, and `MOST_OF_A_KIND` of all causes of one text. The others are counted; one line for
+each cause gives the number when the window is over. Lines about a file or a partition are not limited by kind, because
+there are only so many. Debug lines are not limited. May be called from any thread.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ WINDOW_MS: Final = 10_000
 MOST_OF_A_CAUSE: Final = 20
 MOST_OF_A_KIND: Final = 200
 MOST_CAUSES: Final = 10
-"""Causes of one kind that are told of one by one when the window is over; the others are one line."""
+"""Causes of one kind that get a line each when the window is over; the others share one line."""
 ALIKE: Final = 200
 """Characters of a reason that make it another one."""
 MOST_KINDS: Final = 1_000
-"""Kinds of lines that are counted apart: what libraries say is of as many kinds as they like."""
+"""Kinds of lines that are counted separately: libraries may log any number of kinds."""
 CAUSE: Final = ("group", "partition", "path", "topic", "api")
 """The fields of a line that say what it is about."""
 WHY: Final = ("why", "error", "reason", "what")
@@ -59,7 +59,7 @@ class Limiter:
     """A processor of structlog, behind those that add logger and level."""
 
     def __init__(self, mono_ms: Callable[[], int], left_out: Callable[[], object] = lambda: None) -> None:
-        """`left_out` is called when the first line of a window was not told: `due` will have something to say."""
+        """`left_out` is called when the first line of a window was left out: `due` will have lines."""
         self._mono_ms = mono_ms
         self._left_out = left_out
         self._lock = threading.Lock()
@@ -79,8 +79,8 @@ class Limiter:
         raise structlog.DropEvent
 
     def due(self, *, all_of_them: bool = False) -> tuple[list[dict[str, Any]], float | None]:
-        """What was not told in the windows that are over (or in all), as lines; and in how many seconds there will be
-        more to say, None when there will not.
+        """Lines that tell what was left out in windows that are over (or in all); and in how many seconds there will be
+        more, None: there will be none.
         """
         lines: list[dict[str, Any]] = []
         now_ms = self._mono_ms()

@@ -1,8 +1,8 @@
-"""Lines on their way out of the process: to a pipe or a terminal that may not be read.
+"""Writes lines to a pipe or a terminal that may not be read.
 
-Whoever has a line to say leaves it here and goes on; a thread writes. What waits is bounded: when nobody reads,
-further lines are counted instead of kept, and told of as soon as lines flow again. A stream that is closed is no
-reason to stop.
+A caller leaves a line here and goes on; a thread writes it. The waiting lines are bounded: if the stream is not read,
+further lines are only counted, and their number is logged when lines flow again. A closed stream does not stop the
+server.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MOST_BYTES: Final = 1024 * 1024
 CHUNK_BYTES: Final = 64 * 1024
 """How much is written at a time."""
 CLOSE_S: Final = 2.0
-"""How long the end of the process waits for whoever reads."""
+"""How long the end of the process waits for the stream to be read."""
 
 Write = Callable[[bytes], object]
 """Writes all of it, as long as that may take; raises OSError or ValueError when the stream is no more."""
 
 
-class Outlet:
+class LineWriter:
     """See the module."""
 
     def __init__(
@@ -36,8 +36,8 @@ class Outlet:
         lost: Callable[[int], object] = lambda _: None,
         tick: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """`lost` is told, in the thread, how many lines were not kept, when lines flow again. `tick` is called in the
-        thread after it has written, and then as often as it asks: it returns in how many seconds, None for not.
+        """`lost` gets, in the thread, the number of lost lines when lines flow again. `tick` is called in the thread
+        after it has written; it returns in how many seconds it wants to be called again, or None.
         """
         self._write = write
         self._told_lost = lost
@@ -51,7 +51,7 @@ class Outlet:
         self._closing = self._gone = False
 
     def put(self, line: str) -> None:
-        """Take one line, without its end. Never waits for whoever reads."""
+        """Take one line, without its end. Never waits for the stream."""
         data = (line + "\n").encode("utf-8", "backslashreplace")
         with self._lock:
             if self._gone:
@@ -125,8 +125,8 @@ class Outlet:
 
 
 def writer(stream: Any) -> Write:
-    """What writes to a text stream (None: there is none): past its buffer, for a thread that hangs in there would keep
-    the interpreter from ending.
+    """A function that writes to a text stream (None: there is none), past its buffer: a thread that hangs in the buffer
+    would keep the interpreter from ending.
     """
     if stream is None:
         return lambda _: None
@@ -143,7 +143,7 @@ def writer(stream: Any) -> Write:
 
 
 def write_all(number: int, data: bytes) -> None:
-    """Write everything to a file descriptor, which another process may have made one that does not block."""
+    """Write everything to a file descriptor; another process may have made it non-blocking."""
     left = memoryview(data)
     while left:
         try:
@@ -153,8 +153,8 @@ def write_all(number: int, data: bytes) -> None:
 
 
 def open_standard_files() -> None:
-    """Let the numbers of stdin, stdout and stderr be taken, when the process was started without: else the next file
-    that is opened would get one, and what is said to stderr would be written into it.
+    """If the process was started without stdin, stdout or stderr, take their numbers. Otherwise the next opened file
+    would get one, and output to stderr would be written into that file.
     """
     while True:
         number = os.open(os.devnull, os.O_RDWR)

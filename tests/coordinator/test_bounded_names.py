@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from muster.coordinator.bounded_names import Kept
+from muster.coordinator.bounded_names import BoundedNames
 
 
 def test_what_is_kept_is_bounded_by_number() -> None:
-    kept: Kept[int, str] = Kept(3, 100)
+    kept: BoundedNames[int, str] = BoundedNames(3, 100)
     for number in range(4):
         kept.keep(number, "value", 1)
     assert dict(kept) == {3: "value"}
 
 
 def test_and_by_bytes() -> None:
-    kept: Kept[int, str] = Kept(100, 10)
+    kept: BoundedNames[int, str] = BoundedNames(100, 10)
     for number in range(3):
         kept.keep(number, "value", 4)
     assert list(kept) == [2]
@@ -20,7 +20,7 @@ def test_and_by_bytes() -> None:
 
 
 def test_one_that_is_larger_than_all_may_be_is_kept_until_the_next() -> None:
-    kept: Kept[int, str] = Kept(100, 10)
+    kept: BoundedNames[int, str] = BoundedNames(100, 10)
     kept.keep(1, "value", 50)
     kept.keep(2, "value", 1)
     assert list(kept) == [2]

@@ -11,7 +11,7 @@ from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts
 from muster.coordinator.observe import schema
-from muster.coordinator.observe.pending_rows import MOST_ROWS_WAITING, PIECES_AT_ONCE, Writing
+from muster.coordinator.observe.pending_rows import MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
 from muster.coordinator.observe.schema import BYTES_A_PIECE, MOST_BYTES
 from tests.coordinator.observe.test_schema import assignment, completed, member
 
@@ -53,7 +53,7 @@ def joined(*protocols: tuple[str, bytes]) -> Event:
 class Desk:
     def __init__(self) -> None:
         self.lost: list[tuple[str, str]] = []
-        self.writing = Writing(lambda event, why: self.lost.append((event.kind, why)))
+        self.writing = PendingRows(lambda event, why: self.lost.append((event.kind, why)))
 
     def kinds(self) -> list[str]:
         return [json.loads(value)["kind"] for _, value in self.writing.rows]

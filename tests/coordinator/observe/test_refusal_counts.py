@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
-from muster.coordinator.observe.refusal_counts import LONGEST, MOST_BYTES, MOST_KINDS, Refused, is_cut
+from muster.coordinator.observe.refusal_counts import LONGEST, MOST_BYTES, MOST_KINDS, RefusalCounts, is_cut
 
 
 def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:
@@ -13,7 +13,7 @@ def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:
 
 
 def test_the_same_refusal_is_one_row_with_a_count() -> None:
-    refused = Refused()
+    refused = RefusalCounts()
     assert refused.began_ms is None
     for at in (5, 6, 7):
         refused.add(refusal(), at)
@@ -28,7 +28,7 @@ def test_the_same_refusal_is_one_row_with_a_count() -> None:
 
 
 def test_a_flood_of_names_does_not_fill_the_log() -> None:
-    refused = Refused()
+    refused = RefusalCounts()
     for number in range(10 * MOST_KINDS):
         refused.add(refusal(client=str(number)), 5)
     refused.add(refusal(client="0"), 5)
@@ -42,7 +42,7 @@ def test_a_flood_of_names_does_not_fill_the_log() -> None:
 
 
 def test_long_names_are_told_by_their_beginning() -> None:
-    refused = Refused()
+    refused = RefusalCounts()
     for end in ("x", "y"):
         refused.add(refusal(client="c" * 30_000, group="ü" * (LONGEST + 1) + end), 5)
     refused.add(refusal(client="c" * LONGEST), 5)
@@ -55,7 +55,7 @@ def test_long_names_are_told_by_their_beginning() -> None:
 
 
 def test_all_names_of_a_second_together_have_so_many_bytes() -> None:
-    refused = Refused()
+    refused = RefusalCounts()
     for _ in range(2):  # each second anew
         for number in range(MOST_KINDS):
             event = refusal(client=f"{number}" + "ü" * 30_000, group=f"{number}" + "ü" * 30_000)

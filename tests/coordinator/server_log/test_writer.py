@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from muster.coordinator.server_log import writer as writer_module
-from muster.coordinator.server_log.writer import MOST_BYTES, MOST_LINES, Outlet, write_all, writer
+from muster.coordinator.server_log.writer import MOST_BYTES, MOST_LINES, LineWriter, write_all, writer
 
 
 class Pipe:
@@ -61,7 +61,7 @@ def to(pipe: Pipe) -> Callable[[bytes], object]:
 
 
 def test_all_lines_leave_in_their_order(pipe: Pipe) -> None:
-    out = Outlet(to(pipe))
+    out = LineWriter(to(pipe))
     for number in range(5_000):
         out.put(f"line {number}")
     reading = Reading(pipe)
@@ -78,7 +78,7 @@ def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_lost_is_counted(pi
         told.append(count)
         out.put(f"{count} were lost")
 
-    out = Outlet(to(pipe), lost)
+    out = LineWriter(to(pipe), lost)
     for number in range(3 * MOST_LINES):
         out.put(f"line {number}")
     for number in range(100):
@@ -97,7 +97,7 @@ def test_nobody_waits_for_a_pipe_that_is_not_read_and_what_is_lost_is_counted(pi
 
 
 def test_lines_that_wait_are_bounded_by_their_bytes(pipe: Pipe) -> None:
-    out = Outlet(to(pipe))
+    out = LineWriter(to(pipe))
     for _ in range(100):
         out.put("x" * (MOST_BYTES // 4))
     assert out._bytes <= MOST_BYTES
@@ -105,7 +105,7 @@ def test_lines_that_wait_are_bounded_by_their_bytes(pipe: Pipe) -> None:
 
 
 def test_one_line_is_taken_however_long_it_is(pipe: Pipe) -> None:
-    out = Outlet(to(pipe))
+    out = LineWriter(to(pipe))
     reading = Reading(pipe)
     out.put("x" * 2 * MOST_BYTES)
     assert out.close(60)
@@ -128,7 +128,7 @@ def test_after_a_loss_lines_are_taken_again(pipe: Pipe, monkeypatch: pytest.Monk
         out.put(f"lost {count}")
         known.set()
 
-    out = Outlet(write, lost)
+    out = LineWriter(write, lost)
     out.put("a")
     assert began.wait(60)
     for line in "bcdef":
@@ -148,7 +148,7 @@ def test_a_stream_that_is_closed_is_no_reason_to_stop(error: Exception) -> None:
         calls.append(data)
         raise error
 
-    out = Outlet(write)
+    out = LineWriter(write)
     out.put("a")
     assert out.close(60)
     out.put("b")
@@ -157,7 +157,7 @@ def test_a_stream_that_is_closed_is_no_reason_to_stop(error: Exception) -> None:
 
 
 def test_nothing_was_said() -> None:
-    out = Outlet(writer(None))
+    out = LineWriter(writer(None))
     assert out._thread is None
     assert out.close()
 
@@ -171,7 +171,7 @@ def test_streams_in_memory_and_none_at_all() -> None:
 
 def test_a_pipe_that_does_not_block_is_waited_for(pipe: Pipe) -> None:
     os.set_blocking(pipe.write_end, False)
-    out = Outlet(to(pipe))
+    out = LineWriter(to(pipe))
     lines = ["x" * 1_000] * 500  # more than a pipe holds
     for line in lines:
         out.put(line)
@@ -195,7 +195,7 @@ def test_it_ticks_as_often_as_it_is_asked_to() -> None:
             over.set()
         return wait_s
 
-    out = Outlet(lambda _: None, tick=tick)
+    out = LineWriter(lambda _: None, tick=tick)
     out.put("a")
     assert over.wait(60)
     assert out.close(60)
