@@ -1,9 +1,8 @@
 """Muster's strategies in aiokafka's consumers: `partition_assignment_strategy=[strategy("sticky")]`.
 
-The one module of this room that knows a client library, and may (see the import contracts); nothing here imports it.
-aiokafka rebalances eagerly: its consumers give up everything before they join, so cooperative strategies are refused.
-It hands a strategy the topics and user data of subscriptions and nothing else: not the owned partitions, generation,
-rack or instance id that other clients send along.
+The only module of this room that may import a client library; nothing here imports it. aiokafka's consumers give up
+everything before they join, so cooperative strategies are refused. A strategy gets only topics and user data, not the
+owned partitions, generation, rack or instance id that other clients send.
 """
 
 from __future__ import annotations

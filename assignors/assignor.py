@@ -1,7 +1,7 @@
-"""What every strategy takes and gives: members, topics, assignments.
+"""Input and output of every strategy: members, topics, assignments.
 
-A strategy is a pure function of its arguments; it keeps nothing from one call to the next. Kafka's counterpart is
-`ConsumerPartitionAssignor` (on the server `ConsumerGroupPartitionAssignor`).
+A strategy is a pure function of its arguments. Kafka's counterpart is `ConsumerPartitionAssignor` (on the server
+`ConsumerGroupPartitionAssignor`).
 """
 
 from __future__ import annotations
@@ -34,14 +34,13 @@ class RebalanceProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member as the assigning side sees it: its subscription, and what it says it has.
-
-    Fields are those of a consumer's subscription (protocol.consumer) and of the JoinGroup response.
+    """A member's subscription and the partitions that it claims. The fields are those of a consumer's subscription
+    (protocol.consumer) and of the JoinGroup response.
     """
 
     member_id: str
     topics: Sequence[str] = ()
-    """What it is subscribed to; a topic that does not exist does no harm."""
+    """Its subscribed topics; those that do not exist are ignored."""
     owned: Partitions = field(default_factory=dict)
     """What it holds while it joins (KIP-429); under uniform its present target assignment."""
     generation: int = NO_GENERATION
@@ -75,8 +74,8 @@ class Topic:
 class Assignor(Protocol):
     """A strategy: who gets which partitions.
 
-    Stateless; one object serves any number of groups. Members may come in any order; where Kafka's result depends on
-    the order in which they stand in the JoinGroup response, so does this.
+    Stateless: one object serves any number of groups. The order of the members matters only where Kafka's result
+    depends on their order in the JoinGroup response.
     """
 
     @property
@@ -90,8 +89,8 @@ class Assignor(Protocol):
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """Share the partitions of the subscribed topics among the members.
 
-        Topics that nobody is subscribed to are not looked at; subscribed ones that are missing, or have no partitions,
-        are passed over. Member ids must differ. The result belongs to the caller.
+        Topics without subscribers, and subscribed topics that are missing or have no partitions, are ignored. Member
+        ids must differ. The result belongs to the caller.
         """
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:

@@ -1,4 +1,4 @@
-"""The strategies that come with Muster, by the names that Kafka knows them by."""
+"""The strategies of Muster, by Kafka's names."""
 
 from __future__ import annotations
 

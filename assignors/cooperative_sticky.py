@@ -1,13 +1,13 @@
 """Cooperative sticky (KIP-429): the assignment of sticky, reached in two phases without stopping the world.
 
-Guarantees: as sticky; and a partition that another member may still hold is given to nobody until that one has given it
-up. It is left out of the assignment, its owner sees that it lost it, gives it up and rejoins, and the next round gives
-it out. With equal subscriptions and without racks two rounds are enough, and a member never stops consuming a partition
-that it keeps. Otherwise a round may prefer yet another assignment, so that it takes more of them; with racks and
-differing subscriptions some groups never come to rest, in Kafka neither.
+Guarantees: as sticky; and a partition that another member may still hold is not assigned until that member has given it
+up. It is left out of the assignment; its owner sees that, gives it up and rejoins, and the next round assigns it. With
+equal subscriptions and without racks two rounds are enough, and a member never stops consuming a partition that it
+keeps. Otherwise a round may prefer another assignment, and more rounds are needed; with racks and differing
+subscriptions some groups never come to rest, as on Kafka.
 
-What members have is their subscription's `owned` and `generation`; members too old to tell a generation there write it
-into their user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
+A member's partitions are `owned` and `generation` of its subscription; older members write the generation into their
+user data. Kafka: org.apache.kafka.clients.consumer.CooperativeStickyAssignor.
 """
 
 from __future__ import annotations

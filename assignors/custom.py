@@ -1,7 +1,7 @@
-"""Strategies that users write: a class named "module:Class" in configuration, and what it answers, checked.
+"""Strategies of users: a class named as "module:Class", whose answers are checked.
 
-Such a class has a `name` and `assign(members, topics)` as `muster.assignors.assignor.Assignor` says; `protocols` and
-`user_data` where it needs them. It is made without arguments. What it does wrong is told with the member and topic.
+The class has a `name` and `assign(members, topics)` as in `muster.assignors.assignor.Assignor`, and may have
+`protocols` and `user_data`. Its constructor has no arguments. An error names the member and topic.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The order in which Java walks its hash tables and sorts its strings, where an assignment depends on it.
 
-A HashMap or HashSet (OpenJDK 17) is an array of buckets, a power of two of them: an element lies in the bucket of the
-low bits of its hash code, whose high half was first xored into the low one. Walking goes bucket by bucket, and within
-one in the order in which elements came, which survives growth. Removing never shrinks an array.
+A HashMap or HashSet (OpenJDK 17) is an array of a power of two of buckets. An element is in the bucket of the low bits
+of its hash code, after the high half was xored into the low one. Java walks bucket by bucket, and within a bucket in
+the order in which the elements came, also after growth. Removing never shrinks the array.
 
-What is not followed: a bucket that gets a ninth element in an array of 64 or more becomes a tree, which is walked in
-another order. For names that are not made to collide the odds of it are one in some ten million for each bucket.
+Not reproduced: a bucket that gets a ninth element in an array of 64 or more becomes a tree with another order. For
+names that were not made to collide this happens in about one of ten million buckets.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What an assignment is worth: how much it moved against the one before, how even it is, how near to its members.
+"""Measures of an assignment: how much it moved since the one before, how even it is, how near partitions are to
+members.
 
-Assignments are what strategies give: member id -> topic -> partitions, each member a key. A partition is counted once
-for each topic, however often it is named. Static members should go under their instance ids where they restarted
-between two assignments, since they come back under other member ids. Plain counts and shares, for events on the
-server as for a pipeline over a history; nothing here depends on the order of members, topics or partitions.
+An assignment is member id -> topic -> partitions, with each member as a key. A partition counts once for each topic.
+Use instance ids for static members, because they come back under other member ids. The order of members, topics and
+partitions does not matter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Owned: TypeAlias = Mapping[str, Mapping[str, Collection[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What became of partitions from one assignment to the next; each is counted in one field."""
+    """What happened to partitions from one assignment to the next; each counts in one field."""
 
     kept: int = 0
     """An owner before and the same after."""
@@ -52,7 +52,7 @@ class Skew:
 
     @property
     def spread(self) -> int:
-        """most - least: at most 1 where a strategy balances and everybody is subscribed to the same."""
+        """most - least: at most 1 if a strategy balances and all subscriptions are equal."""
         return self.most - self.least
 
 
@@ -76,7 +76,7 @@ def finish(steps: Generator[Any, None, _T]) -> _T:
 
 
 def moves_in_steps(before: Owned, after: Owned) -> Generator[None, None, dict[str, Moves]]:
-    """`moves`, for who has other things to do meanwhile: each step is a fraction of a millisecond."""
+    """`moves` in steps of a fraction of a millisecond, between which the caller can do other work."""
     kept: defaultdict[str, set[int]] = defaultdict(set)
     rows_left = ROWS_A_STEP
     for member, topics in before.items():
@@ -112,8 +112,8 @@ def total(rows: Mapping[Any, Moves]) -> Moves:
 def stickiness(before: Owned, after: Owned) -> float:
     """The share kept of what could have been kept, from 0 to 1; 1 where nothing could.
 
-    A member could have kept what it had and what somebody has now, but no more partitions than it has now: evenness
-    is not counted against a strategy. Sum of |before(m) and after(m)| over all members m, divided by the sum of
+    A member could have kept those of its partitions that have an owner now, but no more than it has now: evenness does
+    not count against a strategy. Sum of |before(m) and after(m)| over all members m, divided by the sum of
     min(|before(m) and A|, |after(m)|), with A all partitions that have an owner after.
     """
     have = _by_topic(after)

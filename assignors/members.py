@@ -1,4 +1,4 @@
-"""What all strategies ask of their members: that they differ, and the orders in which Kafka takes them."""
+"""Common to all strategies: distinct member ids, and the orders in which Kafka goes through members."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Range: of each topic every subscriber gets a run of neighbouring partitions.
+"""Range: each subscriber of a topic gets a run of neighbouring partitions.
 
-Guarantees: for each topic, the numbers of partitions of its subscribers differ by one at most, and the first of them
-(static members by instance id, then the others by member id) get the larger shares. Hence topics with as many
+Guarantees: for each topic, the subscribers' numbers of partitions differ by one at most, and the first subscribers
+(static members by instance id, then the others by member id) get the larger shares. So topics with the same number of
 partitions and the same subscribers are co-partitioned: partition n of each goes to the same member. A group with many
-small topics is uneven by design, since it is always the first that get more. Nothing is sticky.
+small topics is uneven, because the first members always get more. Not sticky.
 
-With racks (KIP-881): partitions go to subscribers in the rack of one of their replicas first, within the same shares;
-what finds none goes by range. Topics with as many partitions and the same subscribers stay co-partitioned. Racks count
-only where a replica is in some of the racks of the topic but not in all of them.
+With racks (KIP-881) partitions first go to subscribers in the rack of one of their replicas, within the same shares;
+the others go by range. Co-partitioning stays. Racks count only if a replica is in some of the topic's racks, but not in
+all.
 
 Kafka: org.apache.kafka.clients.consumer.RangeAssignor.
 """

@@ -1,9 +1,9 @@
-"""Round robin: all partitions in one line, dealt to the members in turn.
+"""Round robin: all partitions in one line, given to the members in turn.
 
-Guarantees: members with the same subscriptions get numbers of partitions that differ by one at most, over all topics
-together. With differing subscriptions a member that is not subscribed to a topic is passed over, and the balance can be
-poor. Topics are dealt by name, members take their turns as under range: static ones by instance id, then the others by
-member id. Nothing is sticky.
+Guarantees: members with equal subscriptions get numbers of partitions that differ by one at most, over all topics
+together. With differing subscriptions, members that are not subscribed to a topic are skipped, and the balance can be
+poor. Topics are ordered by name, members as under range: static ones by instance id, then the others by member id. Not
+sticky.
 
 Kafka: org.apache.kafka.clients.consumer.RoundRobinAssignor.
 """

@@ -1,12 +1,12 @@
 """Sticky (KIP-54): balanced, and of all balanced assignments one that moves few partitions.
 
-Guarantees, with equal subscriptions: sizes differ by one at most, and no more partitions move than that needs. With
-differing subscriptions: as balanced as moving single partitions makes it, and what need not move does not. Balance goes
-before stickiness, and so do racks (KIP-881): a partition leaves a member that has a rack in which none of its replicas
-is, unless nobody fits better. Eager: members give up everything before they join; their user data tells what they had.
+Guarantees with equal subscriptions: sizes differ by one at most, and no more partitions move than that needs. With
+differing subscriptions: no single move would balance better, and nothing moves without need. Balance goes before
+stickiness, and so do racks (KIP-881): a partition leaves a member whose rack has none of its replicas, if another
+member fits better. Eager: members give up everything before they join; their user data has what they had.
 
-Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are passed over; Kafka
-keeps them, and then fails or gives partitions to two members. Its object remembers the newest generation ever seen.
+Kafka: org.apache.kafka.clients.consumer.StickyAssignor. Claims of partitions that do not exist are ignored; Kafka keeps
+them, and then fails or gives partitions to two members. Kafka's object remembers the newest generation ever seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The user data of the sticky strategies: what a member had, and of which generation (KIP-54, KIP-341).
+"""The user data of the sticky strategies: a member's partitions and their generation (KIP-54, KIP-341).
 
 Kafka: StickyAssignor's STICKY_ASSIGNOR_USER_DATA_V0 and _V1, CooperativeStickyAssignor's _V0.
 """

@@ -1,8 +1,8 @@
-"""Sticky when all members have the same subscription: quotas are known beforehand.
+"""Sticky when all members have the same subscription.
 
-Of P partitions and N members each gets P // N, and P % N of them one more. First every member keeps what it had, up to
-its quota; then what is left goes round the members that lack some, by member id. Work grows with the partitions and
-the members, but for sorting what each had.
+Of P partitions and N members each gets P // N, and P % N of them get one more. First each member keeps its partitions
+up to its quota; then the rest goes in turn to members below theirs, by member id. The work grows with the partitions
+and members, apart from sorting.
 
 Kafka: AbstractStickyAssignor's ConstrainedAssignmentBuilder.
 """
@@ -18,7 +18,7 @@ from muster.assignors.sticky_group import Group
 
 
 class EqualShares:
-    """One assignment. `shares` holds each member's codes, `moving` the new owners of what another may still hold."""
+    """One assignment. `shares`: each member's codes; `moving`: the new owners of partitions that others may still hold."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -89,7 +89,7 @@ class EqualShares:
         return len(mine)
 
     def _deal(self, left: Iterable[int]) -> None:
-        """Go round those below the least share; when none is left, each further member gets one more."""
+        """In turn to members below the least share; then one more to each further member."""
         below, filled, turn = self._below, list(self._at_least), 0
         codes = iter(left)
         while below and (code := next(codes, None)) is not None:

@@ -1,12 +1,12 @@
-"""Sticky when subscriptions differ: keep what can be kept, hand out the rest, then move partitions while that helps.
+"""Sticky when subscriptions differ: keep what can be kept, assign the rest, then move partitions while that helps.
 
-What members keep: what they had of topics that they are still subscribed to (and, with racks, what has a replica where
-they are). What is left goes, topics with fewest subscribers first, to the subscriber with fewest partitions. Then
-partitions move from members with more to subscribers that would have less, until none helps; if all the moves made the
-balance no better, they are taken back.
+Members keep partitions of topics that they are still subscribed to (with racks: those with a replica in their rack).
+The rest goes, topics with fewest subscribers first, to the subscriber with fewest partitions. Then partitions move from
+members with more to subscribers that would have less. If all moves together do not improve the balance, they are
+undone.
 
-Kafka: AbstractStickyAssignor's GeneralAssignmentBuilder. Where that fails with a NullPointerException, because it wants
-to give a partition back to a member that takes no part in balancing (it has all it can have), that wish is passed over.
+Kafka: AbstractStickyAssignor's GeneralAssignmentBuilder. It fails with a NullPointerException if it tries to give a
+partition back to a member that takes no part in balancing (it has all it can have); here that is skipped.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Balancing:
         return any_moved
 
     def _better_owner(self, code: int) -> int | None:
-        """Who had it in an earlier generation, else the subscriber with least; None unless that one has less by two."""
+        """Its owner in an earlier generation, else the subscriber with fewest; None unless that one has fewer by two."""
         size = len(self._loads.shares[self._owner[code]])
         previous = self._previous.get(code)
         if previous is not None and self._loads.takes_part(previous) and size > len(self._loads.shares[previous]) + 1:

@@ -1,4 +1,4 @@
-"""A group as the sticky strategies see it: numbered members, numbered partitions, who had what.
+"""A group for the sticky strategies: numbered members, numbered partitions, and the claims of members.
 
 A partition is one int, its code: `partition * number of topics + index of its topic`, topics being indexed by name.
 Sorted codes are thus sorted by partition, then topic, which is how Kafka's sticky strategies sort what a member had.
@@ -15,11 +15,11 @@ from muster.assignors.java_order import sort_strings
 from muster.assignors.members import distinct_subscriptions, existing, in_hash_order, require_distinct
 
 Read = Callable[[Member], tuple[Iterable[tuple[str | bytes, Sequence[int]]], int | None]]
-"""What a member claims, by topic (its name as text or UTF-8), and of which generation (None: it does not tell)."""
+"""A member's claims by topic (name as text or UTF-8), and their generation (None: not given)."""
 
 
 class Group:
-    """Members in the order in which Kafka takes them, and what they claim. Raises ValueError when ids repeat."""
+    """Members in Kafka's order, and their claims. Raises ValueError if ids repeat."""
 
     def __init__(self, members: Sequence[Member], topics: Mapping[str, Topic], read: Read) -> None:
         require_distinct(members)
@@ -52,10 +52,10 @@ class Group:
         return codes
 
     def all_subscribed_alike(self) -> bool:
-        """Whether Kafka takes all subscriptions for equal.
+        """Whether all subscriptions are equal for Kafka.
 
-        It compares lists by their lengths too, and compares with the first that is not empty: empty ones before that
-        (but not behind it) pass, and their members get a share like all others.
+        Kafka also compares the lengths of the lists, and compares with the first list that is not empty. So empty lists
+        before that one (but not after it) count as equal, and their members get a share like all others.
         """
         compared: frozenset[str] = frozenset()
         first: Sequence[str] = ()
@@ -123,7 +123,8 @@ class Group:
 
 
 class Racks:
-    """Who is where. Racks count when some hold members and partitions, but not each holds every partition."""
+    """Racks of members and partitions. They count if some racks hold members and partitions, but not each holds every
+    partition."""
 
     def __init__(self, members: Sequence[Member], topics: Sequence[Topic]) -> None:
         self.used = False

@@ -1,7 +1,7 @@
-"""How many partitions each member has while they are balanced: who has fewest, who has most, in little time.
+"""The numbers of partitions of members during balancing, with quick access to the fewest and the most.
 
-Members with one subscription in one rack form a class; each class keeps a heap of its members by size, then id, with
-outdated entries thrown away when they come up. Each topic keeps such a heap of its owners, largest first.
+Members with the same subscription and rack form a class. Each class keeps a heap of its members by size, then id;
+outdated entries are dropped when they come up. Each topic keeps such a heap of its owners, largest first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which partitions a balancing moved, and which had better move in place of another.
+"""The moves of a balancing, and better moves in their place.
 
-When one partition of a topic went from A to B and another is about to go from B to A, it is better to send the first
-one back. Kafka: AbstractStickyAssignor's PartitionMovements.
+If a partition of a topic went from A to B and another one is to go from B to A, it is better to send the first one
+back. Kafka: AbstractStickyAssignor's PartitionMovements.
 """
 
 from __future__ import annotations

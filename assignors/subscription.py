@@ -1,4 +1,4 @@
-"""From the bytes of JoinGroup to members, and from assignments to the bytes of SyncGroup."""
+"""Members from the bytes of JoinGroup, and the bytes of SyncGroup from assignments."""
 
 from __future__ import annotations
 

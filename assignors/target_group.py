@@ -1,4 +1,4 @@
-"""A group as the strategies of the server see it (KIP-848): members with target assignments, topics by UUID.
+"""A group for the strategies of the server (KIP-848): members with target assignments, topics by UUID.
 
 Kafka: GroupSpecImpl, SubscribedTopicDescriber, TargetAssignmentBuilder.
 """

@@ -1,12 +1,12 @@
 """Uniform, the server's default under KIP-848: balanced over all topics, sticky to the present target assignment.
 
-Guarantees: with equal subscriptions, sizes differ by one at most, and a member keeps what it had up to its share. With
-differing ones, sizes of the subscribers of one topic differ by one at most where members' subscriptions are equal or
-disjoint; overlapping ones come close to it (at most 16 passes over the topics). Racks are not looked at (as in 4.3).
+Guarantees: with equal subscriptions, sizes differ by one at most, and a member keeps its partitions up to its share.
+With differing ones, sizes of the subscribers of one topic differ by one at most if subscriptions are equal or disjoint;
+overlapping ones come close to it (at most 16 passes over the topics). Racks are ignored (as in 4.3).
 
 `owned` of a member is its target assignment, not what it has by now. Topics and partitions of the result ascend: on the
-server they are sets. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor; where members have to give up
-more than they may keep, which ones it is follows tables as the server builds them when it loads a group from its log.
+server they are sets. Kafka: org.apache.kafka.coordinator.group.assignor.UniformAssignor. Which partitions a member with
+too many gives up follows the hash tables of a server that has just loaded the group from its log.
 """
 
 from __future__ import annotations

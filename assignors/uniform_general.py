@@ -1,7 +1,7 @@
 """Uniform when subscriptions differ.
 
-What nobody has goes, topic by topic, to the subscribers with fewest partitions. Then, topic by topic, partitions go
-from the subscribers with most to those with fewest, until a pass over all topics changes nothing, or after 16 passes.
+Free partitions go, topic by topic, to the subscribers with fewest partitions. Then, topic by topic, partitions move
+from the subscribers with most to those with fewest, until a pass over all topics changes nothing, at most 16 passes.
 
 Kafka: UniformHeterogeneousAssignmentBuilder.
 """

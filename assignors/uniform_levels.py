@@ -1,7 +1,7 @@
-"""Members sorted by load, seen as two tables that grow towards each other: those with fewest and those with most.
+"""Members sorted by load, as two runs that grow towards each other: those with fewest and those with most.
 
-Each end keeps a run of members that had, or by now have, one load. Going over a run once raises (or lowers) it by one,
-after which it may take in its neighbours of that load. Kafka: the MemberAssignmentBalancer of
+Each run has members of one load. Going over it once raises (or lowers) their load by one; then the run takes in its
+neighbours of that load. Kafka: the MemberAssignmentBalancer of
 UniformHeterogeneousAssignmentBuilder.
 """
 

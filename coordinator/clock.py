@@ -76,7 +76,7 @@ class Clock(Protocol):
 
 
 class _LoopTimer:
-    """A timer of the event loop. It never runs early by the clock's own count, and late only after all input was read."""
+    """A timer of the event loop. It never runs early by the clock's count, and late only after all input was read."""
 
     __slots__ = ("_callback", "_due_ms", "_handle", "_late", "_loop", "had_grace")
 

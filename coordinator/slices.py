@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Apart:
-    """Work for the thread: a pure function of objects that do not change meanwhile. The job gets its result or error."""
+    """Work for the thread: a pure function of objects that do not change. The job gets its result or error."""
 
     __slots__ = ("work",)
 

@@ -1,5 +1,5 @@
-"""Messages in Kafka's JSON form, as its tools print them: lower camel case, bytes in base64, uuids in URL-safe base64
-without padding, the fields of a version in their order, tagged fields only when they say something. Pure.
+"""Messages in the JSON form of Kafka's tools: lower camel case, bytes in base64, uuids in URL-safe base64 without
+padding, the fields of a version in order, tagged fields only if they are not the default. Pure.
 """
 
 from __future__ import annotations

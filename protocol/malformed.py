@@ -1,7 +1,5 @@
-"""Find out why bytes are not a message: reads them slowly along the layout text of the generated module.
-
-Only used when a generated decoder has refused the bytes, so it favours plainness over speed. It names the first field
-that cannot be read.
+"""Finds why bytes are not a message: reads them slowly by the layout text of the generated module, and names the first
+field that cannot be read. Used only when a generated decoder has refused the bytes.
 """
 
 from __future__ import annotations

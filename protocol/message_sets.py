@@ -1,13 +1,12 @@
-"""Message sets: what a log consists of where a Kafka before 0.11 wrote it (magic 0 and 1). Read, and turned into record
-batches v2 in memory, so that whoever reads batches reads them too; nothing writes them.
+"""Message sets: the log format of Kafka before 0.11 (magic 0 and 1). They are read and turned into record batches v2 in
+memory, so that all readers of batches can read them. They are never written.
 
 A message: offset int64, size int32 (of what follows it), CRC-32 uint32 (over all that follows it), magic int8,
 attributes int8, timestamp int64 (ms; magic 1 only), key length int32 (-1: none), key, value length int32 (-1: none),
 value. The value of a compressed message is a set of messages, none of which is compressed; it stands at the offset of
 the last of them. Inside, magic 0 has offsets of the log, magic 1 has such that only their distances count (KIP-31).
 
-Whoever calls brings the codecs: `Unpack` takes Kafka's number of a codec and the packed bytes.
-"""
+The caller gives the codecs: `Unpack` takes Kafka's number of a codec and the packed bytes."""
 
 from __future__ import annotations
 

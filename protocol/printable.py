@@ -1,4 +1,4 @@
-"""Texts that clients chose (names of groups and members, reasons, metadata) on a terminal."""
+"""Makes texts that clients chose (names of groups and members, reasons, metadata) safe for a terminal."""
 
 from __future__ import annotations
 

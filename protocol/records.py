@@ -4,8 +4,7 @@
   a value is its version (int16) and the value message; no value is a tombstone.
 * __cluster_metadata: no key; a value is frame version, record type and version (unsigned varints) and the message.
 
-Types this codec does not know are told by `UnknownRecord`, so that callers can keep such records as they are.
-"""
+A type that this codec does not know raises `UnknownRecord`, so that callers can keep such records as they are."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Primitives that the generated decoders and encoders share. Nothing else should need them.
+"""Primitives of the generated decoders and encoders. Other modules should not need them.
 
-Decoders trust the layout and check little while they run: a slice that runs past the end leaves the position past the
-end, so the next fixed-size read or the last line of the decoder notices; element counts are bounded by the bytes left
-before anything is allocated. Whatever goes wrong raises one of `REFUSALS`; the caller turns it into MalformedMessage
-with the field's path by reading the bytes again, slowly (`malformed`).
+Decoders check little while they run. A slice past the end leaves the position past the end, and the next fixed-size
+read or the last line of the decoder notices it. Element counts are bounded by the remaining bytes before anything is
+allocated. Errors are one of `REFUSALS`; the caller turns them into MalformedMessage with the field's path by reading
+the bytes again, slowly (`malformed`).
 """
 
 from __future__ import annotations

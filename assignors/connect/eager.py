@@ -1,7 +1,7 @@
-"""Connect's eager strategy (protocol "default"; Kafka's EagerAssignor): everything is shared out anew, in turn.
+"""Connect's eager strategy (protocol "default"; Kafka's EagerAssignor): everything is assigned anew, in turn.
 
-Guarantees: every connector and task has exactly one worker; what two workers have differs by at most one; the same
-workers and the same configuration give the same answer. Everything stops while the group rebalances.
+Guarantees: each connector and task has exactly one worker; the loads of workers differ by at most one; the same input
+gives the same answer. Everything stops during a rebalance.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import cycle
 
-from muster.assignors.connect.work import Task, Work, configured_work, java_key
+from muster.assignors.connect.work import Task, Work, configured_work
+from muster.assignors.java_order import utf16
 
 
 def assign(workers: Iterable[str], configured: Mapping[str, int]) -> dict[str, Work]:
@@ -19,7 +20,7 @@ def assign(workers: Iterable[str], configured: Mapping[str, int]) -> dict[str, W
     connector is lighter than a task, and dealing them out together would give one worker all connectors where each
     has one task. Raises ValueError without workers.
     """
-    names = sorted(workers, key=java_key)
+    names = sorted(workers, key=utf16)
     if not names:
         raise ValueError("nobody to assign to: a group has at least one worker")
     work: dict[str, list[Task]] = {name: [] for name in names}

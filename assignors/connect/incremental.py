@@ -1,9 +1,9 @@
 """Connect's incremental cooperative strategy (KIP-415, KIP-851; Kafka's IncrementalCooperativeAssignor).
 
-Guarantees: a worker keeps what it runs unless it was deleted, runs twice or has to move for balance; what moves is
-stopped in one rebalance and started in the next, so nothing runs twice. What a departed worker ran stays unassigned
-for `scheduled.rebalance.max.delay.ms`: when the worker comes back before that, it gets it again, and nothing else
-moved. A pure function of its arguments: the leader keeps the state and gives it to the next rebalance.
+Guarantees: a worker keeps its work unless it was deleted, runs twice or has to move for balance. What moves is stopped
+in one rebalance and started in the next, so nothing runs twice. The work of a worker that left stays unassigned for
+`scheduled.rebalance.max.delay.ms`: if the worker comes back before, it gets its work again, and nothing else moves. A
+pure function: the leader keeps the state for the next rebalance.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What the leader of a Connect group does with the workers' metadata (ConnectAssignor.performAssignment), as bytes."""
+"""The work of a Connect group's leader (ConnectAssignor.performAssignment): from workers' metadata to assignments, as
+bytes."""
 
 from __future__ import annotations
 

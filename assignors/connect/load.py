@@ -1,10 +1,11 @@
-"""What the workers have while the incremental strategy decides: loads that are dealt to and taken from."""
+"""The work of each worker while the incremental strategy decides."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from muster.assignors.connect.work import Task, java_key
+from muster.assignors.connect.work import Task
+from muster.assignors.java_order import utf16
 from muster.protocol.connect import CONNECTOR
 
 
@@ -42,8 +43,8 @@ class Load:
 
 
 def deal(loads: list[Load], items: Sequence[Task], *, connectors: bool) -> None:
-    """Deal out connectors or tasks, in turn, to those who have least; at equal load in the order of their names."""
-    loads.sort(key=lambda load: (len(load.kind(connectors)), java_key(load.name)))
+    """Give out connectors or tasks, in turn, to the workers with least; at equal load in the order of their names."""
+    loads.sort(key=lambda load: (len(load.kind(connectors)), utf16(load.name)))
     left = iter(items)
     item = next(left, None)
     while item is not None:
@@ -57,7 +58,7 @@ def deal(loads: list[Load], items: Sequence[Task], *, connectors: bool) -> None:
 
 
 def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
-    """Deal out to these in turn whatever they have already; connectors and tasks both begin with the first."""
+    """Give out to these in turn, whatever they have already; connectors and tasks both begin with the first."""
     turn = {True: 0, False: 0}
     for item in items:
         connector = item.number == CONNECTOR
@@ -66,9 +67,8 @@ def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
 
 
 def overloads(loads: Sequence[Load], total: int, *, connectors: bool) -> dict[str, list[Task]]:
-    """What has to be taken from whom so that none has more than it would when `total` were shared out evenly.
-
-    Those who come first may keep one more where it does not divide (KIP-851).
+    """What must be taken from each worker so that none has more than an even share of `total`. If it does not divide,
+    the first workers may keep one more (KIP-851).
     """
     least, extras = divmod(total, len(loads))
     sizes = [len(load.kind(connectors)) for load in loads]

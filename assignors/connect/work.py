@@ -1,11 +1,11 @@
-"""What Connect workers share out: connectors and their tasks, and the order in which Kafka's collections hold them."""
+"""The work of Connect workers: connectors and their tasks, in the orders of Kafka's collections."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from muster.assignors.java_order import capacity_of_copy, spread, walked
+from muster.assignors.java_order import capacity_of_copy, spread, utf16, walked
 from muster.protocol.connect import CONNECTOR, ConnectorTasks
 from muster.protocol.hashing import java_string_hash
 
@@ -26,18 +26,13 @@ Work = tuple[Task, ...]
 
 def configured_work(configured: Mapping[str, int]) -> list[Task]:
     """All connectors, then all tasks, in Kafka's order. `configured` has the number of tasks of each connector."""
-    names = sorted(configured, key=java_key)
+    names = sorted(configured, key=utf16)
     return [Task(name) for name in names] + [Task(name, number) for name in names for number in range(configured[name])]
-
-
-def java_key(name: str) -> bytes:
-    """Sorts strings as Java's String.compareTo: by UTF-16 code units."""
-    return name.encode("utf-16-be", "surrogatepass")
 
 
 def in_order(items: Iterable[Task]) -> list[Task]:
     """Connectors, then tasks, each by name and number (Kafka keeps them in two TreeSets)."""
-    return sorted(items, key=lambda item: (item.number != CONNECTOR, java_key(item.connector), item.number))
+    return sorted(items, key=lambda item: (item.number != CONNECTOR, utf16(item.connector), item.number))
 
 
 def as_hash_sets(work: Sequence[Task]) -> list[Task]:

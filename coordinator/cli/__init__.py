@@ -1,6 +1,6 @@
-"""The `muster` command: reads the command line and hands over to one module for each command, imported when needed.
+"""The `muster` command: reads the command line and calls one module for each command, imported when needed.
 
-`main` returns the exit status: 0, 1 when something failed, 2 when what was asked for cannot be understood.
+`main` returns the exit status: 0, 1 if it failed, 2 if the command line is wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _folder(text: str) -> Path:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one sentence, without the usage in front of it."""
+    """Reports an error in one sentence, without the usage before it."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")

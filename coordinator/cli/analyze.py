@@ -1,6 +1,4 @@
-"""`muster analyze`: the data pipeline over a group log. Needs Spark, which the server does not: it is imported when
-asked for.
-"""
+"""`muster analyze`: the data pipeline over a group log. Needs Spark, which is imported only for this command."""
 
 from __future__ import annotations
 

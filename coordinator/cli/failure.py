@@ -1,4 +1,4 @@
-"""What stood in the way of a start, as one sentence for the user."""
+"""Why the server could not start, as one sentence for the user."""
 
 from __future__ import annotations
 

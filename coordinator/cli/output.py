@@ -1,5 +1,5 @@
-"""What commands print. Text that clients chose (names of groups and members, reasons, metadata) may not move the
-cursor, begin a line of its own or turn the direction of writing: all that is printed goes through `shown` or `as_json`.
+"""Printing of commands. Text that clients chose (names of groups and members, reasons, metadata) may not move the
+cursor, begin a line or change the direction of writing: all output goes through `shown` or `as_json`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printing(command: str, work: Callable[[], int]) -> int:
-    """Run what prints to stdout; its exit status. Who has read enough ends it with 0; a stdout that cannot be written
-    is told in one sentence, with 1; letters that it does not know are escaped.
+    """Run a command that prints to stdout; its exit status. If the reader closes the pipe, the status is 0. If stdout
+    cannot be written, one sentence says so, and the status is 1. Letters that stdout cannot encode are escaped.
     """
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

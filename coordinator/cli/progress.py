@@ -1,4 +1,4 @@
-"""A progress bar on stderr for what takes long: on a terminal only, so that what is piped stays plain."""
+"""A progress bar on stderr, on a terminal only, so that piped output stays plain."""
 
 from __future__ import annotations
 

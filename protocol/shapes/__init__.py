@@ -1,7 +1,8 @@
-"""Where Kafka changed the shape of a message: older requests raised to the newest shape, newest responses lowered.
+"""Where Kafka changed the shape of a message: older requests are raised to the newest shape, newest responses are
+lowered.
 
-The generated codec fills what an older version lacks with Kafka's defaults; only what defaults cannot say is converted
-here, one small module for each API.
+The generated codec fills missing fields of older versions with Kafka's defaults. What defaults cannot express is
+converted here, in one small module for each API.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OffsetCommit 2-8: error codes of KIP-848 are said in the words that older clients know."""
+"""OffsetCommit 2-8: error codes of KIP-848 become codes that older clients know."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OffsetFetch 1-7: one group at the top instead of `groups` (KIP-709).
 
-How the failure of a whole group is said differs by version. `failed_group` builds the newest-shape answer that can be
-lowered to each of them:
+The error of a whole group stands in different places by version. `failed_group` builds the newest-shape answer that can
+be lowered to each of them:
 * 8 and up: in the group's row, without topics, as Kafka does;
 * 2-7: at the top, and on each partition that was asked for, because some old clients only look there;
 * 1: on each partition that was asked for; there is nothing else.

@@ -1,6 +1,5 @@
-"""A cluster as `muster groups` asks it: connections to its nodes, one request after the other, in our own messages.
-
-Waits for each answer; meant for a command line, not for a server.
+"""The client of `muster groups`: connections to the nodes of a cluster, one request after the other. It waits for each
+answer: for a command line, not for a server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The records of `__group_events`, fetched as any consumer would."""
+"""The records of `__group_events`, fetched as a consumer does."""
 
 from __future__ import annotations
 

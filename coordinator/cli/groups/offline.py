@@ -1,6 +1,6 @@
-"""Partitions of `__consumer_offsets` that are out of reach, and why: their groups are neither listed nor served.
+"""Offline partitions of `__consumer_offsets`, and why: their groups are neither listed nor served.
 
-Kafka's requests say that a partition has no leader; the reason is in Muster's answer to DescribeGroups.
+Kafka's protocol only says that a partition has no leader; the reason is in Muster's answer to DescribeGroups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`muster groups offsets`: what a group has committed, and how far behind it is."""
+"""`muster groups offsets`: the committed offsets of a group, and its lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`muster log check`: is everything on the disk as it was written?"""
+"""`muster log check`: checks that all on the disk is as it was written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`muster log dump`: segments as JSON lines, the schema that of Kafka's DumpLogSegments as far as that goes."""
+"""`muster log dump`: segments as JSON lines, with the fields of Kafka's DumpLogSegments where it has them."""
 
 from __future__ import annotations
 

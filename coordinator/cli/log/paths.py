@@ -1,4 +1,4 @@
-"""Which partitions' folders and segment files a path on the command line means."""
+"""The partition folders and segment files that a path on the command line means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`muster log repair`: a damaged partition is made readable again, and what may be lost is said."""
+"""`muster log repair`: makes a damaged partition readable again, and says what may be lost."""
 
 from __future__ import annotations
 
