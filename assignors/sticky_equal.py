@@ -18,7 +18,7 @@ from muster.assignors.sticky_group import Group
 
 
 class EqualShares:
-    """One assignment. `shares`: each member's codes; `moving`: the new owners of partitions that others may still hold."""
+    """One assignment. `shares`: each member's codes; `moving`: new owners of partitions that others may still hold."""
 
     def __init__(self, group: Group) -> None:
         self._group = group

@@ -118,7 +118,7 @@ class _Balancing:
         return any_moved
 
     def _better_owner(self, code: int) -> int | None:
-        """Its owner in an earlier generation, else the subscriber with fewest; None unless that one has fewer by two."""
+        """Its owner in an earlier generation, else the subscriber with fewest; None unless it has fewer by two."""
         size = len(self._loads.shares[self._owner[code]])
         previous = self._previous.get(code)
         if previous is not None and self._loads.takes_part(previous) and size > len(self._loads.shares[previous]) + 1:
