@@ -28,9 +28,9 @@ from muster.coordinator.file_limits import PROCESS_FILES
 from muster.coordinator.group_coordinator import placement
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
+from muster.coordinator.group_coordinator.shards import group_shards
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.log import FilesystemSync, Log, LogManager, LogSettings
+from muster.coordinator.log import FilesystemSync, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.directory_monitor import watching
 from muster.coordinator.log.maintenance import Maintenance
@@ -62,8 +62,6 @@ CLOSE_MS: Final = 2_000
 GC_EVERY_OBJECTS: Final = 20_000
 """Members and connections live long and are in few circles: looking for those after each 700 new objects, as Python
 does by default, took a tenth of the time in which a thousand members join."""
-CHECKS_SPREAD_OVER: Final = 10
-"""Each shard looks for expired offsets at a moment of its own, all of them within one such part of the interval."""
 SWITCH_S: Final = 0.001
 """How long a thread that computes may keep the event loop waiting at each of its turns; Python's default is 5 ms."""
 SYNC_THREADS: Final = 4
@@ -188,7 +186,7 @@ class Server:
         self.topics.load()
         self._reconfigured()
         self.topics.reconfiguring.subscribe(self._reconfigured)
-        offsets = self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+        self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
         if config.settings(ObserveSettings).muster_group_events_enable:
             self.topics.ensure_topic(GROUP_EVENTS_TOPIC)
         for name, partitions in config.topics:
@@ -199,11 +197,14 @@ class Server:
                     topic=name, partitions=there, wanted=partitions,
                 )  # fmt: skip
         self.topics.publish()
-        groups = config.settings(GroupSettings)
-        count = len(offsets.partitions)
         self._loader = Loader(clock, WHAT, self._groups_loaded)
-        self.routing = Routing([self._shard(index, count, groups) for index in range(count)])
-        for shard in self.routing.shards:
+        shards = group_shards(
+            self.topics, clock, config.settings(GroupSettings), config.settings(ShardSettings), self._observe
+        )
+        self.routing = Routing(shards)
+        for shard in shards:
+            partition = self.topics.partition(GROUP_OFFSETS_TOPIC, shard.partition)
+            self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
             self.topics.subscribe(shard.topics_changed)
         self._unsent = Unsent(clock, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(
@@ -238,38 +239,10 @@ class Server:
         placement.check([shard.group_ids() for shard in self.routing.shards])
         self._loaded()
 
-    def _shard(self, index: int, partitions: int, settings: GroupSettings) -> GroupShard:
-        partition = self.topics.partition(GROUP_OFFSETS_TOPIC, index)
-        shards = self.config.settings(ShardSettings)
-        interval_ms = settings.offsets_retention_check_interval_ms
-        # not all shards in the same moment
-        first_check_ms = interval_ms + interval_ms * index // (CHECKS_SPREAD_OVER * partitions)
-        shard = GroupShard(
-            index,
-            lambda image: GroupCore(settings, image, first_check_ms),
-            self._opener(GROUP_OFFSETS_TOPIC, index),
-            self.clock,
-            self.topics.image,
-            observer=self._observe(index),
-            linger_ms=shards.group_coordinator_append_linger_ms,
-            transaction_max_ms=shards.transaction_max_timeout_ms,
-        )
-        self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
-        return shard
-
-    def _opener(self, topic: str, index: int) -> Callable[[], tuple[Log, int]]:
-        """Opens the log of a partition, again when it had failed: the log and its leader epoch."""
-
-        def open_log() -> tuple[Log, int]:
-            opened = self.topics.reopen(topic, index)
-            return opened.log, opened.leader_epoch
-
-        return open_log
-
     def _observe(self, index: int) -> Observers:
         journal = None
         if self.config.settings(ObserveSettings).muster_group_events_enable:
-            journal = Journal(index, self._opener(GROUP_EVENTS_TOPIC, index), self.clock)
+            journal = Journal(index, partial(self.topics.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
         self._observers.append(Observers(journal))
         return self._observers[-1]
 

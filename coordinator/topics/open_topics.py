@@ -142,6 +142,11 @@ class OpenTopics:
             partition.use_log(self.logs.reopen(name, index))
         return partition
 
+    def open_log(self, name: str, index: int) -> tuple[Log, int]:
+        """The log of such a partition, and the epoch of its leader. Raises as `reopen`."""
+        partition = self.reopen(name, index)
+        return partition.log, partition.leader_epoch
+
     def _offline(self) -> Iterator[Failed] | None:
         """What `OfflineRetry` is to open again; None after the end."""
         if not self.logs.is_open:

@@ -5,15 +5,16 @@ journal, put together as the server does it, without a network.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
 
 from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now
-from muster.coordinator.group_coordinator.shard import GroupShard
+from muster.coordinator.group_coordinator.settings import ShardSettings
+from muster.coordinator.group_coordinator.shards import group_shards
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.observe.journal import Journal
@@ -34,6 +35,8 @@ NODE_ID: Final = 1
 """As `muster serve` has it when nothing else is said."""
 LAST_RECORD: Final = b"the last record that the sample's producers sent"
 _MONO_MS: Final = 1_000_000
+AT_ONCE: Final = ShardSettings(group_coordinator_append_linger_ms=0)
+"""No record waits for others."""
 
 Respond = Callable[[Message], object]
 
@@ -68,30 +71,21 @@ class World(world.World):
         self._topics.load()
         for name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
             self._topics.ensure_topic(name)
-        self._journals = [self._journal(index) for index in range(partitions)]
-        self._shards = [self._shard(index) for index in range(partitions)]
-        self.routing = Routing(self._shards)
-        for shard in self._shards:
+        self._journals: list[Journal] = []
+        shards = group_shards(self._topics, self.clock, settings, AT_ONCE, self._observe)
+        self.routing = Routing(shards)
+        for shard in shards:
+            for _ in shard.start():
+                pass
             self._topics.subscribe(shard.topics_changed)
 
     def _draw_uuid(self) -> bytes:
         return draw_uuid(self.rng.randbytes)
 
-    def _journal(self, index: int) -> Journal:
-        return Journal(index, lambda: (self._log(GROUP_EVENTS_TOPIC, index), 0), self.clock)
-
-    def _shard(self, index: int) -> GroupShard:
-        shard = GroupShard(
-            index,
-            lambda image: GroupCore(self.settings, image),
-            lambda: (self._log(GROUP_OFFSETS_TOPIC, index), 0),
-            self.clock,
-            self._topics.image,
-            observer=_Ears(self._journals[index], self._listeners),
-        )
-        for _ in shard.start():
-            pass
-        return shard
+    def _observe(self, index: int) -> _Ears:
+        journal = Journal(index, partial(self._topics.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
+        self._journals.append(journal)
+        return _Ears(journal, self._listeners)
 
     def _log(self, topic: str, index: int) -> Log:
         return self._topics.by_name[topic].existing(index).log

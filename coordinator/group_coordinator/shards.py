@@ -1,0 +1,43 @@
+"""The shards of the group coordinator over the topics of a node, put together for a server and for a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.group_coordinator.settings import ShardSettings
+from muster.coordinator.group_coordinator.shard import GroupShard, Observer
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.topics import Topics
+
+CHECKS_SPREAD_OVER: Final = 10
+"""Each shard looks for expired offsets at a moment of its own, all of them within one such part of the interval."""
+
+
+def group_shards(
+    topics: Topics, clock: Clock, groups: GroupSettings, shards: ShardSettings, observe: Callable[[int], Observer]
+) -> list[GroupShard]:
+    """One shard for each partition of __consumer_offsets, in order; none is started. `observe(partition)` makes what is
+    told of its groups.
+    """
+    count = len(topics.by_name[GROUP_OFFSETS_TOPIC].partitions)
+    interval_ms = groups.offsets_retention_check_interval_ms
+    return [
+        GroupShard(
+            index,
+            partial(
+                GroupCore, groups, first_check_ms=interval_ms + interval_ms * index // (CHECKS_SPREAD_OVER * count)
+            ),
+            partial(topics.open_log, GROUP_OFFSETS_TOPIC, index),
+            clock,
+            topics.image,
+            observer=observe(index),
+            linger_ms=shards.group_coordinator_append_linger_ms,
+            transaction_max_ms=shards.transaction_max_timeout_ms,
+        )
+        for index in range(count)
+    ]
