@@ -32,7 +32,7 @@ from muster.coordinator.group_coordinator.shards import group_shards
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log import FilesystemSync, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
-from muster.coordinator.log.directory_monitor import watching
+from muster.coordinator.log.directory_monitor import monitoring
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.machine import Machine
@@ -166,7 +166,7 @@ class Server:
             log.warning("the last stop was not clean: logs are checked from their recovery points on",
                         directory=str(config.data_dir))  # fmt: skip
         self._filesystem = machine.whole_disk(config.data_dir)
-        self._stop_watching = watching(self.logs, self.clock, sync)
+        self._stop_watching = monitoring(self.logs, self.clock, sync)
         if self._filesystem is not None:
             self.logs.share_sync(self._filesystem.sync, self.clock)
         self._identity = identity

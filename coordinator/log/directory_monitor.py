@@ -1,8 +1,8 @@
-"""Whether the data directory is still there: somebody may remove, move or replace it, or a log's files in it, while the
-server runs, and the system would go on taking writes into files without a name.
+"""Checks that the data directory is still there. An operator may remove, move or replace it, or the files of a log in
+it, while the server runs; the system would still accept writes into files without a name.
 
-Looks each second in a thread, and says what it found once. While the directory is away every log is offline; when it
-comes back they go on where they were: what was open is the same. A log whose own files were removed stays offline.
+It checks each second in a thread, and reports each change once. While the directory is away every log is offline; when
+it comes back they go on with the files that they have held open. A log whose own files were removed stays offline.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
 
-LOOK_EVERY_MS: Final = 1_000
+CHECK_EVERY_MS: Final = 1_000
 LOGS_EACH: Final = 200
-"""So many logs are looked at each time, one after the other."""
+"""So many logs are checked each time, in turn."""
 
 _logger = structlog.get_logger("muster.log")
 
 
-class Watch:
-    """Looks after the directory of one manager."""
+class DirectoryMonitor:
+    """Watches the directory of one manager."""
 
     def __init__(self, manager: LogManager, clock: Clock, sync: SharedSync) -> None:
-        """`sync`: the threads to look in."""
+        """`sync`: the threads to check in."""
         self._manager = manager
         self._clock = clock
         self._sync = sync
@@ -39,17 +39,17 @@ class Watch:
         self._next = 0
 
     def start(self) -> None:
-        """Look from now on."""
-        self._timer = self._clock.call_at(self._clock.now().mono_ms + LOOK_EVERY_MS, self.look)
+        """Check from now on."""
+        self._timer = self._clock.call_at(self._clock.now().mono_ms + CHECK_EVERY_MS, self.check)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Check no more."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def look(self) -> None:
-        """Look now, in a thread."""
+    def check(self) -> None:
+        """Check now, in a thread."""
         logs = self._manager.logs()
         some = list(islice(logs, self._next, self._next + LOGS_EACH))
         self._next = self._next + LOGS_EACH if self._next + LOGS_EACH < len(logs) else 0
@@ -60,7 +60,7 @@ class Watch:
             self._manager.storage.verify()
             removed.extend(log for log, file in files if file.is_removed())
 
-        def looked(failure: OSError | None) -> None:
+        def checked(failure: OSError | None) -> None:
             if self._timer is None:
                 return
             if failure is None or isinstance(failure, DirectoryGone):
@@ -70,13 +70,13 @@ class Watch:
                     log.go_offline(log.active_file.path, OSError(REMOVED))
             self.start()
 
-        self._sync.run(job, looked)
+        self._sync.run(job, checked)
 
 
-def watching(manager: LogManager, clock: Clock, sync: SharedSync | None) -> Callable[[], object]:
-    """Watch the directory until what is returned is called; a directory in memory needs none."""
+def monitoring(manager: LogManager, clock: Clock, sync: SharedSync | None) -> Callable[[], object]:
+    """Monitor the directory until what is returned is called; a directory in memory needs no monitor."""
     if sync is None:
         return lambda: None
-    watch = Watch(manager, clock, sync)
-    watch.start()
-    return watch.stop
+    monitor = DirectoryMonitor(manager, clock, sync)
+    monitor.start()
+    return monitor.stop

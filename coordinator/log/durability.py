@@ -112,7 +112,7 @@ class Durability:
             self._wait(self._flush_waiters, position, callback)
 
     def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
-        """Have `callback` called by a sync: the one under way is followed by another as soon as somebody wants one."""
+        """Have `callback` called by a sync; one that is under way is followed by another."""
         waiters.add(position, callback)
         if self._syncing and self._sync is not None:
             self._sync.wanted += 1
@@ -153,16 +153,14 @@ class Durability:
         self.recovery_point = min(self.recovery_point, end_offset)
 
     def in_background(self, job: Callable[[], object]) -> None:
-        """Do what nobody waits for. What could not be done is done at the next start."""
+        """Do what need not be waited for. What could not be done is done at the next start."""
         if self._sync is None:
             job()
         else:
             self._sync.run(job, lambda _: None)
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Begin a sync when something was appended and the last one began `flush.ms` ago or earlier; nobody waits for
-        it.
-        """
+        """Begin a sync when something was appended and the last one began `flush.ms` ago or earlier."""
         if self._unflushed and mono_ms - self._clean_ms >= self._segments.config.flush_ms:
             self._start_sync()
         if not self._unflushed:
@@ -175,7 +173,7 @@ class Durability:
             self._sync.sync(self._begin_sync)
 
     def _begin_sync(self) -> Sync:
-        """Now it begins: what was written until now is synced by it."""
+        """What was written until now is synced by the job that is returned."""
         if self.waits_for_sync:
             self._reserve_room()
         self._unflushed = 0
@@ -262,6 +260,6 @@ class Durability:
         self._flush_waiters.release(end_offset)
 
     def close(self, failure: LogOffline) -> None:
-        """Those that still wait are told `failure`; nobody is told anything afterwards."""
+        """Those that still wait are told `failure`; no callback is called afterwards."""
         self._fail_waiters(failure)
         self._listeners = ()

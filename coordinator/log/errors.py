@@ -37,7 +37,7 @@ class TruncatedBatch(CorruptBatch):
 
 
 class UnknownFormat(CorruptBatch):
-    """A magic that nobody knows here: written by something newer, or no batch (CORRUPT_MESSAGE)."""
+    """An unknown magic: written by something newer, or no batch (CORRUPT_MESSAGE)."""
 
 
 class BatchTooLarge(BatchError):
@@ -47,7 +47,7 @@ class BatchTooLarge(BatchError):
 
 
 class MoreThanAllowed(BatchTooLarge):
-    """Its records unpack to more than this server looks at, or are more."""
+    """Its records unpack to more bytes than this server checks, or are too many."""
 
 
 class RecordListTooLarge(BatchError):
@@ -107,7 +107,7 @@ class LogOffline(LogError):
     error_code = 56
 
     def __init__(self, path: str, reason: str, *, is_told: bool = False) -> None:
-        """`is_told`: it is the same for all logs, and has been said once for all of them."""
+        """`is_told`: it is the same for all logs, and was logged once for all of them."""
         super().__init__(f"{path} is offline: {reason}")
         self.path = path
         self.reason = reason

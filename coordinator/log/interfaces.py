@@ -103,7 +103,7 @@ class Log(Protocol):
         """Drop all batches that hold `offset` or later ones (Kafka: truncateTo)."""
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Begin a sync when `flush.ms` is over; nobody waits for it."""
+        """Begin a sync when `flush.ms` is over."""
 
     def flush(self) -> None:
         """Sync all that is written, waiting for the disk. Raises LogOffline."""

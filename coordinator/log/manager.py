@@ -211,7 +211,7 @@ class LogManager:
         """Throw a log's state away and read it anew from its files, as after a kill: the way back from LogOffline.
 
         Of a log that waits for syncs, what was written since it was opened and is not durable is dropped: after a
-        failed sync the system may call bytes clean that never reached the disk, and nobody was told of them. The old
+        failed sync the system may call bytes clean that never reached the disk, and no client was told of them. The old
         object stays offline. Its listeners do not move to the new one. DamagedLog or LogOffline when it cannot be
         opened.
         """

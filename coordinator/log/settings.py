@@ -1,5 +1,5 @@
-"""The settings of logs: the broker's (`log.…`) and a topic's own. Field names are Kafka's property names with "_" for
-"."; holds no behaviour but the derivation of the one from the other.
+"""The settings of logs: the broker's (`log.…`) and a topic's own, which are derived from them. Field names are Kafka's
+property names with "_" for ".".
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class LogSettings:
     message_max_bytes: int = 1024 * 1024 + 12
     compression_type: str = "producer"
     producer_id_expiration_ms: int = 24 * HOUR_MS
-    """Compaction heeds it: a producer silent for so long is forgotten."""
+    """Compaction forgets a producer that was silent for so long."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Properties of one topic, as its logs heed them. `dataclasses.replace` sets a topic's own over the broker's.
+    """Properties of one topic, as its logs use them. `dataclasses.replace` sets a topic's own over the broker's.
 
     `file_delete_delay_ms` asks for nothing: no read is under way when a segment is removed.
     """

@@ -1,6 +1,6 @@
 """One partition's log (Kafka: UnifiedLog): what is appended to it, read from it and removed from it.
 
-It is made of `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and who waits for that) and
+It is made of `LogSegments` (the files), `LeaderEpochs`, `Durability` (what is synced, and what waits for that) and
 `Availability` (whether it still works). Used from one thread, the event loop. Nothing here waits for the disk but
 `flush`, `close` and `truncate`. It parses batch headers and nothing inside a batch.
 """
@@ -156,7 +156,7 @@ class UnifiedLog:
         self.durability.when_flushed(position, callback)
 
     def sync_if_older(self, mono_ms: int) -> None:
-        """Begin a sync when `flush.ms` is over; nobody waits for it."""
+        """Begin a sync when `flush.ms` is over."""
         self.durability.sync_if_older(mono_ms)
 
     def flush(self) -> None:

@@ -1,6 +1,6 @@
 """Looking at a partition's files for damage, without changing anything: CRCs, the order of offsets, indexes, leftovers.
 
-Reads files only, whoever writes to them: for `muster log check` and as the first half of a repair.
+Only reads files, a server may work on them meanwhile: for `muster log check` and as the first half of a repair.
 """
 
 from __future__ import annotations

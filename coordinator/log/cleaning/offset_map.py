@@ -23,15 +23,7 @@ from muster.coordinator.log.records.headers import (
     read_header,
     unpack_for_cleaning,
 )
-from muster.coordinator.log.records.scanning import (
-    HAS_TOMBSTONES,
-    KEY_AT,
-    ODD,
-    Row,
-    rows_of,
-    scan_keys,
-    unpack_row,
-)
+from muster.coordinator.log.records.scanning import HAS_TOMBSTONES, KEY_AT, ODD, Row, rows_of, scan_keys, unpack_row
 
 BYTES_PER_KEY = 200
 """What a key and its place in the dictionary take, about: `log.cleaner.dedupe.buffer.size` by this is how many fit."""

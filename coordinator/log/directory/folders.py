@@ -1,4 +1,4 @@
-"""The folders of a data directory: which partitions have one, what these say of themselves, and which names they get.
+"""The folders of a data directory: which partitions have one, which topic ids they hold, and which names they get.
 
 Knows nothing of open logs.
 """

@@ -1,5 +1,5 @@
-"""Folders of new logs on their way to the disk: a topic is acknowledged only when its partitions' folders and what says
-whose they are would outlive a power cut. Syncs run in a thread and serve all that wait.
+"""Syncing the folders of new logs: a topic is acknowledged only when the folders of its partitions, and the files in
+them that hold the topic's id, would survive a power cut. Syncs run in a thread and serve all that wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class NewFolders:
     """Syncs the folders that were made in a data directory."""
 
     def __init__(self, storage: Storage, sync: SharedSync | None) -> None:
-        """Without `sync` nobody waits for the disk, and nothing is synced here."""
+        """Without `sync` nothing waits for the disk, and nothing is synced here."""
         self._storage = storage
         self._sync = sync
         self._unsynced: list[str] = []
@@ -24,7 +24,7 @@ class NewFolders:
         self._syncing = False
 
     def add(self, folder: str) -> None:
-        """It was made just now, or what it says of itself was written."""
+        """It was made just now, or a file in it was written."""
         if self._sync is not None:
             self._unsynced.append(folder)
             self._made += 1
@@ -65,8 +65,8 @@ class NewFolders:
             self._storage.sync_directory(folder)
 
     def _ended(self, made: int, failure: OSError | None) -> None:
-        """A sync is over. After one that failed the next start makes sure of the folders, by the topic catalogue; that
-        the disk fails is told by whoever writes records.
+        """A sync is over. After one that failed the next start checks the folders against the topic catalogue; the
+        failure of the disk is reported where records are written.
         """
         self._syncing = False
         self._synced = made

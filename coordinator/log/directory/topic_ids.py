@@ -1,5 +1,5 @@
-"""The file in a partition's directory that says whose it is (KIP-516), `partition.metadata`: read, written, and made
-sure of when the log is opened.
+"""The file in a partition's directory that holds the topic's id (KIP-516), `partition.metadata`: read, written, and
+checked when the log is opened (Kafka: PartitionMetadataFile).
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ def write(storage: Storage, directory: str, topic_id: bytes, *, sync: bool) -> N
 
 
 def settle(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
-    """See to it that the directory of a log that is to be opened says whose it is; whether it had to be written.
+    """Make sure that the directory of a log that is to be opened holds the topic's id; whether it had to be written.
 
-    `was_clean`: how the data directory was left; `sync`: see `write`. Raises DamagedLog when it says something that
-    nobody can read.
+    `was_clean`: how the data directory was left; `sync`: see `write`. Raises DamagedLog when it cannot be read.
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     try:

@@ -64,12 +64,7 @@ class Checked(NamedTuple):
 
 
 def check_segment(
-    segment: Segment,
-    file_size: int,
-    next_offset: int,
-    note: Callable[[BatchHeader], object],
-    *,
-    has_room: bool = False,
+    segment: Segment, file_size: int, next_offset: int, note: Callable[[BatchHeader], object], *, has_room: bool = False
 ) -> Checked:
     """Rebuild `segment` from its file, with every CRC checked, up to the first batch that does not hold together.
 

@@ -2,7 +2,7 @@
 
 To import any part of aiokafka runs the package's own start first, which loads consumer, producer and admin client:
 17 ms of CPU and 2.7 MB, of some 200 ms and 40 MB that a server takes until it is ready, and it uses nothing of them. So
-the package's start is put off until somebody asks the package for something.
+the package's start is put off until it is asked for something.
 """
 
 from __future__ import annotations

@@ -29,13 +29,7 @@ from muster.coordinator.log.records.aiokafka_records import (
     UnsupportedCodecError,
 )
 from muster.coordinator.log.records.building import assemble
-from muster.coordinator.log.records.compression import (
-    NO_COMPRESSION,
-    ZSTD,
-    Allowed,
-    compress,
-    unpack,
-)
+from muster.coordinator.log.records.compression import NO_COMPRESSION, ZSTD, Allowed, compress, unpack
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
     CONTROL,
@@ -96,25 +90,14 @@ _UNREADABLE = (
 class Record(Protocol):
     """One record, as aiokafka's reader yields it."""
 
-    @property
-    def offset(self) -> int:
-        """Absolute."""
-
-    @property
-    def timestamp(self) -> int:
-        """In ms; that of the append when the batch says so."""
-
-    @property
-    def key(self) -> bytes | None:
-        """The key."""
-
-    @property
-    def value(self) -> bytes | None:
-        """The value; None is a tombstone."""
-
-    @property
-    def headers(self) -> Headers:
-        """Pairs of name and value, in order."""
+    offset: int
+    """Absolute."""
+    timestamp: int
+    """In ms; that of the append when the batch says so."""
+    key: bytes | None
+    value: bytes | None
+    """None is a tombstone."""
+    headers: Headers
 
 
 def build(

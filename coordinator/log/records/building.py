@@ -84,12 +84,7 @@ def payload(rows: Sequence[Row], moved_ms: int = 0) -> bytes:
     parts: list[bytes] = []
     for row in rows:
         body = b"".join(
-            (
-                bytes((row.attributes,)),
-                _varint(row.timestamp_delta - moved_ms),
-                _varint(row.offset_delta),
-                row.tail,
-            )
+            (bytes((row.attributes,)), _varint(row.timestamp_delta - moved_ms), _varint(row.offset_delta), row.tail)
         )
         parts += (_varint(len(body)), body)
     return b"".join(parts)

@@ -1,7 +1,5 @@
-"""A client's compressed batch unpacked within a bound: a megabyte on the wire may say that it is many gigabytes, and
-that one record has millions of headers.
-
-Knows the codecs and nothing of records. `batches` reads what comes out of here.
+"""Compression of batches. A client's batch is unpacked within a bound: a megabyte on the wire may unpack to many
+gigabytes, and one record may claim millions of headers. Knows the codecs and nothing of records.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import cramjam
 
 from muster.coordinator.log.errors import CorruptBatch, MoreThanAllowed, UnsupportedCompression
 from muster.coordinator.log.records.aiokafka_records import lz4_encode, snappy_encode, zstd_encode
-from muster.coordinator.log.records.headers import CRC_START, HEADER_SIZE, BatchHeader, Buffer
+from muster.coordinator.log.records.headers import COMPRESSION_MASK, CRC_START, HEADER_SIZE, BatchHeader, Buffer
 
 NO_COMPRESSION, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS = {"uncompressed": NO_COMPRESSION, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
@@ -36,9 +34,8 @@ REQUEST_UNPACKED_BYTES: Final = 256 * 1024 * 1024
 
 _FIRST_BYTES = 64 * 1024
 _MAPPED_BYTES = 1024 * 1024
-"""Room of more bytes is mapped: Python would fill it with zeros first, which holds everybody up."""
+"""More bytes are mapped: Python would fill them with zeros first, which holds the event loop up."""
 _GROWTH = 8
-_CODEC_BITS = 0x07
 _ATTRIBUTES = Struct(">h")
 _BLOCK_SIZE = Struct(">i")
 _XERIAL = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2
@@ -113,7 +110,7 @@ def unpack(batch: Buffer, header: BatchHeader, limit: int) -> Buffer:
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"the compressed records at offset {header.base_offset} cannot be read: {error}") from error
     unpacked[:HEADER_SIZE] = memoryview(batch)[:HEADER_SIZE]
-    _ATTRIBUTES.pack_into(unpacked, CRC_START, header.attributes & ~_CODEC_BITS)
+    _ATTRIBUTES.pack_into(unpacked, CRC_START, header.attributes & ~COMPRESSION_MASK)
     return unpacked
 
 

@@ -166,7 +166,7 @@ def _old_header(data: Buffer, position: int) -> BatchHeader:
     count = UNKNOWN_COUNT if attributes & COMPRESSION_MASK else 1
     return BatchHeader(
         offset, size - LENGTH_OVERHEAD, NO_LEADER_EPOCH, magic, crc, attributes, 0, timestamp, timestamp,
-        NO_PRODUCER_ID, -1, -1, count,
+        NO_PRODUCER_ID, -1, -1, count
     )  # fmt: skip
 
 

@@ -4,12 +4,7 @@ whole request, what refuses the row before anything is appended, what refuses th
 
 from __future__ import annotations
 
-from muster.coordinator.log.errors import (
-    BatchTooLarge,
-    CorruptBatch,
-    InvalidRecords,
-    UnsupportedCompression,
-)
+from muster.coordinator.log.errors import BatchTooLarge, CorruptBatch, InvalidRecords, UnsupportedCompression
 from muster.coordinator.log.records.headers import (
     LENGTH_OVERHEAD,
     MAGIC,

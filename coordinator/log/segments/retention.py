@@ -24,7 +24,7 @@ def rules(
         oldest_ms = wall_ms - config.retention_ms
         yield "retention.ms", lambda segment: _is_older(segment, oldest_ms, topic, partition)
     if config.deletes and config.retention_bytes >= 0:
-        yield "retention.bytes", _Excess(segments.size_bytes - config.retention_bytes)
+        yield "retention.bytes", _exceeds(segments.size_bytes - config.retention_bytes)
 
 
 def count_given_up(segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool]) -> int:
@@ -75,14 +75,14 @@ def _tells_its_time(segment: Segment) -> bool:
     return False
 
 
-class _Excess:
-    """Says yes as long as the log stays at or above its limit without the segment."""
+def _exceeds(excess: int) -> Callable[[Segment], bool]:
+    """Gives segments up as long as the log stays at or above its limit without them."""
 
-    def __init__(self, excess: int) -> None:
-        self._excess = excess
-
-    def __call__(self, segment: Segment) -> bool:
-        if self._excess < segment.size or self._excess <= 0:
+    def is_given_up(segment: Segment) -> bool:
+        nonlocal excess
+        if excess < segment.size or excess <= 0:
             return False
-        self._excess -= segment.size
+        excess -= segment.size
         return True
+
+    return is_given_up

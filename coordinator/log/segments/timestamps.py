@@ -16,7 +16,7 @@ from muster.coordinator.slices import Apart, Job
 
 Found = TimestampOffset | None
 MANY_RECORDS: Final = 2_000
-"""A batch of more is looked through in the thread, and so is one that is compressed: nobody knows how large it is."""
+"""A batch of more is searched in the thread, and so is one that is compressed, for its real size is not known."""
 
 
 def offset_for_timestamp(segments: LogSegments, timestamp_ms: int) -> Job[Found]:

@@ -1,6 +1,4 @@
-"""Going through a log from an offset to its end: for replay and for rebuilding what is derived from a log. Changes
-nothing.
-"""
+"""Going through the batches of a log from an offset to its end. Changes nothing."""
 
 from __future__ import annotations
 

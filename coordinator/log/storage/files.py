@@ -122,7 +122,7 @@ class DiskFile:
     """A `storage.File` over a descriptor that is opened at first use."""
 
     __slots__ = (
-        "_closing", "_descriptor", "_files", "_guard", "_is_away", "_mode", "_name", "_place", "_syncs", "path", "used",
+        "_closing", "_descriptor", "_files", "_guard", "_is_away", "_mode", "_name", "_place", "_syncs", "path", "used"
     )  # fmt: skip
 
     def __init__(self, path: str, mode: int, place: Place, name: str, files: OpenFiles = OF_THIS_PROCESS) -> None:
@@ -151,7 +151,7 @@ class DiskFile:
         return self._open(os.O_CREAT)
 
     def put_away(self) -> bool:
-        """Close it until its next use. Not while somebody uses it, and not under a name that it will not keep."""
+        """Close it until its next use. Not while it is in use, and not under a name that it will not keep."""
         if not self._name.endswith(".log") or not self._guard.acquire(blocking=False):
             return False
         try:
@@ -244,7 +244,7 @@ class DiskFile:
                 os.close(old)
 
     def is_removed(self) -> bool:
-        """Whether somebody has taken its name away."""
+        """Whether its name was removed."""
         with self._guard:
             if self._descriptor >= 0:
                 return os.fstat(self._descriptor).st_nlink == 0
@@ -290,7 +290,7 @@ class FileStorage:
 
     def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
         """`root`: the data directory; it is made when `make_directory("")` is called. `read_only`: files are opened for
-        reading, so that whoever only looks needs no right to write.
+        reading, which needs no right to write.
         """
         self.root = str(root)
         self._mode = os.O_RDONLY if read_only else os.O_RDWR

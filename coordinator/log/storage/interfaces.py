@@ -24,8 +24,8 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """One file. It is opened at its first use, and again when it is used after `close`. Whatever writes makes it when
-    it is not there.
+    """One file. It is opened at its first use, and again when it is used after `close`. Writing makes it when it is not
+    there.
     """
 
     @property
@@ -58,17 +58,17 @@ class File(Protocol):
         """
 
     def close(self) -> None:
-        """Give its handle back."""
+        """Close its handle."""
 
     def is_removed(self) -> bool:
-        """Whether somebody has taken its name away. May be called from another thread."""
+        """Whether its name was removed. May be called from another thread."""
 
 
 class Lock(Protocol):
     """A data directory held by this server."""
 
     def release(self) -> None:
-        """Let others have it."""
+        """Give it back."""
 
 
 class Storage(Protocol):

@@ -1,6 +1,6 @@
-"""How many files of logs are open at once. Each partition that is written or read has one; beyond a bound those that
-were not used of late are closed, and opened again at their next use. Without it many partitions leave no file for
-connections, or connections none for partitions.
+"""A bound on the files of logs that are open at once. Each partition that is written or read has one; beyond the bound
+those that were not used lately are closed, and opened again at their next use. Without it partitions and connections
+would take the descriptors from each other.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Open(Protocol):
     """A file that is open."""
 
     used: bool
-    """It was used again since it was opened, or since this was last taken back."""
+    """It was used again since it was opened, or since this was last reset."""
 
     def put_away(self) -> bool:
         """Close it until its next use; whether that is possible now."""
@@ -25,7 +25,7 @@ class Open(Protocol):
 
 class OpenFiles:
     """Those of this process. `most()`: how many there may be now; None is no bound. Files may be opened in any thread;
-    they are put away in the one that made this alone, which is that of the event loop: it is in no file's midst then.
+    they are put away only in the thread that made this, that of the event loop, which uses no file at that moment.
     """
 
     def __init__(self, most: Callable[[], int] | None = None) -> None:
@@ -54,7 +54,7 @@ class OpenFiles:
             self._open.pop(file, None)
 
     def _put_one_away(self, newest: Open) -> None:
-        # the oldest that was not used since it was last looked at: whoever was goes to the end once more
+        # the oldest that was not used since it was last looked at; one that was used goes to the end once more
         for _ in range(min(TRIES, 2 * len(self._open))):
             file = next(iter(self._open))
             del self._open[file]

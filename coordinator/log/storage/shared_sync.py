@@ -1,5 +1,4 @@
-"""When appended bytes count as durable, and who waits for it. A sync runs in a thread, never on the event loop, and
-serves all that wait.
+"""Syncs that run in threads, never on the event loop, and serve all that wait; and callbacks that wait for them.
 
 Two promises: the page cache's (a log without a `SharedSync`, or one that does not wait for it: durable as soon as it
 is written; survives a killed process, not a power cut) and the disk's (durable once synced).
@@ -16,19 +15,19 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.log.errors import LogOffline
 
 FEW: Final = 2
-"""Files up to which each is synced by itself: it is quicker, and waits for nobody else's bytes."""
+"""Up to so many files each is synced by itself: it is quicker, and does not wait for the bytes of others."""
 
 Sync = tuple[Callable[[], object], Callable[["OSError | None"], object]]
-"""What syncs some files, and who is told."""
+"""What syncs some files, and what is called with the outcome."""
 GATHER_MS: Final = 5
 """The longest that a sync of many files waits for others to come along."""
 QUIET_TURNS: Final = 2
-"""So many turns of the event loop without another one that wants to be synced, and nobody else is on the way."""
+"""After so many turns of the event loop without another wish for a sync no other is expected."""
 Waiter = Callable[[LogOffline | None], object]
 
 
 class Waiters:
-    """Callbacks by the position they wait for; released in the order of positions, those of one position in order of
+    """Callbacks by the position they wait for; called in the order of positions, those of one position in the order of
     arrival.
     """
 
@@ -56,7 +55,7 @@ class Waiters:
             queue.popleft()[1](None)
 
     def fail(self, error: LogOffline) -> None:
-        """Tell all that what they wait for will not come."""
+        """Call all with `error`: what they wait for will not come."""
         queue, self._queue = self._queue, deque()
         for _, callback in queue:
             callback(error)
@@ -66,11 +65,7 @@ class SharedSync:
     """Runs jobs that wait for the disk in a few threads and hands their outcome back to the event loop."""
 
     def __init__(
-        self,
-        post: Callable[[Callable[[], object]], object],
-        *,
-        threads: int = 4,
-        executor: Executor | None = None,
+        self, post: Callable[[Callable[[], object]], object], *, threads: int = 4, executor: Executor | None = None
     ):
         """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`).
 
@@ -84,7 +79,7 @@ class SharedSync:
         self._sync_all: Callable[[], object] | None = None
         self._clock: Clock | None = None
         self.wanted = 0
-        """Grows with each wish for a sync, by whichever log."""
+        """Grows with each wish for a sync, of any log."""
         self._seen = self._quiet = self._until_ms = 0
         self._waiting: list[tuple[Callable[[], Sync], Callable[[], int]]] = []
         self._in_round = False
@@ -98,8 +93,8 @@ class SharedSync:
         """`run` for a job that syncs files, `begin` giving what `run` takes when its time has come: when many want that
         at the same time, or there are many `files`, one `sync_all` does it for them.
 
-        Rounds follow each other: whoever comes during one shares the next. A round waits for those that are just coming
-        (clients that the last one has answered, above all): a few turns of the loop, for `GATHER_MS` at most.
+        Rounds follow each other: a wish that comes during one shares the next. A round waits for more wishes (above all
+        those of clients that the last round has answered): a few turns of the loop, for `GATHER_MS` at most.
         """
         if self._clock is None:
             self.run(*begin())
@@ -115,7 +110,7 @@ class SharedSync:
         clock.call_soon(self._look)
 
     def _look(self) -> None:
-        """Begin a round when nobody else comes."""
+        """Begin a round when no other wish comes."""
         if self._clock is None or self._closed:
             return
         if self.wanted == self._seen:
@@ -147,7 +142,7 @@ class SharedSync:
             self._outcomes.append((done, outcome))
         failure = outcomes[0] if are_many else None
         if failure is not None:
-            # it may have met bytes of those that came meanwhile, and the next round would not be told of them again
+            # it may concern bytes of those that came meanwhile, and the system does not report it a second time
             self._outcomes.extend((begin()[1], failure) for begin, _ in self._waiting)
             self._waiting = []
         if self._waiting and self._clock is not None:
@@ -169,7 +164,7 @@ class SharedSync:
             try:
                 self._post(self._deliver)
             except RuntimeError:
-                # the event loop was closed meanwhile: nobody is left to be told
+                # the event loop was closed meanwhile: there is nothing left to be told
                 return
 
         self._executor.submit(work)
@@ -183,7 +178,7 @@ class SharedSync:
                 done, failure = outcomes.popleft()
                 done(failure)
         finally:
-            if outcomes:  # one of them met a fault, which the others are not to suffer for
+            if outcomes:  # a callback raised: the others are still called
                 self._posted = True
                 self._post(self._deliver)
 

@@ -12,9 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.log import DamagedLog, FileStorage, Log, LogManager, LogOffline
-from muster.coordinator.log import directory_monitor as watch
-from muster.coordinator.log.directory_monitor import LOOK_EVERY_MS, Watch, watching
+from muster.coordinator.log import DamagedLog, FileStorage, Log, LogManager, LogOffline, directory_monitor
+from muster.coordinator.log.directory_monitor import CHECK_EVERY_MS, DirectoryMonitor, monitoring
 from tests.coordinator.log.support import NOW, Later, batch, everything, manage
 
 
@@ -25,8 +24,8 @@ class Running:
         self.root = root
         self.later, self.clock = Later(), ManualClock(0, NOW)
         self.manager: LogManager = manage(FileStorage(root), sync=self.later.sync)
-        self.watch = Watch(self.manager, self.clock, self.later.sync)
-        self.watch.start()
+        self.monitor = DirectoryMonitor(self.manager, self.clock, self.later.sync)
+        self.monitor.start()
 
     def log(self, index: int = 0, *, synced: bool) -> Log:
         return self.manager.open_log("t", index, topic_id=b"t" * 16, wait_for_sync=synced)
@@ -34,7 +33,7 @@ class Running:
     def look(self) -> list[str]:
         """One look; what was said of it."""
         with capture_logs() as told:
-            self.clock.advance(LOOK_EVERY_MS)
+            self.clock.advance(CHECK_EVERY_MS)
             self.later.settle()
         return [line["event"] for line in told]
 
@@ -156,7 +155,7 @@ def test_a_log_whose_files_were_removed_stays_offline(tmp_path: Path, synced: bo
 
 
 def test_a_few_logs_are_looked_at_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LOGS_EACH", 3)
+    monkeypatch.setattr(directory_monitor, "LOGS_EACH", 3)
     running = Running(tmp_path / "data")
     logs = [running.log(index, synced=False) for index in range(5)]
     shutil.rmtree(running.root / "t-0")
@@ -171,7 +170,7 @@ def test_a_log_that_goes_on_in_a_new_segment_is_not_taken_for_removed(tmp_path: 
     running = Running(tmp_path / "data")
     log = running.log(synced=True)
     log.append(0, batch(b"x"), wall_ms=NOW)
-    running.clock.advance(LOOK_EVERY_MS)  # a look has begun
+    running.clock.advance(CHECK_EVERY_MS)  # a look has begun
     log.restart_at(5)
     running.later.settle()
     assert log.failure is None
@@ -180,10 +179,10 @@ def test_a_log_that_goes_on_in_a_new_segment_is_not_taken_for_removed(tmp_path: 
 
 def test_nobody_looks_after_the_end(tmp_path: Path) -> None:
     running = Running(tmp_path / "data")
-    running.clock.advance(LOOK_EVERY_MS)
-    running.watch.stop()
+    running.clock.advance(CHECK_EVERY_MS)
+    running.monitor.stop()
     moved(running.root)
     running.later.settle()
     assert running.look() == []
     running.manager.close()
-    watching(running.manager, running.clock, None)()
+    monitoring(running.manager, running.clock, None)()
