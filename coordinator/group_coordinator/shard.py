@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from typing import Final, Protocol
 
 import structlog
@@ -30,6 +31,14 @@ log = structlog.get_logger("muster.shard")
 
 WHAT: Final = "groups"
 """What the shards hold, in log lines."""
+
+
+class Answering(Enum):
+    """What becomes of a prepared heartbeat: nothing was done; its answer leaves at once, or is to be held (`hold`)."""
+
+    NOT_DONE = auto()
+    AT_ONCE = auto()
+    WHEN_DURABLE = auto()
 
 
 class Observer(interfaces.Observer, Protocol):
@@ -187,34 +196,32 @@ class GroupShard:
         runtime.hold(respond, response)
         return None
 
-    def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """Who sends such heartbeats, to be kept for `beat`; None when it is no member, or not now."""
+    def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
+        """The member that sends such heartbeats, for `prepared_heartbeat`; None when there is none, or not now."""
         core = self.runtime.core
-        return None if core is None else core.beating(request)
+        return None if core is None else core.prepare_heartbeat(request)
 
-    def beat(self, beating: GenerationMember) -> bool | None:
-        """Whether all is well with that member: True, as may be said now; None, as `hold` is to say. False: nothing was
-        done.
-        """
+    def prepared_heartbeat(self, member: GenerationMember) -> Answering:
+        """Take a heartbeat of that member, if its answer is that all is well."""
         runtime = self.runtime
-        if runtime.core is None or not beating.beat(self._clock.mono_ms()):
-            return False
-        return None if runtime.queue.batches or runtime.replies.parked else True
+        if runtime.core is None or not member.heartbeat(self._clock.mono_ms()):
+            return Answering.NOT_DONE
+        return Answering.WHEN_DURABLE if runtime.queue.batches or runtime.replies.parked else Answering.AT_ONCE
 
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
-        """Make a commit ready for `commit_again`; None when that cannot be done, or not now."""
+        """Prepare a commit for `prepared_commit`; None when that cannot be done, or not now."""
         core = self.runtime.core
         return None if core is None else core.prepare_commit(request, self.runtime.most_bytes)
 
-    def commit_again(
+    def prepared_commit(
         self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
     ) -> bool:
-        """What `submit` does, with a commit that was made ready. False: nothing was done, it is to be submitted."""
+        """What `submit` does, with a commit that was prepared. False: nothing was done, it is to be submitted."""
         runtime = self.runtime
         core = runtime.core
         if core is None:
             return False
-        rows = core.commit_again(commit, offsets, leader_epochs, self._clock.moment(), runtime.most_bytes)
+        rows = core.prepared_commit(commit, offsets, leader_epochs, self._clock.moment(), runtime.most_bytes)
         if rows is None:
             return False
         runtime.append(rows, commit.size, respond, commit.response)

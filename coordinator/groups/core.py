@@ -83,7 +83,7 @@ class GroupCore:
         group = self._state.groups.get(request.group_id)
         return HEARTBEATS[type(group)](self._state, request, mono_ms, group)
 
-    def beating(self, request: HeartbeatRequest) -> GenerationMember | None:
+    def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
         """The member that sends such heartbeats, to be asked before `heartbeat` is; None when there is none now."""
         return heartbeat.prepare(self._state, request)
 
@@ -91,7 +91,7 @@ class GroupCore:
         """Prepare a commit that is expected again with other offsets; None when that cannot be done."""
         return commit_template.prepare(self._state, request, most_bytes)
 
-    def commit_again(
+    def prepared_commit(
         self,
         commit: CommitTemplate,
         offsets: Sequence[int],

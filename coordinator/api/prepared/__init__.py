@@ -15,7 +15,7 @@ the request is read as any other. `Dispatcher(prepared=False)` closes the door, 
 - to build and encode the answer, when it is the one that was prepared; and the bytes of a record that do not vary.
 
 **What may never be skipped**, whatever it costs:
-- the decision: the core decides about each request anew, with the same rules (`GenerationMember.beat`,
+- the decision: the core decides about each request anew, with the same rules (`GenerationMember.heartbeat`,
   `commit_template.commit`), and leaves to the usual way whatever is out of the ordinary;
 - permission: the version of the permissions is compared with the one at preparation;
 - the topics: a commit is prepared for one image of them;

@@ -63,9 +63,9 @@ class PreparedCommit:
         self._requests = requests
         requests.current = self
         if self._no_epochs is None:
-            done = self._shard.commit_again(self._commit, parts[4::3], parts[5::3], self)
+            done = self._shard.prepared_commit(self._commit, parts[4::3], parts[5::3], self)
         else:
-            done = self._shard.commit_again(self._commit, parts[3::2], self._no_epochs, self)
+            done = self._shard.prepared_commit(self._commit, parts[3::2], self._no_epochs, self)
         if done:
             return None
         requests.current = None

@@ -8,7 +8,7 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.request import NOT_PREPARED
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
-from muster.coordinator.group_coordinator.shard import GroupShard
+from muster.coordinator.group_coordinator.shard import Answering, GroupShard
 from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
 from muster.coordinator.security.authorizer import Authorizer
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -42,12 +42,12 @@ class PreparedHeartbeat:
             or self._permissions != self._authorizer.version
         ):
             return NOT_PREPARED
-        well = self._shard.beat(self._member)
-        if well is False:
+        answering = self._shard.prepared_heartbeat(self._member)
+        if answering is Answering.NOT_DONE:
             return NOT_PREPARED
         self.was_repeated = True
         correlation = data[start + 4 : start + 8]
-        if well:
+        if answering is Answering.AT_ONCE:
             return self._before_id + correlation + self._after_id
         self._shard.hold(requests.open(self._route, correlation), WELL)
         return None
@@ -63,5 +63,5 @@ def prepare_heartbeat(
     """None unless it comes from a member of the group's generation."""
     request: HeartbeatRequest = route.decode(frame, body, len(frame))
     shard = node.routing.shard(request.group_id)
-    member = shard.beating(request)
+    member = shard.prepare_heartbeat(request)
     return None if member is None else PreparedHeartbeat(node.authorizer, route, frame, shard, member)

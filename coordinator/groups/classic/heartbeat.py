@@ -19,17 +19,17 @@ REJOIN: Final = HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
 
 def answer(state: State, request: HeartbeatRequest, mono_ms: int, group: ClassicGroup | None) -> HeartbeatResponse:
     """Answer a Heartbeat. It moves the member's deadline and changes nothing else."""
-    member = group.members.get(request.member_id) if group is not None else None
-    if (
-        group is not None
-        and member is not None
-        and request.generation_id == group.generation
-        and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
-    ):
-        member.due_ms = due_ms = mono_ms + member.session_timeout_ms
-        if due_ms < member.queued_ms:
-            state.deadlines.set(member, due_ms)
-        return REJOIN if group.state == PREPARING else WELL
+    if group is not None:
+        member = group.members.get(request.member_id)
+        if (
+            member is not None
+            and request.generation_id == group.generation
+            and (request.group_instance_id is None or request.group_instance_id == member.instance_id)
+        ):
+            member.due_ms = due_ms = mono_ms + member.session_timeout_ms
+            if due_ms < member.queued_ms:
+                state.deadlines.set(member, due_ms)
+            return REJOIN if group.state == PREPARING else WELL
     return HeartbeatResponse(0, _error_of(group, request))
 
 
@@ -46,7 +46,7 @@ class GenerationMember:
         self._group, self._member = group, member
         self._generation, self._member_id = group.generation, member.member_id
 
-    def beat(self, mono_ms: int) -> bool:
+    def heartbeat(self, mono_ms: int) -> bool:
         """Whether `answer` would be WELL and only move the deadline, which is done then. False: nothing was done."""
         member, group = self._member, self._group
         if (

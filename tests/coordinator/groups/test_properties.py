@@ -48,7 +48,7 @@ class History:
         self.ids: list[str] = [""]
         self.generations: dict[str, int] = {}
         self.parked: set[object] = set()
-        self.beating: dict[tuple[Any, ...], GenerationMember] = {}
+        self.prepared: dict[tuple[Any, ...], GenerationMember] = {}
 
     def step(self, what: str, group: str, who: int, choice: int, flag: bool) -> None:
         room = self.room
@@ -107,7 +107,7 @@ class History:
         self.room.records, self.room.replies = old.records, {token: [] for token in range(1, old.asked + 1)}
         for record in old.records:
             self.room.core.replay([(record.key, record.value)], old.now)
-        self.generations, self.beating = {}, {}
+        self.generations, self.prepared = {}, {}
         self.room.take(self.room.core.loaded(old.now))
 
     def check(self) -> None:
@@ -138,26 +138,26 @@ class History:
             for one in members.values():
                 parked = one.parked_join is not None or one.parked_sync is not None
                 assert parked or self.room.now.mono_ms <= one.due_ms < 2**63 - 1
-        self.check_beating()
+        self.check_prepared()
         self.generations = {group_id: group.generation for group_id, group in state.groups.items()}  # type: ignore[attr-defined]  # all classic
         assert all(len(got) <= 1 for got in self.room.replies.values())
         assert self.open() == self.waiting()
 
-    def check_beating(self) -> None:
-        """Heartbeats that are expected again are well at no time when the same ones, read anew, are not."""
+    def check_prepared(self) -> None:
+        """A prepared heartbeat is never well when the same one, handled as any other, is not."""
         core, now = self.room.core, self.room.now.mono_ms
         groups: list[Any] = list(core.state.groups.values())  # all classic
         for group in groups:
             for member in group.members.values():
                 for instance in {None, member.instance_id}:
                     names = group.group_id, group.generation, member.member_id, instance
-                    made = core.beating(HeartbeatRequest(*names))
+                    made = core.prepare_heartbeat(HeartbeatRequest(*names))
                     assert made is not None
-                    self.beating.setdefault(names, made)
-        for names, beating in self.beating.items():
+                    self.prepared.setdefault(names, made)
+        for names, prepared in self.prepared.items():
             members = [one for group in groups for one in group.members.values()]
             due = [one.due_ms for one in members]
-            if beating.beat(now):
+            if prepared.heartbeat(now):
                 beaten = [one.due_ms for one in members]
                 assert core.heartbeat(HeartbeatRequest(*names), now) is WELL
                 assert [one.due_ms for one in members] == beaten
@@ -200,7 +200,7 @@ def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, i
     again.loaded(history.room.now)
     assert persisted(again, live) == persisted(live, live)
     history.room.take(live.resign(16))
-    assert not any(one.beat(history.room.now.mono_ms) for one in history.beating.values())
+    assert not any(one.heartbeat(history.room.now.mono_ms) for one in history.prepared.values())
     assert history.open() == set()
     assert all(len(got) <= 1 for got in history.room.replies.values())
 

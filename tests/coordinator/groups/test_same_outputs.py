@@ -69,10 +69,10 @@ class PreparedRoom(TracedRoom):
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         known = self.members.get(repr(request))
-        if known is not None and known.beat(self.now.mono_ms):
+        if known is not None and known.heartbeat(self.now.mono_ms):
             self.answer(WELL, [])
             return
-        made = self.core.beating(request)
+        made = self.core.prepare_heartbeat(request)
         if made is not None:
             self.members[repr(request)] = made
 
@@ -88,7 +88,7 @@ class PreparedRoom(TracedRoom):
         row.committed_offset = offset
         if template is None:
             return
-        rows = self.core.commit_again(template, [offset], [row.committed_leader_epoch], self.now, self.most_bytes)
+        rows = self.core.prepared_commit(template, [offset], [row.committed_leader_epoch], self.now, self.most_bytes)
         if rows is None:
             return
         written = records.offset_commit(

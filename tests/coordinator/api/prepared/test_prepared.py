@@ -227,7 +227,7 @@ def test_a_fault_costs_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise LookupError("a bug")
 
-    monkeypatch.setattr(GroupCore, "commit_again", fail)
+    monkeypatch.setattr(GroupCore, "prepared_commit", fail)
     with capture_logs() as logs:
         assert peer.ask(COMMIT, 9, commit(("t1", 0, 9))) is None
     assert [line["event"] for line in logs] == ["a handler failed"]

@@ -69,24 +69,24 @@ def test_a_member_whose_heartbeats_are_expected_again() -> None:
     a, b = room.stable(static=True)
     group = room.group()
     for stranger in (("g", 2, "ghost"), ("no", 2, a), ("g", 1, a), ("g", 2, a, "i1")):
-        assert room.core.beating(HeartbeatRequest(*stranger)) is None
+        assert room.core.prepare_heartbeat(HeartbeatRequest(*stranger)) is None
     for names in (("g", 2, a), ("g", 2, a, "i0")):
-        made = room.core.beating(HeartbeatRequest(*names))
+        made = room.core.prepare_heartbeat(HeartbeatRequest(*names))
         assert made is not None
         room.advance(9_000)
         room.beat(b)
-        assert made.beat(room.now.mono_ms)
+        assert made.heartbeat(room.now.mono_ms)
     room.advance(9_000)
     assert a in group.members
     group.members[a].session_timeout_ms = 10
-    assert not made.beat(room.now.mono_ms), "its deadline moves to an earlier time"
+    assert not made.heartbeat(room.now.mono_ms), "its deadline moves to an earlier time"
     group.members[a].session_timeout_ms = 10_000
     other = room.join(instance="i0", group="g")
-    assert not made.beat(room.now.mono_ms), "another has its place"
-    renamed = room.core.beating(HeartbeatRequest("g", 2, other.member_id))
+    assert not made.heartbeat(room.now.mono_ms), "another has its place"
+    renamed = room.core.prepare_heartbeat(HeartbeatRequest("g", 2, other.member_id))
     assert renamed is not None
-    assert renamed.beat(room.now.mono_ms)
+    assert renamed.heartbeat(room.now.mono_ms)
     room.join(b, instance="i1", protocols=(("range", b"other"),))
-    assert not renamed.beat(room.now.mono_ms), "a rebalance is under way"
+    assert not renamed.heartbeat(room.now.mono_ms), "a rebalance is under way"
     room.leave(other.member_id)
-    assert not renamed.beat(room.now.mono_ms), "it has left"
+    assert not renamed.heartbeat(room.now.mono_ms), "it has left"

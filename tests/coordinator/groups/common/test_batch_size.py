@@ -81,9 +81,9 @@ def test_a_commit_that_comes_again_is_measured_too() -> None:
     assert large is not None
     assert small is not None
     assert prepare(state, request(100), 2_000) is None
-    assert room.core.commit_again(large, [8] * 100, [3] * 100, room.now, 2_000) is None
-    assert room.core.commit_again(small, [8] * 2, [3] * 2, room.now, 2_000)
-    assert room.core.commit_again(large, [9] * 100, [3] * 100, room.now, 1_000_000)
+    assert room.core.prepared_commit(large, [8] * 100, [3] * 100, room.now, 2_000) is None
+    assert room.core.prepared_commit(small, [8] * 2, [3] * 2, room.now, 2_000)
+    assert room.core.prepared_commit(large, [9] * 100, [3] * 100, room.now, 1_000_000)
 
 
 def test_an_assignment_that_is_too_large_fails_for_all_who_wait_and_a_rebalance_begins() -> None:

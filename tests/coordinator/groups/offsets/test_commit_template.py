@@ -40,7 +40,7 @@ def ready(room: Room, asked: OffsetCommitRequest) -> CommitTemplate:
 
 
 def commit(room: Room, made: CommitTemplate, content: list[Any]) -> list[bytes] | None:
-    return room.core.commit_again(made, [row[2] for row in content], [row[3] for row in content], room.now)
+    return room.core.prepared_commit(made, [row[2] for row in content], [row[3] for row in content], room.now)
 
 
 @given(rows, st.data())
