@@ -72,7 +72,7 @@ class Topic:
 
 @runtime_checkable
 class Assignor(Protocol):
-    """A strategy: who gets which partitions.
+    """A strategy: which member gets which partitions.
 
     Stateless: one object serves any number of groups. The order of the members matters only where Kafka's result
     depends on their order in the JoinGroup response.

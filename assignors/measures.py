@@ -141,8 +141,7 @@ def skew(assignment: Owned) -> Skew:
 def topic_skew(assignment: Owned, subscriptions: Mapping[str, Iterable[str]] | None = None) -> dict[str, Skew]:
     """For each topic, how uneven its partitions are shared among the members subscribed to it.
 
-    `subscriptions` has the topics of each member; without it every member counts for every topic that somebody has.
-    """
+    `subscriptions` has the topics of each member; without it every member counts for every assigned topic."""
     counts: dict[str, list[int]] = {}
     sizes = {
         member: {topic: len(partitions) for topic, partitions in rows.items()} for member, rows in assignment.items()

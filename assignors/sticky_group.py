@@ -70,8 +70,7 @@ class Group:
     def owned(self) -> tuple[list[list[int]], set[int]]:
         """What each member keeps of its claims when several claim a partition, and those claimed within one generation.
 
-        The later generation wins. Within one, nobody had it.
-        """
+        The later generation wins. Within one generation, no claim counts."""
         everything = [code for codes in self.claimed for code in codes]
         if len(set(everything)) == len(everything):
             return self.claimed, set()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 
 class Levels:
-    """The members of one topic. `loads` is the caller's, who changes it as `next_least` and `next_most` are told."""
+    """The members of one topic. The caller changes `loads` after `next_least` and `next_most`."""
 
     def __init__(self, loads: Sequence[int], members: Sequence[int]) -> None:
         self._loads = loads

@@ -25,7 +25,7 @@ LOCAL: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
     "spark.ui.enabled": "false",
-    # what nobody can look at: plans of a thousand queries fill a quarter of the memory
+    # not visible anyway: plans of a thousand queries fill a quarter of the memory
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
@@ -42,7 +42,7 @@ ALWAYS: Final = {
 
 
 _FOR_A_BATCH: Final = (
-    # nobody waits for an answer between two pauses
+    # pauses do not matter here
     "-XX:+UseParallelGC",
     # an analysis runs much code that is hot for a second or two: four times Java's thresholds keep the second compiler
     # from taking the core that the work needs

@@ -180,7 +180,7 @@ def table_kind(path: str) -> str | None:
 
 
 def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
-    """`path`: of the table that the rows come from; None: they are somebody's DataFrame."""
+    """`path`: of the table that the rows come from; None: they are a DataFrame of the caller."""
     if source.rows is not None and path is not None:
         raw = raw_rows(source.rows)
         if raw.isEmpty():

@@ -28,7 +28,7 @@ from muster.pipeline.wanted import Wanted, is_kept, keeper
 Batches = Iterable[pa.RecordBatch]
 
 WRITTEN: Final = pa.schema([("kind", pa.string()), ("name", pa.string()), ("rows", pa.int64())])
-"""What a worker tells of its work: a row for each file, whose name is relative to the folder."""
+"""The report of a worker: a row for each file; names are relative to the folder."""
 
 GROUP_ROWS: Final = 250_000
 GROUP_BYTES: Final = 32 << 20
@@ -98,7 +98,7 @@ def _by_workers(work: Work, folder: Path, wanted: Wanted) -> dict[str, int]:
         return write_kinds(map(keeper(wanted), decode(batches)), Path(target))
 
     told = work.rows.mapInArrow(write, from_arrow_schema(WRITTEN)).collect()
-    # a task that failed half-way was tried again, and left files that nobody told of
+    # a task that failed was tried again, and left files that were not reported
     names = {row["name"] for row in told}
     for file in folder.rglob("*.parquet"):
         if file.relative_to(folder).as_posix() not in names:

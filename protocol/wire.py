@@ -87,7 +87,7 @@ def long_bytes(b: bytes, p: int, end: int) -> tuple[bytes, int]:
 
 
 COPIED_BYTES: Final = 64 * 1024
-"""Records of a request that are larger are not copied: 100 MB take a tenth of a second, with everybody else waiting."""
+"""Larger records of a request are not copied: 100 MB take a tenth of a second, and all other clients wait."""
 
 
 def part(b: bytes, start: int, end: int) -> bytes:

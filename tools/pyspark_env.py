@@ -5,7 +5,7 @@
 * `muster.zip` for `spark-submit --py-files`, where the executors' Python has the dependencies already.
 * `analyze.py`, the file that spark-submit is given.
 
-Spark itself is left out: whoever runs spark-submit has it. Nothing is fetched: all is copied from where this runs.
+Spark itself is left out: a machine with spark-submit has it. Nothing is fetched: all is copied from where this runs.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _shared_libraries() -> Iterator[Path]:
 def _copy_distribution(one: Distribution, site: Path) -> None:
     for file in one.files or ():
         if ".." in file.parts or _NOT_PACKED.intersection(file.parts) or file.suffix == ".pyc":
-            continue  # commands, and what nobody runs
+            continue  # commands, and files that are never run
         source = Path(str(one.locate_file(file)))
         if source.is_file():
             _copy(source, site.joinpath(*file.parts))

@@ -183,7 +183,7 @@ def _balance(
     revoked: dict[str, list[Task]],
     max_delay_ms: int,
 ) -> State:
-    """Take from those who have too much, unless a delay runs or it was done in the rebalance before (KIP-851)."""
+    """Take from workers with too much, unless a delay runs or it was done in the rebalance before (KIP-851)."""
     if state.delay_ms:
         return replace(state, took_away=False)
     surplus = _surplus(everything, loads)

@@ -52,7 +52,7 @@ class Rebalance:
 
 
 class Result(NamedTuple):
-    """What the leader sends in SyncGroup, what it remembers, and who runs what from now on."""
+    """What the leader sends in SyncGroup, its state for the next rebalance, and the work of each worker from now on."""
 
     assignments: dict[str, bytes]
     state: State

@@ -20,7 +20,7 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 
 
 def health(options: argparse.Namespace) -> int:
-    """Exit status 0 when the server answers, 1 when it does not, 2 when it is not clear whom to ask."""
+    """Exit status 0 if the server answers, 1 if it does not, 2 if it is not clear which server to ask."""
     try:
         address = _address(options)
     except ConfigError as error:

@@ -43,7 +43,7 @@ def serve(options: argparse.Namespace) -> int:
     log = output.configure(options.log_level or fallback)
     stdout = LineWriter(writer(sys.stdout))
     try:
-        # the one line on stdout, for whoever waits for it
+        # the one line on stdout
         status, last_words = _run(config, lambda host, port: stdout.put(f"muster ready {show(host, port)}"))
     except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
         status, last_words = 1, traceback.format_exc().rstrip("\n")

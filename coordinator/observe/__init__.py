@@ -1,1 +1,1 @@
-"""What the groups did, for those who ask later: the topic `__group_events` and what is made of it."""
+"""The history of groups: the topic `__group_events` and what is made of it."""

@@ -88,7 +88,7 @@ class Timeline:
         return f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
 
     def _who_left(self) -> str:
-        """Those whose going was not told by itself."""
+        """Members that left without a line of their own."""
         left = [one for one in self._went.values() if one["kind"] == "member_left"]
         if not left:
             return ""
@@ -112,7 +112,7 @@ def who(member: Value) -> str:
 
 
 def short(member_id: str) -> str:
-    """A member id without most of its UUID, which nobody can read."""
+    """A member id without most of its UUID."""
     head, _, tail = member_id.rpartition("-")
     uuid = member_id[-36:]
     if len(member_id) > 36 and uuid.count("-") == 4:

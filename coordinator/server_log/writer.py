@@ -116,7 +116,7 @@ class LineWriter:
                 try:
                     self._write(b"".join(some))
                 except (OSError, ValueError):
-                    # whoever read it has gone; that is no reason to stop serving
+                    # its reader has gone; that is no reason to stop serving
                     with self._lock:
                         self._gone = True
                         self._lines.clear()

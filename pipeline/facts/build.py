@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 
 from muster.pipeline.facts.balance import balance
 from muster.pipeline.facts.commits import in_order, placed
-from muster.pipeline.facts.epoch_owners import takes_of
 from muster.pipeline.facts.epoch_rebalances import epoch_rebalances, without_conversions
+from muster.pipeline.facts.epoch_states import takes_of
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.generations import generations
 from muster.pipeline.facts.inferred_rebalances import inferred

@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.epoch_owners import owners_of
+from muster.pipeline.facts.epoch_states import owners_of
 from muster.pipeline.facts.epoch_values import EPOCH
 from muster.pipeline.facts.inputs import Inputs, holdings, states
 from muster.pipeline.facts.log_times import DAY_MS

@@ -66,7 +66,7 @@ class Image:
         self.patterns: dict[str, tuple[str, ...]] = {}
         self.held: dict[Place, Held] = {}
         self._free: dict[Place, int] = {}
-        """Since when nobody has what somebody had."""
+        """Since when a partition has no owner any more."""
         self._names = dict(names)
 
     def key(self, member_id: str) -> str:
@@ -126,7 +126,7 @@ class Image:
             del self.held[place]
 
     def forget_pauses(self) -> None:
-        """What nobody has is missed by nobody: nobody wants it, or the group is empty."""
+        """Partitions without an owner do not pause any more: no member wants them, or the group is empty."""
         self._free.clear()
 
     def _let_go(self, place: Place, member_id: str, at_ms: int, reached: int) -> None:
@@ -138,7 +138,7 @@ class Image:
     # ---- what it looks like
 
     def hold(self, place: Place, at_ms: int | None, reached: int) -> Hold:
-        """What somebody had until then, unless it was told earlier to give it up."""
+        """What a member had until then, or until it was told to give it up."""
         held = self.held[place]
         end_ms = at_ms if held.end_ms is None else held.end_ms
         last = max(held.first_epoch, reached if held.last_epoch is None else held.last_epoch)
@@ -172,11 +172,11 @@ class Image:
         return max(sorted(set(known)), key=known.count) if known else None
 
     def name(self, topic_id: str) -> str:
-        """Of a topic; its id where nobody knows it."""
+        """The name of a topic; its id if the name is not known."""
         return self._names.get(topic_id, topic_id)
 
     def learn_names(self, epoch: int | None) -> None:
-        """Who subscribes to one topic only has been given that one."""
+        """A member that subscribes to one topic only has partitions of that topic."""
         for one in self.members.values():
             ids = {topic_id for topic_id, _ in one.places}
             names, pattern = one.subscription

@@ -20,6 +20,7 @@ from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT,
 from muster.pipeline.tables import batches_of, groups_of, table
 
 _PLACE: Final = columns("topic string, partition int")
+_OWNER: Final = ("member_id", "instance_id", "client_id")
 _TEXTS: Final = pa.list_(pa.string())
 _GONE: Final = pa.struct(columns("member_id string, at_ms long, heard_ms long, away_ms long, owes_ms long"))
 _CHANGE: Final = pa.struct(
@@ -187,18 +188,53 @@ def states_of(epochs: DataFrame) -> DataFrame:
         ),
     )
     return epochs.where(F.col("is_tombstone").isNotNull()).select(
-        "group",
-        "log_partition",
-        "log_offset",
-        "at_ms",
-        "is_tombstone",
-        "generation",
+        *("group", "log_partition", "log_offset", "at_ms", "is_tombstone", "generation"),
         F.when(~F.col("is_tombstone"), "consumer").alias("protocol_type"),
         "protocol",
         nobody.alias("leader"),
         "state_timestamp_ms",
         members.alias("members"),
     )
+
+
+def holds_of(epochs: DataFrame) -> DataFrame:
+    """What each member had from when to when: the columns of the table `ownership`."""
+    return epochs.select("group", F.explode("holds").alias("one")).select("group", "one.*")
+
+
+def takes_of(epochs: DataFrame) -> DataFrame:
+    """Partitions that got an owner: group, log_offset (of the epoch), topic, partition, taken_ms (when), paused_ms (how
+    long it had no owner; null: it was to have none).
+    """
+    rows = epochs.select("group", "log_offset", F.explode("takes").alias("one"))
+    # a member may have had it twice in one epoch
+    return rows.groupBy("group", "log_offset", "one.topic", "one.partition").agg(
+        F.max("one.at_ms").alias("taken_ms"), F.sum("one.paused_ms").alias("paused_ms")
+    )
+
+
+def owners_of(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
+    """`commits` (group, state, topic, partition, log_offset, and the owner in a classic group: member_id, instance_id,
+    client_id) with the owners in KIP-848 groups. A change of owner within an epoch is looked up by the offset, so each
+    commit is joined with one row.
+    """
+    numbers = states.where("is_epoch").select("group", "log_offset", "state")
+    rows = epochs.join(numbers, ["group", "log_offset"])
+    who = F.map_from_entries(
+        F.transform("members", lambda one: F.struct(one.member_id, F.struct(*(one[name] for name in _OWNER[1:]))))
+    )
+    each = rows.select("group", "state", F.explode("owners").alias("one"), who.alias("who"))
+    of_one = F.struct(
+        F.col("one.from_offset").alias("from_offset"),
+        F.col("one.member_id").alias("member_id"),
+        *(F.col("who")[F.col("one.member_id")][name].alias(name) for name in _OWNER[1:]),
+    )
+    lines = each.groupBy("group", "state", "one.topic", "one.partition").agg(
+        F.sort_array(F.collect_list(of_one)).alias("line")
+    )
+    rows = commits.join(lines, ["group", "state", "topic", "partition"], "left")
+    owner = F.try_element_at(F.filter("line", lambda one: one.from_offset <= F.col("log_offset")), F.lit(-1))
+    return rows.withColumn("owner", owner).withColumns({name: F.coalesce(name, f"owner.{name}") for name in _OWNER})
 
 
 def _spark_type(kind: pa.DataType) -> Any:

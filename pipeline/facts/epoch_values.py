@@ -1,4 +1,4 @@
-"""What goes into the history of a KIP-848 consumer group, and what comes out of it. Plain values; see `epochs`."""
+"""Input and output of the history of a KIP-848 group. Plain values; see `epochs`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Take(NamedTuple):
     offset: int
     at_ms: int
     paused_ms: int | None
-    """Since it was taken from the one before; None: nobody had it, or the group was empty in between."""
+    """Since it was taken from the one before; None: it had no owner, or the group was empty in between."""
 
 
 class Change(NamedTuple):
@@ -102,7 +102,7 @@ class Change(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Somebody had a partition."""
+    """A member had a partition."""
 
     topic: str
     partition: int
@@ -122,7 +122,7 @@ class State(NamedTuple):
     offset: int
     began_ms: int
     at_ms: int
-    """When everybody was there, or the next epoch began, or the log ends."""
+    """When all members were there, or the next epoch began, or the log ends."""
     assignor: str | None
     members: tuple[Member, ...]
     owners: tuple[tuple[str, int, int, str], ...]

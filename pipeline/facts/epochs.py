@@ -127,7 +127,7 @@ class _Group:
     def _settle(self, at_ms: int) -> Iterator[State]:
         if self._is_settled():
             if all(one.away_ms is None for one in self._image.members.values()):
-                # what nobody has now, nobody is to have
+                # a partition without an owner now gets none
                 self._image.forget_pauses()
             yield self._state(at_ms)
 

@@ -16,8 +16,7 @@ _TRIGGER: Final = {"member_id": "member", "instance_id": "instance", "client_id"
 
 def told(events: DataFrame) -> DataFrame:
     """Each rebalance that came to an end: the columns of the table `rebalances` but for `paused_partition_ms`, and
-    leader, is_cooperative. Counts of partitions are null for one that left nobody.
-    """
+    leader, is_cooperative. Counts of partitions are null for one that left no members."""
     rows = events.where(F.col("kind").isin(STARTED, FAILED, *_ENDS))
     in_order = Window.partitionBy("group").orderBy("log_partition", "log_offset")
     ended = F.when(F.col("kind").isin(*_ENDS), 1).otherwise(0)

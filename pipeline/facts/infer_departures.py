@@ -23,7 +23,7 @@ _SLACK: Final = 0.99
 _POLLS_AMONG_LEAVES: Final = 0.1
 """How often a member that leaves does so because it has not polled for too long."""
 _STATIC_LEAVES: Final = 0.05
-"""How often a static member leaves: only when somebody removes it, or its client is told to."""
+"""How often a static member leaves: only if an operator removes it, or its client is told to."""
 _OVERDUE: Final = 1.2
 """So many usual intervals without any commit are no chance."""
 _AT_ONCE_MS: Final = 1_000
@@ -230,7 +230,7 @@ def _likelihoods(
         return leaves, 1 - leaves, 0.0
     parting = 1.0 - parts
     if beat_ms is None:
-        # nobody commits regularly; they may still do so when they part, unless they have lost what they had
+        # no member commits regularly; it may still commit when it leaves, unless it has lost its partitions
         polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
         return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * _POLLS_AMONG_LEAVES * polls
     left = max(parting, _NEVER) * (

@@ -19,13 +19,13 @@ class Member(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     topics: int | None
-    """A hash of what it subscribes to; None: it is no consumer, or says what nobody can read."""
+    """A hash of its subscribed topics; None: it is no consumer, or its bytes cannot be read."""
     owned: int
     """Of how many partitions it said, when it joined, that it had them; 0 under an eager protocol."""
     assigned: int
     """How many partitions it was given."""
     metadata: int
-    """A hash of all that it told its leader."""
+    """A hash of all its metadata."""
 
     @property
     def key(self) -> str:
@@ -53,7 +53,7 @@ class Activity(NamedTuple):
 
     @property
     def is_off_beat(self) -> bool:
-        """The last commit came sooner than usual, of somebody who commits regularly."""
+        """Its commits are regular, and the last one came sooner than usual."""
         gap, longest, last = self.gap_ms, self.max_gap_ms, self.last_gap_ms
         if gap is None or longest is None or last is None:
             return False
@@ -87,14 +87,14 @@ class State(NamedTuple):
         return "cooperative" in (self.protocol or "") or any(member.owned for member in self.members)
 
     def usual_ms(self) -> int | None:
-        """How long two commits are apart in the group; None: nobody committed twice."""
+        """How long two commits are apart in the group; None: no member committed twice."""
         gaps = [one.gap_ms for one in self.activity.values() if one.gap_ms is not None]
         return round(median(gaps)) if gaps else None
 
 
 def continued(before: State, after: State) -> State:
-    """A state whose record was written again, because a static member came back under another id or the group was
-    loaded: what was committed under the first record counts too.
+    """A state whose record was written again (a static member came back under another id, or the group was loaded):
+    commits under the first record count too.
     """
     ids = {member.key: member.member_id for member in before.members}
     activity = dict(after.activity)

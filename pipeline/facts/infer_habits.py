@@ -26,15 +26,15 @@ class Habits(NamedTuple):
     """What is known of a group before a rebalance is judged."""
 
     counts: Mapping[str, int] = MappingProxyType({})
-    """The most partitions of each topic that were assigned while somebody wanted it."""
+    """The most partitions of each topic that were assigned while a member subscribed to it."""
     has_grown: bool = False
     """The last state was the first of its members with so many partitions: under librdkafka, whose members all look
     for new partitions themselves, others join again when they see them too."""
     usual_ms: int | None = None
-    """How long two commits are apart; None: nobody committed twice so far."""
+    """How long two commits are apart; None: no member has committed twice."""
     parting: float = 0.0
-    """Log odds that members commit just before they give partitions up (auto-commit does, and so does who commits in
-    a rebalance listener or before close())."""
+    """Log odds that members commit just before they give partitions up (by auto-commit, in a rebalance listener, or
+    before close())."""
 
     @property
     def commits_at_parting(self) -> float:
@@ -66,7 +66,7 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
         if not member.assigned or (before.is_cooperative and member.key in stayed):
             continue
         beat_ms = (activity and activity.gap_ms) or habits.usual_ms or before.usual_ms()
-        if beat_ms is None:  # nobody commits regularly: then a commit at the very end is no chance
+        if beat_ms is None:  # no member commits regularly: then a commit at the very end is no chance
             beat_ms = after.joined_ms - before.at_ms
         window_ms = min(JOIN_MS, member.session_timeout_ms // 2)
         by_chance = min(window_ms / max(beat_ms, 1), 1 - _MISSED)

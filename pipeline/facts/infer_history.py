@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.facts.infer import Verdict, judge
-from muster.pipeline.facts.infer_evidence import State, continued
+from muster.pipeline.facts.infer_departures import EXPIRED
+from muster.pipeline.facts.infer_evidence import State, continued, survivors
 from muster.pipeline.facts.infer_habits import Habits, with_parting, with_state
 
 
@@ -49,3 +51,39 @@ def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
             yield Rebalance(before, state, judge(before, state, habits))
         before = state
         habits = with_state(habits, state)
+
+
+def start_ms(before: State | None, after: State, verdict: Verdict) -> int:
+    """An estimate of when the members lost their work; no later than the end of the join phase.
+
+    The verdict's time comes from commits: those that stayed made none after they had been told to join again. That is
+    good if they commit often. If a minute lies between two commits, it says nothing; then the estimate is that members
+    learn of a rebalance by their next heartbeat.
+    """
+    stayed = [] if before is None else survivors(before, after)
+    if before is None or not stayed:
+        return verdict.start_ms
+    heartbeat_ms = heartbeat(before)
+    usual_ms = before.usual_ms()
+    if usual_ms is not None and usual_ms <= heartbeat_ms / 2:
+        return verdict.start_ms
+    if _waited(before, after, verdict):
+        return verdict.start_ms
+    # the last of n members, each of which hears of it at any time within a heartbeat
+    heard_ms = heartbeat_ms * len(stayed) // (len(stayed) + 1)
+    return max(after.joined_ms - heard_ms, before.at_ms)
+
+
+def heartbeat(state: State) -> int:
+    """How often the members of a state send heartbeats: as they do by default, or thrice a session, as they have to."""
+    return min(HEARTBEAT_MS, *(member.session_timeout_ms // 3 for member in state.members))
+
+
+def _waited(before: State, after: State, verdict: Verdict) -> bool:
+    """Did it wait for more than heartbeats: for the session of a dead member, or because of failed attempts?"""
+    died = any(one.how == EXPIRED for one in verdict.gone)
+    return (
+        after.generation > before.generation + 1
+        or any(one.in_join_phase for one in verdict.gone)
+        or (died and verdict.joined > 0)
+    )

@@ -16,8 +16,7 @@ from muster.pipeline.facts import epoch_values
 from muster.pipeline.facts.commit_activity import activity, held_commits
 from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
-from muster.pipeline.facts.infer_history import Rebalance, rebalances
-from muster.pipeline.facts.infer_start import start_ms
+from muster.pipeline.facts.infer_history import Rebalance, rebalances, start_ms
 from muster.pipeline.facts.inputs import Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS, columns
@@ -67,11 +66,7 @@ def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
         lambda share: F.struct(share.topic.alias("topic"), F.size(share.partitions).alias("count")),
     )
     small = known.select(
-        "group",
-        "state",
-        "is_tombstone",
-        "generation",
-        "at_ms",
+        *("group", "state", "is_tombstone", "generation", "at_ms"),
         F.coalesce("state_timestamp_ms", "at_ms").alias("joined_ms"),
         "protocol",
         "leader",

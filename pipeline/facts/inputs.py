@@ -70,16 +70,9 @@ def _classic_states(decoded: DataFrame) -> DataFrame:
         ),
     )
     return table(decoded, CLASSIC_GROUP).select(
-        "group",
-        "log_partition",
-        "log_offset",
+        *("group", "log_partition", "log_offset"),
         F.col("log_timestamp_ms").alias("at_ms"),
-        "is_tombstone",
-        "generation",
-        "protocol_type",
-        "protocol",
-        "leader",
-        "state_timestamp_ms",
+        *("is_tombstone", "generation", "protocol_type", "protocol", "leader", "state_timestamp_ms"),
         members.alias("members"),
     )
 
@@ -102,10 +95,7 @@ def placed_commits(inputs: Inputs, columns: tuple[str, ...] = ()) -> DataFrame:
         F.lit(False).alias("is_state"),
     )
     marks = states(inputs).select(
-        "group",
-        "log_offset",
-        "at_ms",
-        "is_tombstone",
+        *("group", "log_offset", "at_ms", "is_tombstone"),
         *(F.lit(None).cast(commits.schema[name].dataType).alias(name) for name in wanted),
         "state",
         F.lit(True).alias("is_state"),
@@ -116,11 +106,11 @@ def placed_commits(inputs: Inputs, columns: tuple[str, ...] = ()) -> DataFrame:
 
 
 HOLDER: Final = ("member_id", "instance_id", "client_id", "host")
-"""The columns that say who holds a partition."""
+"""The columns of the owner of a partition."""
 
 
 def holdings(inputs: Inputs) -> DataFrame:
-    """Who held which partition in which state of its classic group: group, state, generation, topic, partition and
+    """The owner of each partition in each state of a classic group: group, state, generation, topic, partition and
     HOLDER.
     """
     return held(states(inputs).where(~F.col("is_epoch")), ("group", "state", "generation"))

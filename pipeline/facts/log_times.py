@@ -30,7 +30,7 @@ _FEW: Final = 10
 ODD: Final = pa.schema(
     [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("was_ms", pa.int64()), ("sound_ms", pa.int64())]
 )
-"""A record whose time cannot be: what it was, and that of the records around it."""
+"""A record with an impossible time: that time, and the time of the records around it."""
 
 
 class Day(NamedTuple):

@@ -32,7 +32,7 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
     gone = inferred.select("group", F.explode("gone").alias("one")).select("group", "one.*")
     gone = gone.withColumnRenamed("end_ms", "gone_ms").dropDuplicates(["group", "member_id"])
     found = found.join(gone, ["group", "member_id"], "left").withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
-    # a static member that comes back in time gets a new id, and nobody rebalances
+    # a static member that comes back in time gets a new id without a rebalance
     of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
     took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
     replaced = F.when(took_over, _HOW[REPLACED])

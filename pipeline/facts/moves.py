@@ -20,7 +20,7 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
     (of the generation it led to), generation, topic, partition, kind, from_* and to_* (member_id, client_id), time_ms,
     moved_ms (when it had its new owner), idle_ms (gained: since its last owner lost it; null: it never had one),
     between_ms (the same, where it was lost in the rebalance before this one and the group was not empty in between: a
-    cooperative second round). `takes` (`epoch_owners.takes_of`) say it to the ms, of moved partitions too.
+    cooperative second round). `takes` (`epoch_states.takes_of`) say it to the ms, of moved partitions too.
     """
     if takes is None:
         nothing = F.lit(None).cast("long")
@@ -35,11 +35,7 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
     idle = F.col("start_ms") - F.col("was_end_ms")
     is_between = (F.col("was_step") == F.col("step") - 2) & (F.col("previous_count") > 0)
     taken = held_by.where(rebalanced).select(
-        "group",
-        "step",
-        "generation",
-        "topic",
-        "partition",
+        *("group", "step", "generation", "topic", "partition"),
         F.when(adjacent & same, KEPT).when(adjacent, MOVED).otherwise(GAINED).alias("kind"),
         F.when(adjacent, F.col("was_member_id")).alias("from_member_id"),
         F.when(adjacent, F.col("was_client_id")).alias("from_client_id"),

@@ -1,13 +1,11 @@
-"""The table `ownership`, and what `moves` and `rebalances` count from: who held a partition in one generation after the
-other.
-"""
+"""The table `ownership`, and the input of `moves` and `rebalances`: the owner of each partition in each generation."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.epoch_owners import holds_of
+from muster.pipeline.facts.epoch_states import holds_of
 from muster.pipeline.facts.inputs import HOLDER, held
 from muster.pipeline.facts.schema import conform
 

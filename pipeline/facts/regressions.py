@@ -9,9 +9,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.arithmetic import minus
 from muster.pipeline.facts.commits import PLACE
 from muster.pipeline.facts.schema import conform
+from muster.pipeline.facts.topic_ends import minus
 
 RESET: Final = "reset"
 REWIND: Final = "rewind"

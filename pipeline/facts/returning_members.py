@@ -21,7 +21,7 @@ class Stay(NamedTuple):
     member_id: str
     start_ms: int
     end_ms: int | None
-    """None: it is there still, or nobody knows when it went."""
+    """None: it is still there, or its end is not known."""
     end_cause: str | None
     session_timeout_ms: int | None
 
@@ -59,7 +59,7 @@ def _of_place(stays: list[Stay]) -> list[tuple[int, Return]]:
             away.append(stay)
         elif away:
             one = _return(away[-1], stay, at_ms)
-            if one.needed_ms <= MAX_SESSION_TIMEOUT_MS:  # who is away for longer is not waited for
+            if one.needed_ms <= MAX_SESSION_TIMEOUT_MS:  # a longer session timeout is not allowed
                 away.pop()
                 found.append((at_ms, one))
             else:

@@ -45,7 +45,7 @@ def _until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     last = commits.agg(F.max("time_ms").alias("until_ms"))
     if ends is None:
         return last
-    # the times of records are their producers', who may be far out
+    # the times of records come from producers, whose clocks may be far out
     seen = F.least("seen_ms", F.col("until_ms") + DAY_MS)
     rows = last.crossJoin(ends.agg(F.max("time_ms").alias("seen_ms")))
     return rows.select(F.greatest("until_ms", seen).alias("until_ms"))

@@ -13,8 +13,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.arithmetic import LARGEST, minus
-
+LARGEST: Final = (1 << 63) - 1
 _FOUND: Final = "end_then bigint, beyond_ms bigint, not_beyond_ms bigint, end_offset bigint, end_ms bigint"
 
 
@@ -76,9 +75,7 @@ def _marks(ends: DataFrame) -> DataFrame:
     upwards = Window.partitionBy("topic", "partition").orderBy("end_offset")
     below = F.lag("still_ms").over(upwards).alias("below_ms")
     return earliest.select(
-        "topic",
-        "partition",
-        "time_ms",
+        *("topic", "partition", "time_ms"),
         F.col("end_offset").alias("committed_offset"),
         F.struct("end_offset", F.col("time_ms").alias("end_ms"), below).alias("mark"),
     )
@@ -86,3 +83,9 @@ def _marks(ends: DataFrame) -> DataFrame:
 
 def _so_far(window: WindowSpec) -> WindowSpec:
     return window.rowsBetween(Window.unboundedPreceding, 0)
+
+
+def minus(left: Column, right: Column) -> Column:
+    """left - right, and where that is more than a long holds the largest or the least long; null for nulls."""
+    beyond = F.when(left > right, F.lit(LARGEST)).when(left < right, F.lit(-LARGEST - 1))
+    return F.coalesce(F.try_subtract(left, right), beyond)

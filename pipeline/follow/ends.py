@@ -49,7 +49,7 @@ class Watch:
         self._waiting: Seen | None = None
         self._known: Seen | None = None
         self.places: Collection[tuple[str, int]] | None = None
-        """The topics and partitions that matter; None: nobody knows yet."""
+        """The topics and partitions that matter; None: not known yet."""
 
     def begin(self) -> None:
         """Look, before anything more is staged."""

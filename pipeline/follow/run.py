@@ -108,7 +108,7 @@ class Follower:
 
     def _run(self) -> None:
         if self.manifest.version != self.manifest.shown:
-            # whoever ran before died before they were shown
+            # the process before this one died before it showed them
             self._show(self.manifest)
         failures = 0
         while not self._stopped.is_set():

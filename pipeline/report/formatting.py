@@ -24,7 +24,7 @@ class CauseWords(NamedTuple):
     """One cause of rebalances, as people say it."""
 
     mark: str
-    """A letter that marks it in a picture: colours alone do not tell everybody everything."""
+    """Its letter in a picture: not all readers can tell the colours apart."""
     title: str
     sentence: str
     """With {who} for the trigger."""

@@ -96,7 +96,7 @@ def _groups(tables: Tables) -> Some:
     )
     scores = tables["flapping"].select("group", "score", "top_trigger_client_id", "top_trigger_share")
     lags = tables["lag"].groupBy("group").agg(F.sum("lag").alias("lag"))
-    # whose offsets were all deleted or expired is a group, too
+    # a group whose offsets were all deleted or expired counts too
     committed = tables["commits"].select("group").distinct()
     rows = members.join(counted, "group", "full").join(scores, "group", "left").join(lags, "group", "full")
     rows = rows.join(committed, "group", "full")
@@ -188,7 +188,7 @@ def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
     rows = tables["whatif"]
     whole = rows.groupBy("group").agg(F.count("*").alias("n"), F.count("rebalances").alias("played"))
     rows = rows.join(whole.where("n = played").select("group"), "group")
-    # what spares pauses may cost silence: nobody reads the partition in either
+    # a setting with less pause may have more silence: the partition is not read in either
     for prefix in ("", "actual_"):
         unread = F.col(f"{prefix}paused_partition_s") + F.col(f"{prefix}silent_partition_s")
         rows = rows.withColumn(f"{prefix}unread_partition_s", unread)

@@ -180,7 +180,7 @@ def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
         return []
     if end is None:
         return []
-    # a record whose producer has a wrong clock: what comes from the future says nothing of when
+    # a time in the future comes from a producer with a wrong clock, and is not used
     history = [one for one in history if one[1] <= now_ms()]
     steps = [one for one in _thinned(history) if one[0] < end[0]]
     return [(folder.topic, folder.partition, *one) for one in (*steps, end)]

@@ -86,7 +86,7 @@ class Costs:
     def back(self, who: str, ms: int, *, cooperative: bool) -> None:
         """It is heard of again, or another process is in its place. It was a member all the time."""
         away = self._away.pop(who, None)
-        # in a rebalance of an eager group nobody reads anything
+        # in a rebalance of an eager group no member reads
         if away is not None and (self._began_ms is None or cooperative):
             self._silent += self._wanted_ms(away[1], ms) * len(self._owned.get(who, ()))
 
@@ -170,7 +170,7 @@ class Costs:
                 self._paused += ms - since_ms
             elif one in left or one not in had:
                 self._paused += took_ms
-        waiting.clear()  # what this assignment leaves out too nobody subscribes to
+        waiting.clear()  # no member subscribes to what this assignment leaves out too
         waiting.update((one, ms) for one in had if one not in now)
 
     def _hush(self, ms: int) -> None:

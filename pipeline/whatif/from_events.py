@@ -63,7 +63,7 @@ def _begins(reader: _Reader, before: Value | None, value: Value) -> bool:
     if kind in ("group_created", "rebalance_completed", "group_emptied"):
         reader.begin(value)
         return True
-    # the log may begin between the two, and then nothing is known of who joined
+    # the log may begin between the two, and then it is not known which members joined
     from_empty = kind == "rebalance_started" and value["state"] == "Empty"
     if from_empty and before is not None and before["kind"] == "member_joined":
         reader.begin(before)

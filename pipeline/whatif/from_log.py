@@ -142,7 +142,7 @@ class _Reader:
         self._members, self._shares, self._generation = members, shares, number
 
     def _renamed(self, members: Mapping[str, Record], protocol: str, at_ms: int) -> None:
-        """A static member came back; nobody else noticed."""
+        """A static member came back without a rebalance."""
         for name, member in members.items():
             if name not in self._members:
                 self._replace(member, protocol, at_ms)
@@ -209,7 +209,7 @@ class _Reader:
         began_ms: int,
     ) -> tuple[str, str | None]:
         if came and not gone and all(self._is_back(members[name]) for name in came):
-            # not only was it back, everybody joined again: it offered something else
+            # it was back, and all joined again: it offered something else
             self.history.rejoins.append(Rejoin(began_ms, came[0], AFTER))
             return "static_member_returned", came[0]
         if came:
@@ -273,7 +273,7 @@ class _Reader:
         return max(ended_ms - wait_ms, self._at_ms + 1)
 
     def _grow(self, shares: Mapping[str, Owned], since_ms: int) -> bool:
-        """Topics have at least the partitions that somebody got; True when some have more than was known."""
+        """Topics have at least the assigned partitions; True if one has more than was known."""
         counts = dict(self._counts)
         for owned in shares.values():
             for topic, partitions in owned.items():

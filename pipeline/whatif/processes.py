@@ -162,7 +162,7 @@ class Cast:
             before.absences.append(last._replace(until_ms=max(spell.joined_ms, last.from_ms)))
         before.spells.append(spell)
         self.by_member[spell.member_id] = before
-        # provisional, so that who comes next sees that this one is gone; _end knows more
+        # provisional, so that the next spell sees that this one is gone; _end knows more
         if spell.end is not None and spell.end_ms is not None:
             kind, since_ms, rank = _KINDS.get(spell.end, SILENT), spell.end_ms, spell.end_rank
             vanished_ms = self.vanished_ms(spell)

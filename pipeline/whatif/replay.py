@@ -216,7 +216,7 @@ class Replay:
     def _usual_ms(self, actor: Actor) -> int:
         """From the beginning of a rebalance until a member joins again."""
         took_ms = self.cast.reaction(actor.process, self.ms, self.turn)
-        if took_ms is None:  # nobody ever did: anywhere between two heartbeats
+        if took_ms is None:  # none ever did: anywhere between two heartbeats
             took_ms = (actor.process.index * 7_919 + self.turn * 104_729) % self.cast.heartbeat_ms
         return self._stretched(took_ms)
 

@@ -95,7 +95,7 @@ class Schedule:
     def key(self) -> tuple[object, ...]:
         """Two schedules of one history with equal keys are played alike."""
         parts = self.parts
-        # sessions matter to those of which nothing is heard for a while, and where somebody waits for them
+        # sessions matter for members that are silent for a while
         sessions = tuple(
             part.session_timeout_ms if any(one.kind != LEAVES for one in part.absences) else 0 for part in parts
         )

@@ -18,7 +18,7 @@ from muster.assignors.builtin import CLIENT_ASSIGNORS
 AS_IT_WAS: Final = "as it was"
 """The name of the setting that changes nothing."""
 ALL_AT_ONCE: Final = 0
-"""`Setting.deploy`: everybody is restarted at once."""
+"""`Setting.deploy`: all are restarted at once."""
 _MOST: Final = 200
 """Settings in one grid."""
 _LONGEST_MS: Final = 2**31 - 1
@@ -224,4 +224,4 @@ DEFAULT_GRID: Final[Sequence[Setting]] = tuple(
         ]
     )
 )
-"""What is asked when nobody says what to ask."""
+"""The default settings."""

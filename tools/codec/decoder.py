@@ -142,7 +142,7 @@ class Decoder(Source):
             self(f"if {n}:")
         self.indent += 1
         if self._counts:
-            # to make millions of objects would keep everybody else waiting for seconds
+            # millions of objects would keep all other clients waiting for seconds
             self._left_is_used = True
             self(f"left -= {n}")
             self("if left < 0:")

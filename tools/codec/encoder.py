@@ -174,8 +174,7 @@ class Encoder(Source):
 
     def _fold(self) -> None:
         """A large answer is put together some parts at a time: millions of them would take more memory than it does,
-        and to join them all at once would keep everybody else waiting.
-        """
+        and to join them all at once would keep all other clients waiting."""
         self._folds = True
         self(f"if len(out) > {MOST_PARTS}:")
         if self._message.has_records:

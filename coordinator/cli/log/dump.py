@@ -113,7 +113,7 @@ def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterato
         row: Row = {} if place is None else {"partition": place.number}
         horizon = header.attributes & DELETE_HORIZON != 0
         row |= {
-            # what a compressed message of an old format holds is seen by who unpacks it, as in Kafka's own dump
+            # a compressed message of an old format is seen as one, as in Kafka's own dump
             "baseOffset": None if header.record_count == UNKNOWN_COUNT else header.base_offset,
             "lastOffset": header.last_offset,
             "count": None if header.record_count == UNKNOWN_COUNT else header.record_count,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.pipeline.facts.infer_evidence import State
-from muster.pipeline.facts.infer_start import heartbeat, start_ms
+from muster.pipeline.facts.infer_history import heartbeat, start_ms
 from tests.pipeline.facts.states import every, last, member, parting, state
 
 A, B, C = member("a"), member("b"), member("c")
