@@ -1,13 +1,40 @@
-"""The import contracts cannot be escaped: every module is in one of the rooms that they list."""
+"""docs/architecture.md is held to the tree: its rooms are those of the import contracts, and every module is in one."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import pytest
+
 from tools.diagrams import rooms
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("architecture.md", "contributing.md")
+BELOW = (
+    "",
+    "docs",
+    "coordinator",
+    *(f"coordinator/{name}" for name in ("api", "runtime", "group_coordinator", "log", "net")),
+)
+"""Where the paths of a page may begin: what a row says of a room is inside it."""
+
+
+def rooms_of_the_page() -> list[str]:
+    """The paths in the first column of the table of rooms."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Rooms")[2].partition("\n## ")[0]
+    return re.findall(r"(?m)^\| `([^`]+)` \|", table)
 
 
 def test_every_module_is_in_a_layer() -> None:
     outside = {module for module in rooms.imports().modules if rooms.room_of(module) is None}
     assert outside == set(rooms.NO_ROOMS)
+
+
+def test_the_page_has_every_room_and_no_other() -> None:
+    there = [rooms.path(room) for layer in rooms.layers() for room in layer]
+    assert sorted(rooms_of_the_page()) == sorted(there)
 
 
 def test_every_arrow_runs_downwards() -> None:
@@ -19,3 +46,19 @@ def test_every_arrow_runs_downwards() -> None:
 def test_an_arrow_that_a_longer_way_tells_is_not_drawn() -> None:
     graph: dict[str, set[str]] = {"a": {"b", "c"}, "b": {"c"}, "c": set()}
     assert rooms.without_detours(graph) == {"a": {"b"}, "b": {"c"}, "c": set()}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_names_is_there(page: str) -> None:
+    """Paths of folders and files, and the names that stand behind a file: `coordinator/clock.py: Clock`."""
+    text = re.sub(r"```.*?```", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[\w.]+)?|(?:[a-z_]+/)*\w+\.(?:py|md|txt|toml))(?:: (\w+))?`", text)
+    assert len(named) > 10
+    missing = [path for path, _ in named if not any((ROOT / room / path).exists() for room in BELOW)]
+    assert missing == []
+    undefined = [
+        f"{path}: {name}"
+        for path, name in named
+        if name and not re.search(rf"(?m)^\s*(?:def|class|async def) {name}\b|^{name}\b", (ROOT / path).read_text())
+    ]
+    assert undefined == []

@@ -11,11 +11,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.diagrams import connections, groups
+from tools.diagrams import connections, groups, rooms
 from tools.diagrams.pages import Parts, redrawn
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES: dict[str, Parts] = {"connections.md": connections.PARTS, "groups.md": groups.PARTS}
+PAGES: dict[str, Parts] = {
+    "architecture.md": rooms.PARTS,
+    "connections.md": connections.PARTS,
+    "groups.md": groups.PARTS,
+}
 """Page -> the parts of it that are drawn."""
 
 
