@@ -115,10 +115,7 @@ class Consumer(Actor):
         """Ask until let in; None when there is no hope."""
         while True:
             self.joins += 1
-            response = yield JoinGroupRequest(
-                self.group_id, self.session_ms, self.rebalance_ms, self.member_id, self.instance, self.protocol_type,
-                self.offers(), self.reason,
-            )  # fmt: skip
+            response = yield self.join_request()
             if response is None:
                 if self.asks_again:
                     continue
@@ -141,13 +138,9 @@ class Consumer(Actor):
 
     def sync(self, joined: JoinGroupResponse) -> Step:
         """Bring the assignment, or fetch one's own; whether it has come."""
-        rows: list[SyncGroupRequestAssignment] = []
-        if joined.leader == joined.member_id and not joined.skip_assignment:
-            rows = [SyncGroupRequestAssignment(member_id, share) for member_id, share in self.assign(joined).items()]
-        response = yield SyncGroupRequest(
-            self.group_id, self.generation, self.member_id, self.instance, joined.protocol_type, joined.protocol_name,
-            rows,
-        )  # fmt: skip
+        leads = joined.leader == joined.member_id and not joined.skip_assignment
+        shares = self.assign(joined) if leads else {}
+        response = yield self.sync_request(joined.protocol_type, joined.protocol_name, shares)
         if response is None:
             return False
         if not response.error_code:
@@ -172,6 +165,18 @@ class Consumer(Actor):
         self.member_id, self.generation = "", -1
 
     # ---- its requests
+
+    def join_request(self) -> JoinGroupRequest:
+        """It joins, or joins again."""
+        return JoinGroupRequest(
+            self.group_id, self.session_ms, self.rebalance_ms, self.member_id, self.instance, self.protocol_type,
+            self.offers(), self.reason,
+        )  # fmt: skip
+
+    def sync_request(self, kind: str | None, protocol: str | None, shares: Mapping[str, bytes]) -> SyncGroupRequest:
+        """It wants its share, and brings those of all when it leads."""
+        rows = [SyncGroupRequestAssignment(member_id, share) for member_id, share in shares.items()]
+        return SyncGroupRequest(self.group_id, self.generation, self.member_id, self.instance, kind, protocol, rows)
 
     def heartbeat(self) -> HeartbeatRequest:
         """As the member that it is."""

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
-from muster.protocol.messages.heartbeat import HeartbeatRequest
-from muster.protocol.messages.join_group import JoinGroupRequest
+from muster.protocol.messages.join_group import JoinGroupRequestProtocol
 from muster.protocol.messages.list_groups import ListGroupsRequest
-from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from muster.simulation.actor import Actor, Script
-from muster.simulation.consumer import leave_of, rows_of
+from muster.simulation.actor import Script
+from muster.simulation.consumer import Consumer, leave_of, rows_of
 from muster.simulation.world import World
 from tests.simulation.clients import UnrulyConsumer, offered
 from tests.simulation.scenario import PARTITIONS, REBALANCES_MS, SESSIONS_MS, TOPIC
@@ -96,11 +93,13 @@ class Chaos:
     def _begin(self, group: int) -> None:
         world, random = self.world, self.world.random
         world.events += 1
+        self._add(f"g{group}", f"i{int(random() * INSTANCES)}" if random() < 0.35 else None).start()
+
+    def _add(self, group_id: str, instance: str | None) -> UnrulyConsumer:
         self._named += 1
-        instance = f"i{int(random() * INSTANCES)}" if random() < 0.35 else None
-        consumer = UnrulyConsumer(world, f"c{self._named}", f"g{group}", instance)
+        consumer = UnrulyConsumer(self.world, f"c{self._named}", group_id, instance)
         self.consumers.append(consumer)
-        consumer.start()
+        return consumer
 
     def _again(self) -> None:
         world = self.world
@@ -138,26 +137,22 @@ class Chaos:
             one.again(one.live())
         elif what < 0.85 and one.instance is not None:
             self._note("second process", one)
-            self._named += 1
-            twin = UnrulyConsumer(world, f"c{self._named}", one.group_id, one.instance)
-            self.consumers.append(twin)
-            twin.start()
+            self._add(one.group_id, one.instance).start()
         elif one.assigned is not None:
             self._note("zombie", one)
-            self._named += 1
-            zombie = UnrulyConsumer(world, f"c{self._named}", one.group_id, one.instance)
+            zombie = self._add(one.group_id, one.instance)
             zombie.member_id, zombie.generation, zombie.assigned = one.member_id, one.generation, one.assigned
-            self.consumers.append(zombie)
             zombie.start(zombie.zombie())
 
 
-class Prober(Actor):
+class Prober(Consumer):
     """A stranger that asks anything, with ids of others, old and new, and none."""
 
     def __init__(self, world: World, chaos: Chaos) -> None:
-        super().__init__(world, "prober")
+        super().__init__(world, "prober", "", session_ms=SESSIONS_MS[0], rebalance_ms=REBALANCES_MS[0])
         self.chaos = chaos
         self.two_step = False
+        self.reason = "curious"
         self.seen: list[tuple[str, str, str | None, int]] = []
 
     def live(self) -> Script:
@@ -166,7 +161,9 @@ class Prober(Actor):
         while True:
             yield int(random() * 2 * self.chaos.scenario.tick_ms) + 100
             self._look_around()
-            yield self.question()
+            self._take_identity()
+            ask: Any = QUESTIONS[int(random() * len(QUESTIONS))]
+            yield ask(self)
 
     def _look_around(self) -> None:
         living = self.chaos.living()
@@ -177,73 +174,59 @@ class Prober(Actor):
             self.seen.append((one.group_id, one.member_id, one.instance, one.generation))
             del self.seen[:-20]
 
-    def question(self) -> Message:
-        """Any request."""
+    def _take_identity(self) -> None:
         random = self.world.random
-        group, member_id, instance, generation = f"g{int(random() * self.chaos.scenario.groups)}", "", None, -1
+        self.group_id = f"g{int(random() * self.chaos.scenario.groups)}"
+        self.member_id, self.instance, self.generation = "", None, -1
         if self.seen and random() < 0.9:
-            group, member_id, instance, generation = self.seen[int(random() * len(self.seen))]
+            self.group_id, self.member_id, self.instance, self.generation = self.seen[int(random() * len(self.seen))]
             if random() < 0.2:
-                generation -= 1
+                self.generation -= 1
             if random() < 0.3:
-                instance = f"i{int(random() * INSTANCES)}"
-        ask: Any = QUESTIONS[int(random() * len(QUESTIONS))]
-        request: Message = ask(self, group, member_id, instance, generation)
-        return request
+                self.instance = f"i{int(random() * INSTANCES)}"
+        self.names_instance = self.instance
 
-    def join(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
-        """It joins in another's place; its timeouts may be anything."""
+    def offers(self) -> list[JoinGroupRequestProtocol]:
+        return offered(int(self.world.random() * 5))
+
+    def joins_as_another(self) -> Message:
+        """Its timeouts may be anything."""
         random = self.world.random
-        session_ms = SESSIONS_MS[int(random() * len(SESSIONS_MS))] if random() < 0.9 else 1
-        rebalance_ms = REBALANCES_MS[int(random() * len(REBALANCES_MS))]
-        kind = "consumer" if random() < 0.9 else "connect"
-        return JoinGroupRequest(
-            group, session_ms, rebalance_ms, member_id, instance, kind, offered(int(random() * 5)), "curious"
-        )
+        self.session_ms = SESSIONS_MS[int(random() * len(SESSIONS_MS))] if random() < 0.9 else 1
+        self.rebalance_ms = REBALANCES_MS[int(random() * len(REBALANCES_MS))]
+        self.protocol_type = "consumer" if random() < 0.9 else "connect"
+        return self.join_request()
 
-    def sync(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
-        """It assigns everything to itself."""
-        shares = [SyncGroupRequestAssignment(member_id, bytes(range(PARTITIONS)))]
-        return SyncGroupRequest(group, generation, member_id, instance, None, None, shares)
+    def assigns_all_to_itself(self) -> Message:
+        """As if it led."""
+        return self.sync_request(None, None, {self.member_id: bytes(range(PARTITIONS))})
 
-    def heartbeat(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
-        """It keeps another one alive."""
-        return HeartbeatRequest(group, generation, member_id, instance)
+    def makes_another_leave(self) -> Message:
+        """By id, or as an administrator by instance."""
+        by_instance = self.instance is not None and self.world.random() < 0.5
+        return leave_of(self.group_id, "" if by_instance else self.member_id, self.instance, "out")
 
-    def leave(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
-        """It lets another one leave, by id or as an administrator by instance."""
-        if instance is not None and self.world.random() < 0.5:
-            member_id = ""
-        return leave_of(group, member_id, instance, "out")
-
-    def commit(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
-        """It commits as another one, or as nobody."""
+    def commits(self) -> Message:
+        """As another one, or as nobody."""
         if self.world.random() < 0.3:
-            member_id, instance, generation = "", None, -1
+            self.member_id, self.names_instance, self.generation = "", None, -1
         partition = int(self.world.random() * PARTITIONS)
-        rows = rows_of({TOPIC: {partition: int(self.world.random() * 1_000)}}, 1, "p")
-        return OffsetCommitRequest(group, generation, member_id, instance, -1, rows)
+        return self.commit_of(rows_of({TOPIC: {partition: int(self.world.random() * 1_000)}}, 1, "p"))
 
-    def delete_offsets(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
-        """It deletes an offset."""
+    def deletes_an_offset(self) -> Message:
+        """Of any partition."""
         rows = [OffsetDeleteRequestPartition(int(self.world.random() * PARTITIONS))]
-        return OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(TOPIC, rows)])
+        return OffsetDeleteRequest(self.group_id, [OffsetDeleteRequestTopic(TOPIC, rows)])
 
-    def administer(self, group: str, member_id: str, instance: str | None, generation: int) -> Message:
+    def administers(self) -> Message:
         """It looks, or deletes the group."""
         what = self.world.random()
         if what < 0.4:
-            return DeleteGroupsRequest([group, group])
-        return DescribeGroupsRequest([group, "none"]) if what < 0.8 else ListGroupsRequest()
+            return DeleteGroupsRequest([self.group_id, self.group_id])
+        return DescribeGroupsRequest([self.group_id, "none"]) if what < 0.8 else ListGroupsRequest()
 
 
 QUESTIONS: Final = (
-    Prober.join,
-    Prober.join,
-    Prober.sync,
-    Prober.heartbeat,
-    Prober.leave,
-    Prober.commit,
-    Prober.delete_offsets,
-    Prober.administer,
+    *(Prober.joins_as_another, Prober.joins_as_another, Prober.assigns_all_to_itself, Prober.heartbeat),
+    *(Prober.makes_another_leave, Prober.commits, Prober.deletes_an_offset, Prober.administers),
 )
