@@ -1,4 +1,4 @@
-"""How far a connection is with saying who it is: the states of its authentication and every legal transition, as data.
+"""How far the authentication of a connection is: its states and every legal transition, as data.
 
 The steps follow Kafka's SaslServerAuthenticator. Which mechanisms there are, and what a token means, is not known here.
 """
@@ -29,19 +29,15 @@ CHALLENGED: Final = "the mechanism needs another token"
 PROVEN: Final = "the client has proven who it is"
 REJECTED: Final = "the client is rejected"
 
-TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
+TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        (HANDSHAKE, MECHANISM_CHOSEN): AUTHENTICATE,
-        (HANDSHAKE, REJECTED): FAILED,
-        (AUTHENTICATE, CHALLENGED): AUTHENTICATE,
-        (AUTHENTICATE, PROVEN): COMPLETE,
-        (AUTHENTICATE, REJECTED): FAILED,
-        (COMPLETE, MECHANISM_CHOSEN): REAUTHENTICATE,
-        (REAUTHENTICATE, CHALLENGED): REAUTHENTICATE,
-        (REAUTHENTICATE, PROVEN): COMPLETE,
-        (REAUTHENTICATE, REJECTED): FAILED,
+        MECHANISM_CHOSEN: {HANDSHAKE: AUTHENTICATE, COMPLETE: REAUTHENTICATE},
+        CHALLENGED: {AUTHENTICATE: AUTHENTICATE, REAUTHENTICATE: REAUTHENTICATE},
+        PROVEN: {AUTHENTICATE: COMPLETE, REAUTHENTICATE: COMPLETE},
+        REJECTED: {HANDSHAKE: FAILED, AUTHENTICATE: FAILED, REAUTHENTICATE: FAILED},
     }
 )
+"""Event -> state -> the state after it; whatever is not here cannot happen."""
 
 
 class IllegalTransition(RuntimeError):
@@ -52,8 +48,8 @@ class IllegalTransition(RuntimeError):
 
 
 class Authentication:
-    """The authentication of one connection, and the principal that came of it. The connection has it; whoever needs
-    the principal asks here, for it may change until the authentication is complete.
+    """The authentication of one connection, and its principal, which may change until the authentication is complete:
+    so nothing else keeps the principal.
     """
 
     __slots__ = ("principal", "state")
@@ -69,10 +65,10 @@ class Authentication:
 
     def happens(self, event: str) -> None:
         """Change the state as `TRANSITIONS` says. Raises IllegalTransition."""
-        target = TRANSITIONS.get((self.state, event))
-        if target is None:
+        state = TRANSITIONS[event].get(self.state)
+        if state is None:
             raise IllegalTransition(self.state, event)
-        self.state = target
+        self.state = state
 
     def proven(self, principal: KafkaPrincipal) -> None:
         """The client is `principal`. As on Kafka, a client cannot become another one: that fails."""

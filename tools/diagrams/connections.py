@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from muster.coordinator.net.connection_core import CLOSED, CLOSING, LOST, STATES, TRANSITIONS, WAITING
 from muster.coordinator.security import authentication
 from tools.diagrams.pages import Parts, table
@@ -19,23 +21,14 @@ def connection_diagram() -> str:
     return "\n".join([*lines, f"    {CLOSING} --> {CLOSED}: {LOST}", f"    {CLOSED} --> [*]", "```"])
 
 
-def connection_table() -> str:
+def transition_table(states: Sequence[str], transitions: Mapping[str, Mapping[str, str]]) -> str:
     """The whole of it: a row for each event, a column for each state; a cell without a target raises."""
-    rows = [(event, *(targets.get(state, "-") for state in STATES)) for event, targets in TRANSITIONS.items()]
-    return table(("what happens", *STATES), rows)
-
-
-def authentication_table() -> str:
-    """The same of an authentication."""
-    transitions = authentication.TRANSITIONS
-    events = dict.fromkeys(event for _, event in transitions)
-    states = authentication.STATES
-    rows = [(event, *(transitions.get((state, event), "-") for state in states)) for event in events]
+    rows = [(event, *(targets.get(state, "-") for state in states)) for event, targets in transitions.items()]
     return table(("what happens", *states), rows)
 
 
 PARTS: Parts = {
     "connection_diagram": connection_diagram,
-    "connection_table": connection_table,
-    "authentication_table": authentication_table,
+    "connection_table": lambda: transition_table(STATES, TRANSITIONS),
+    "authentication_table": lambda: transition_table(authentication.STATES, authentication.TRANSITIONS),
 }
