@@ -10,6 +10,7 @@ from muster.coordinator.core.interface import TransactionalBatch
 from muster.coordinator.groups import foreign
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.common.committed_offsets import pack
 from muster.coordinator.groups.common.state import Replay, State
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
@@ -21,7 +22,7 @@ def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None)
     if value is None:
         state.offsets.discard(key.group, key.topic, key.partition)
         return
-    state.offsets.put(key.group, key.topic, key.partition, value)
+    state.offsets.put(key.group, key.topic, key.partition, pack(value))
     if key.group not in state.groups:
         _simple_group(state, key.group, value)
 

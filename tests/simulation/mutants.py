@@ -179,10 +179,10 @@ def lesser_offsets_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """A commit of an offset before the last one is acknowledged, and not kept."""
     put = offsets.Offsets.put
 
-    def keep(own: Any, group_id: str, topic: str, partition: int, value: Any) -> None:
+    def keep(own: Any, group_id: str, topic: str, partition: int, packed: Any) -> None:
         known = own.get(group_id, topic, partition)
-        if known is None or known.offset < value.offset:
-            put(own, group_id, topic, partition, value)
+        if known is None or known.offset < offsets.unpack(packed).offset:
+            put(own, group_id, topic, partition, packed)
 
     patch.setattr(offsets.Offsets, "put", keep)
 

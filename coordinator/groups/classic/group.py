@@ -36,6 +36,8 @@ CONSUMER: Final = "consumer"
 JOIN_PHASE: Final = "join phase"
 SYNC_PHASE: Final = "sync phase"
 """Kinds of a group's own deadlines."""
+_WITH_SESSIONS: Final = (STABLE, PREPARING)
+"""States in which a commit counts as a heartbeat."""
 
 
 class ClassicGroup:
@@ -248,8 +250,8 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == COMPLETING else 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit counts as a heartbeat where there are sessions (a commit in CompletingRebalance is refused)."""
-        if self.state in (STABLE, PREPARING):
+        """A commit counts as a heartbeat; without members, there are no sessions."""
+        if self.state in _WITH_SESSIONS:
             member = self.members[member_id]
             deadlines.set(member, mono_ms + member.session_timeout_ms)
 

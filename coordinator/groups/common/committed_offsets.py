@@ -80,12 +80,8 @@ class Offsets:
         self.pending = PendingOffsets()
         self._pending_of = self.pending.producers
 
-    def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
+    def put(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
         """A commit replaces what was there."""
-        self.put_packed(group_id, topic, partition, pack(value))
-
-    def put_packed(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
-        """`put` of a value in the form in which it is kept."""
         if self._pending_of:
             self.pending.replace((group_id, (topic, partition)))
         try:

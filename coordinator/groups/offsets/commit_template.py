@@ -121,7 +121,7 @@ def commit(
         return None
     group.has_committed(template.member_id, state.deadlines, now.mono_ms)
     wall_ms = now.wall_ms
-    put = state.offsets.put_packed
+    put = state.offsets.put
     out: list[bytes] = []
     for topic, partition, pack, before, between, after, topic_id, metadata in template.rows:
         # this is a third of what `zip` costs for the one row that most commits have
