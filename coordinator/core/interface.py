@@ -24,7 +24,7 @@ Reply = tuple[Respond, Message]
 
 
 class Client:
-    """Who sends the requests of one connection, as groups remember it (Kafka's clientId and clientHost)."""
+    """The sender of the requests of one connection, as groups keep it (Kafka's clientId and clientHost)."""
 
     __slots__ = ("client_id", "host")
 
@@ -80,7 +80,7 @@ Decoded = tuple[Message, Message | None]
 
 
 class Producer(NamedTuple):
-    """Who writes records of a transaction."""
+    """The producer that writes records of a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -106,7 +106,7 @@ class EndTransaction(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something worth telling (a rebalance began or ended, a member came, left or was fenced): data, not text."""
+    """Something for the history (a rebalance began or ended, a member came, left or was fenced): data, not text."""
 
     kind: str
     group_id: str
@@ -117,11 +117,11 @@ NOTHING: tuple[()] = ()
 
 
 class Output:
-    """All that came of one command or of time passing.
+    """All that came of one command, or of time that passed.
 
-    The records are already part of the core's state (by the same function that replays them): the shell appends them,
-    and if it cannot, throws this core away and builds another from the log. Replies are sent when the log is durable
-    up to the newest position that the core has seen.
+    The records are already part of the core's state (by the same function that replays them): the runtime appends them,
+    and if it cannot, drops this core and builds another from the log. Replies are sent when the log is durable up to
+    the newest position that the core has seen.
     """
 
     __slots__ = ("events", "records", "replies")

@@ -35,7 +35,7 @@ class TopicsImage:
         deleted: Mapping[bytes, str] = MappingProxyType({}),
         by_id: Mapping[bytes, TopicImage] | None = None,
     ) -> None:
-        """`by_id`: the same topics, for one who has them so; they are copied, as `topics` are."""
+        """`by_id`: the same topics, if the caller has them so; they are copied, as `topics` are."""
         self.deleted = deleted
         self.by_name: Mapping[str, TopicImage] = MappingProxyType(dict(topics))
         copied = {t.topic_id: t for t in topics.values()} if by_id is None else dict(by_id)
@@ -45,7 +45,7 @@ class TopicsImage:
         self._gone: Mapping[bytes, str] = {}
 
     def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
-        """The topics of `before` that are no more: name by id. Looked up once for all shards."""
+        """The topics of `before` that were deleted since: name by id. Looked up once for all shards."""
         if self._before() is not before:
             ids = self.by_id
             self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}

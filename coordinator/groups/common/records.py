@@ -13,10 +13,7 @@ from muster.protocol.wire import uv
 
 _OFFSET_VERSION: Final = 4
 _EXPIRING_OFFSET_VERSION: Final = 1
-"""The only version that has an expire timestamp; it has neither leader epoch nor topic id."""
-
-_tuple = tuple.__new__
-"""`_tuple(Record, (…))` is what `Record(…)` does, without the call of its own: one for each offset committed."""
+"""The only version that has an expire timestamp."""
 
 
 def to_bytes(record: Record) -> tuple[bytes, bytes | None]:
@@ -39,12 +36,12 @@ def pack_pair(key: bytes, value: bytes | None) -> bytes:
 
 
 def tombstone(key: Message) -> Record:
-    """The record of this key is no more."""
+    """The record of this key is deleted."""
     return Record(key, None, 0)
 
 
 def tombstones(group: Group) -> list[Record]:
-    """The group is no more; of its offsets this says nothing."""
+    """The group is deleted; its offsets have tombstones of their own."""
     return [tombstone(key) for key in group.record_keys()]
 
 
@@ -59,17 +56,17 @@ def offset_commit(
     expire_timestamp_ms: int,
     topic_id: bytes,
 ) -> Record:
-    """One committed offset. With an expire timestamp (not -1; OffsetCommit v2-4) it is written in version 1, without
-    what that lacks.
+    """One committed offset. With an expire timestamp (not -1; OffsetCommit v2-4) it is written in version 1, which has
+    neither leader epoch nor topic id.
     """
     key = OffsetCommitKey(group_id, topic, partition)
     if expire_timestamp_ms == -1:
         value = OffsetCommitValue(offset, leader_epoch, metadata, commit_timestamp_ms, -1, topic_id)
-        return _tuple(Record, (key, value, _OFFSET_VERSION))
+        return Record(key, value, _OFFSET_VERSION)
     value = OffsetCommitValue(offset, -1, metadata, commit_timestamp_ms, expire_timestamp_ms, ZERO_UUID)
     return Record(key, value, _EXPIRING_OFFSET_VERSION)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    """The offset is no more: deleted, expired, or its topic deleted."""
+    """The offset is deleted or has expired, or its topic was deleted."""
     return Record(OffsetCommitKey(group_id, topic, partition), None, 0)

@@ -10,7 +10,7 @@ Protocols = tuple[tuple[str, bytes], ...]
 """The protocols that a member offers, most wanted first: (name, metadata)."""
 
 KEPT: Final = 10_000
-"""Values remembered at most; then all are forgotten, and members that come later share new ones."""
+"""Values kept at most; then all are dropped, and members that come later share new ones."""
 LONGEST: Final = 1_024
 """Longer metadata and names are not shared: here they would stay after their last member is gone."""
 
@@ -44,7 +44,7 @@ class SharedValues:
         return self._moment
 
     def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
-        """What a member offers; what others offer too, and metadata that is the same for several protocols, once."""
+        """What a member offers, in values that are shared with other members and between its protocols."""
         of = self.of
         one_by_one = tuple((of(name), of(data) if len(data) <= LONGEST else data) for name, data in offered)
         return of(one_by_one) if sum(len(data) for _, data in one_by_one) <= LONGEST else one_by_one
