@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from muster.protocol.message import Message
 
@@ -45,27 +45,6 @@ class Command:
         self.client = client
 
 
-class JoinCommand(Command):
-    """A JoinGroup request, with what its version could say and the random part of an id, should one be needed."""
-
-    __slots__ = ("drawn_id", "requires_known_member_id", "supports_skip_assignment")
-
-    def __init__(
-        self,
-        request: Message,
-        respond: Respond,
-        client: Client,
-        drawn_id: str,
-        requires_known_member_id: bool,
-        supports_skip_assignment: bool,
-    ) -> None:
-        """`drawn_id`: a fresh UUID in text; the flags: JoinGroup v4+ (KIP-394) and v9+ (KIP-814)."""
-        super().__init__(request, respond, client)
-        self.drawn_id = drawn_id
-        self.requires_known_member_id = requires_known_member_id
-        self.supports_skip_assignment = supports_skip_assignment
-
-
 class Record(NamedTuple):
     """One record for the log: messages of `muster.protocol`, not bytes; a value of None is a tombstone."""
 
@@ -105,14 +84,6 @@ class EndTransaction(NamedTuple):
     """Else it is aborted."""
 
 
-class Event(NamedTuple):
-    """Something for the history (a rebalance began or ended, a member came, left or was fenced): data, not text."""
-
-    kind: str
-    group_id: str
-    facts: dict[str, object]
-
-
 NOTHING: tuple[()] = ()
 
 
@@ -130,7 +101,7 @@ class Output:
         self,
         replies: Sequence[Reply] = NOTHING,
         records: Sequence[Record] = NOTHING,
-        events: Sequence[Event] = NOTHING,
+        events: Sequence[Any] = NOTHING,
     ) -> None:
         self.replies = replies
         self.records = records

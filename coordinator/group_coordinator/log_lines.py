@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
 
 log = structlog.get_logger("muster.groups")
 

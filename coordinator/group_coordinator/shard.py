@@ -20,6 +20,7 @@ from muster.coordinator.groups.common.events import request_refused
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime import interfaces
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.protocol.errors import ErrorCode
@@ -55,7 +56,7 @@ class GroupShard:
         self,
         partition: int,
         make_core: Callable[[TopicsImage], GroupCore],
-        open_log: Callable[[], tuple[interfaces.PartitionLog, int]],
+        open_log: Callable[[], tuple[Log, int]],
         clock: Clock,
         image: TopicsImage,
         *,
@@ -87,18 +88,8 @@ class GroupShard:
 
     @property
     def active(self) -> bool:
-        """Whether commands are decided; else `state_error` says with what they are refused."""
+        """Whether commands are decided."""
         return self.runtime.core is not None
-
-    @property
-    def state_error(self) -> int:
-        """See `active`."""
-        return self.runtime.state_error
-
-    @property
-    def trouble(self) -> Exception | None:
-        """See `CoordinatorShard`; a DamagedLog waits for an operator."""
-        return self.runtime.trouble
 
     def start(self) -> Iterator[None]:
         """Take office; see `CoordinatorShard`."""
@@ -156,7 +147,7 @@ class GroupShard:
     @property
     def most_bytes(self) -> int:
         """How many bytes the records of one command may take; out of office nothing is too large."""
-        return self.runtime.most_bytes if self.active else sys.maxsize
+        return self.runtime.log.config.max_message_bytes if self.active else sys.maxsize
 
     # ---- requests
 
@@ -211,7 +202,7 @@ class GroupShard:
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
         """Prepare a commit for `prepared_commit`; None when that cannot be done, or not now."""
         core = self.runtime.core
-        return None if core is None else core.prepare_commit(request, self.runtime.most_bytes)
+        return None if core is None else core.prepare_commit(request, self.most_bytes)
 
     def prepared_commit(
         self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
@@ -221,7 +212,9 @@ class GroupShard:
         core = runtime.core
         if core is None:
             return False
-        rows = core.prepared_commit(commit, offsets, leader_epochs, self._clock.moment(), runtime.most_bytes)
+        rows = core.prepared_commit(
+            commit, offsets, leader_epochs, self._clock.moment(), runtime.log.config.max_message_bytes
+        )
         if rows is None:
             return False
         runtime.append(rows, commit.size, respond, commit.response)

@@ -14,8 +14,9 @@ from typing import Final, Protocol
 import structlog
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.core.interface import Event, Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import LogError, RecordListTooLarge
 from muster.coordinator.observe.pending_rows import PendingRows, Row

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.coordinator.core.interface import Event, Now
+from muster.coordinator.core.interface import Now
 from muster.coordinator.group_coordinator.log_lines import log_event
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe.journal import Journal
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 from math import ceil
 from typing import Final
 
-from muster.coordinator.core.interface import Event
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe import schema
 
 PIECES_AT_ONCE: Final = 10

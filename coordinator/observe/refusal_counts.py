@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Event
+from muster.coordinator.groups.common.events import Event
 
 SECOND_MS: Final = 1_000
 MOST_KINDS: Final = 100

@@ -19,10 +19,9 @@ from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
 from muster.assignors.measures import Moves, moves_in_steps
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.classic.group import CONSUMER
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.observe import ownership

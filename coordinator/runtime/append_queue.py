@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.core.interface import Event, Producer, Reply
+from muster.coordinator.core.interface import Producer, Reply
 
 BATCH_BYTES: Final = 64 * 1024
 """How much is gathered into one batch; the records of one command may be more."""
@@ -25,7 +25,7 @@ class Batch:
         self.rows: list[Any] = []
         self.size = 0
         self.replies: list[Reply] = []
-        self.events: list[Event] = []
+        self.events: list[Any] = []
 
 
 class AppendQueue:

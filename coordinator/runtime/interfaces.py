@@ -1,15 +1,14 @@
-"""What the runtime asks of the coordinator that runs on it, and of the log below. Holds no behaviour."""
+"""What the runtime asks of the coordinator that runs on it; of the log it asks `log.interfaces.Log`. No behaviour."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.interface import (
     Decoded,
     EndTransaction,
-    Event,
     Now,
     Output,
     Producer,
@@ -17,8 +16,6 @@ from muster.coordinator.core.interface import (
     TransactionalBatch,
 )
 from muster.coordinator.core.late_answers import LateAnswers
-from muster.coordinator.log.errors import BatchError, DamagedLog
-from muster.coordinator.log.settings import LogConfig
 from muster.protocol.message import Message
 
 
@@ -55,36 +52,6 @@ class StateMachine(Protocol):
 
     def resign(self, error_code: int) -> Output:
         """Answer all that is parked with an error."""
-
-
-class PartitionLog(Protocol):
-    """The log of a shard (`log.interfaces.Log`)."""
-
-    config: LogConfig
-
-    @property
-    def start_offset(self) -> int:
-        """The first offset that may be read."""
-
-    @property
-    def end_offset(self) -> int:
-        """The offset that the next record gets."""
-
-    @property
-    def durable_offset(self) -> int:
-        """All before it is durable."""
-
-    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
-        """Append one batch; raises an exception with Kafka's `error_code`."""
-
-    def when_durable(self, position: int, callback: Callable[[Exception | None], object]) -> None:
-        """Call back when the log is durable up to `position`, or has failed."""
-
-    def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
-        """The whole batches from `offset` on, in chunks."""
-
-    def damaged_at(self, offset: int, error: BatchError) -> DamagedLog:
-        """The batch at `offset` was found not to be readable: the log goes offline."""
 
 
 class RecordReader(Protocol):
@@ -126,7 +93,7 @@ class ErrorResponses(Protocol):
 class Observer(Protocol):
     """Is told what happens. Raises nothing."""
 
-    def tell(self, happened: Sequence[Event], now: Now) -> None:
+    def tell(self, happened: Sequence[Any], now: Now) -> None:
         """Things that have just happened, in their order."""
 
     def flush(self) -> None:

@@ -11,7 +11,8 @@ import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import EndTransaction, Now, TransactionalBatch
-from muster.coordinator.runtime.interfaces import PartitionLog, RecordReader, StateMachine
+from muster.coordinator.log.interfaces import Log
+from muster.coordinator.runtime.interfaces import RecordReader, StateMachine
 
 log = structlog.get_logger("muster.server")
 
@@ -20,7 +21,7 @@ LOAD_CHUNK_BYTES: Final = 256 * 1024
 TELL_EVERY_MS: Final = 2_000
 
 
-def replay(partition_log: PartitionLog, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
+def replay(partition_log: Log, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
     """Replay a log, a chunk in each step: how many records that was. Raises the errors of the log, and BatchError."""
     if partition_log.end_offset > partition_log.start_offset:
         now = clock.now()

@@ -16,21 +16,13 @@ import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import (
-    Command,
-    EndTransaction,
-    Event,
-    Now,
-    Output,
-    Producer,
-    Reply,
-    Respond,
-)
+from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
+from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime.append_errors import append_error
-from muster.coordinator.runtime.append_queue import AppendQueue
-from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, PartitionLog, RecordCodec, StateMachine
+from muster.coordinator.runtime.append_queue import BATCH_BYTES, AppendQueue
+from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine
 from muster.coordinator.runtime.loader import in_background, replay
 from muster.coordinator.runtime.pending_replies import PendingReplies
 from muster.coordinator.runtime.timer import ShardTimer
@@ -52,8 +44,8 @@ S = TypeVar("S", bound=StateMachine)
 class CoordinatorShard(Generic[S]):
     """See the module.
 
-    `core`: the state machine while the shard is in office, to be asked there and then; None: commands are refused with
-    `state_error`. `trouble`: why it is out of office, or was until the load that runs now.
+    `core`: the state machine while the shard is in office, to be asked there and then, and `log` its log; None:
+    commands are refused with `state_error`. `trouble`: why it is out of office, or was until the load that runs now.
     """
 
     def __init__(
@@ -61,7 +53,7 @@ class CoordinatorShard(Generic[S]):
         partition: int,
         what: str,
         make_core: Callable[[], S],
-        open_log: Callable[[], tuple[PartitionLog, int]],
+        open_log: Callable[[], tuple[Log, int]],
         codec: RecordCodec,
         errors: ErrorResponses,
         clock: Clock,
@@ -89,7 +81,7 @@ class CoordinatorShard(Generic[S]):
         self._clock = clock
         self._observer = observer
         self._on_load = on_load
-        self._log: PartitionLog
+        self.log: Log
         self._leader_epoch = -1
         self._term = 0
         """Another one whenever all that waits has become of no use."""
@@ -106,7 +98,7 @@ class CoordinatorShard(Generic[S]):
             command.respond(self._errors.refuse(command.request, self.state_error, self.trouble))
             return
         now = self._clock.now()
-        output = core.handle(command, now, self._log.config.max_message_bytes)
+        output = core.handle(command, now, self.log.config.max_message_bytes)
         if output.records or self.queue.batches or self.replies.parked or output.events:
             self._settle(output, now, producer)
         else:
@@ -128,12 +120,18 @@ class CoordinatorShard(Generic[S]):
         """The state machine has decided on records that are `rows` of the codec already, `size` bytes of them: append
         them, and answer. Only in office.
         """
-        batch = self.queue.batch_for(size, None)
+        queue = self.queue
+        batches = queue.batches
+        if batches and (batch := batches[-1]).size + size <= BATCH_BYTES and batch.producer is None:
+            batch.size += size
+        else:
+            batch = queue.batch_for(size, None)
         batch.rows += rows
         batch.replies.append((respond, response))
-        if self.queue.at_once:
+        if queue.at_once:
             self._flush()
-        if self.core is not None and self.core.deadlines.earliest_ms < self.timer.due_ms:
+        core = self.core
+        if core is not None and core.deadlines.earliest_ms < self.timer.due_ms:
             self.rearm()
 
     def complete_transaction(self, producer: Producer, *, is_committed: bool) -> None:
@@ -151,16 +149,11 @@ class CoordinatorShard(Generic[S]):
             producer_epoch=producer.producer_epoch,
         )
         try:
-            self._log.append(self._leader_epoch, marker, wall_ms=now.wall_ms)
+            self.log.append(self._leader_epoch, marker, wall_ms=now.wall_ms)
         except (LogError, OSError) as error:
             self._failed("an append failed", error)
             return
         self._tell_and_answer((), (), now, now.mono_ms)
-
-    @property
-    def most_bytes(self) -> int:
-        """How many bytes the records of one command may take, at present. Only in office."""
-        return self._log.config.max_message_bytes
 
     def is_settled(self) -> bool:
         """Whether all that an answer could show is durable."""
@@ -215,8 +208,8 @@ class CoordinatorShard(Generic[S]):
         core, reader = self._make_core(), self._codec.reader()
         began_ms, records = self._clock.mono_ms(), 0
         try:
-            self._log, self._leader_epoch = self._open_log()
-            for count in replay(self._log, reader, core, self._clock):
+            self.log, self._leader_epoch = self._open_log()
+            for count in replay(self.log, reader, core, self._clock):
                 records += count
                 yield
                 if term != self._term:
@@ -226,7 +219,7 @@ class CoordinatorShard(Generic[S]):
             return
         except BatchError as error:
             # only replay looks at every byte after a clean stop
-            self._damaged(self._log.damaged_at(reader.offset, error))
+            self._damaged(self.log.damaged_at(reader.offset, error))
             return
         except (LogError, OSError, ValueError) as error:
             # nothing can be decided without the state
@@ -291,14 +284,15 @@ class CoordinatorShard(Generic[S]):
 
     def _flush(self) -> None:
         """Append all that was gathered, batch by batch."""
-        if not self.queue.batches:
+        queue = self.queue
+        if not queue.batches:
             return
         now, term = self._clock.moment(), self._term
-        while self.queue.batches:
-            batch = self.queue.batches.pop(0)
+        while queue.batches:
+            batch = queue.batches.pop(0)
             try:
                 built = self._codec.build(batch.rows, now, batch.producer)
-                self._log.append(self._leader_epoch, built, wall_ms=now.wall_ms)
+                self.log.append(self._leader_epoch, built, wall_ms=now.wall_ms)
             except (LogError, OSError, ValueError) as error:
                 self.replies.park(_NOT_WRITTEN, batch.replies, batch.began_ms)
                 self._failed("an append failed", error)
@@ -308,7 +302,7 @@ class CoordinatorShard(Generic[S]):
             if self._failures and not self.replies.parked and term == self._term:
                 self._failures = 0
 
-    def _tell_and_answer(self, events: Sequence[Event], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
+    def _tell_and_answer(self, events: Sequence[Any], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
         """Tell events, and give answers to what came since `began_ms` as soon as the log is durable up to here."""
         if self._observer is not None:
             if events:
@@ -316,12 +310,13 @@ class CoordinatorShard(Generic[S]):
             if replies:
                 # they may show what is told
                 self._observer.flush()
-        position = self._log.end_offset
-        if self._log.durable_offset >= position and not self.replies.parked:
-            self.replies.give(replies)
+        log, pending = self.log, self.replies
+        position = log.end_offset
+        if log.durable_offset >= position and not pending.parked:
+            pending.give(replies)
         else:
-            self.replies.park(position, replies, began_ms)
-            self._log.when_durable(position, self._when_durable(self._term))
+            pending.park(position, replies, began_ms)
+            log.when_durable(position, self._when_durable(self._term))
 
     def _when_durable(self, term: int) -> Callable[[Exception | None], object]:
         def callback(error: Exception | None) -> None:
@@ -331,7 +326,7 @@ class CoordinatorShard(Generic[S]):
                 self._failed("a sync failed", error)
                 return
             self._failures = 0  # a write that a sync has not confirmed says nothing about the disk
-            self.replies.release(self._log.durable_offset)
+            self.replies.release(self.log.durable_offset)
 
         return callback
 

@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.core.interface import Client, Command, JoinCommand
+from muster.coordinator.core.interface import Client, Command
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING
 from muster.pipeline.whatif.history import FAR, Generation
 from muster.pipeline.whatif.leader import Said, is_cooperative, keeps

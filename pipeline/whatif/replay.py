@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.assignors.assignor import Topic
-from muster.coordinator.core.interface import Client, Command, Event, Now, Output
+from muster.coordinator.core.interface import Client, Command, Now, Output
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING, STABLE
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

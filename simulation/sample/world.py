@@ -10,10 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
 
-from muster.coordinator.core.interface import Client, Command, Event, JoinCommand, Now
+from muster.coordinator.core.interface import Client, Command, Now
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shards import group_shards
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
 from muster.coordinator.log.storage.lock import LOCK_FILE

@@ -14,8 +14,9 @@ from random import Random
 from typing import Any, Final
 
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Command, JoinCommand, Output, Record
+from muster.coordinator.core.interface import Command, Output, Record
 from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

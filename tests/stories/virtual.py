@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 
 from muster.coordinator.api import version_rules
-from muster.coordinator.core.interface import Client, Command, JoinCommand, Now, Output, Record
+from muster.coordinator.core.interface import Client, Command, Now, Output, Record
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage

@@ -11,8 +11,9 @@ from muster.coordinator.api import version_rules
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.core.interface import Command, JoinCommand
+from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.interface import JoinCommand
 from muster.coordinator.groups.classic import history, pending_members, records, rejoin_cause, static_members
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import NEW_MEMBER_JOIN_TIMEOUT_MS, Member
 from muster.coordinator.groups.classic.parked_requests import drop_member, join_refusal, park_join
 from muster.coordinator.groups.classic.rebalance import begin_or_complete, present

@@ -5,9 +5,9 @@ Its stored assignment, its leadership, and the client id and host of the old con
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import JoinCommand
 from muster.coordinator.groups.classic import history, records
 from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.parked_requests import answer_join, has_joined, join_refusal, restart_session
 from muster.coordinator.groups.classic.rebalance import present

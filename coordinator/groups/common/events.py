@@ -12,11 +12,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.interface import Client, Event
+from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.protocol.message import Message
 
+
+class Event(NamedTuple):
+    """Something that happened in a group: a rebalance began or ended, a member came, left or was fenced."""
+
+    kind: str
+    group_id: str
+    facts: dict[str, object]
+
+
 # ---- kinds
+
 GROUP_CREATED: Final = "group_created"
 """No facts."""
 GROUP_EMPTIED: Final = "group_emptied"

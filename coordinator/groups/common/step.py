@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.interface import Command, Event, Now, Output, Record, Reply, Respond
+from muster.coordinator.core.interface import Command, Now, Output, Record, Reply, Respond
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.state import State
 from muster.protocol.message import Message
 

@@ -35,7 +35,7 @@ def commit(node: Node, *topics: OffsetCommitRequestTopic, version: int = 9, **re
 
 
 def records(node: Node) -> list[Any]:
-    return [record for shard in node.routing.shards for record in shard.runtime._log.rows]
+    return [record for shard in node.routing.shards for record in shard.runtime.log.rows]
 
 
 def test_what_exists_is_committed_with_the_id_of_its_topic(node: Node) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.core.interface import Event
 from muster.coordinator.group_coordinator.log_lines import log_event
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
 
 Line = dict[str, Any]
 

@@ -12,10 +12,11 @@ import structlog
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client, Command, Event, Now, Output, Record, Reply
+from muster.coordinator.core.interface import Client, Command, Now, Output, Record, Reply
 from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsChanged, TopicsImage
 from muster.coordinator.runtime.pending_replies import ANSWERS_AT_ONCE
 from muster.protocol.errors import ErrorCode
@@ -515,14 +516,14 @@ class TestFailures:
         assert row.error_message.startswith("data/__consumer_offsets-7/0.log is damaged at byte 90: the CRC is wrong; ")
 
     def test_what_is_the_matter_is_told_until_it_is_over(self, bench: Bench) -> None:
-        assert bench.shard.trouble is None
+        assert bench.shard.runtime.trouble is None
         bench.log.fail = StorageFailed("disk full")
         bench.commit(1)
         (row,) = bench.submit(DescribeGroupsRequest(["g"])).one().groups
         assert (row.error_code, row.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "disk full")
         bench.clock.advance(0)
         assert bench.active()
-        assert bench.shard.trouble is None
+        assert bench.shard.runtime.trouble is None
 
     def test_an_older_retry_does_not_disturb_a_new_term(self, bench: Bench) -> None:
         bench.log.fail = StorageFailed("disk full")

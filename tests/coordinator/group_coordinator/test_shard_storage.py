@@ -13,8 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Client, Command, JoinCommand
+from muster.coordinator.core.interface import Client, Command
 from muster.coordinator.group_coordinator.shard import GroupShard
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

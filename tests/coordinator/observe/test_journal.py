@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import RecordListTooLarge
 from muster.coordinator.observe.journal import REOPEN_MS, ROWS_BYTES, Journal

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import MemberFacts
+from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.observe import schema
 from muster.coordinator.observe.pending_rows import MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
 from muster.coordinator.observe.schema import BYTES_A_PIECE, MOST_BYTES

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe.refusal_counts import LONGEST, MOST_BYTES, MOST_KINDS, RefusalCounts, is_cut
 
 

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.observe import journal, schema
 from muster.protocol.consumer import encode_assignment

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
 from muster.coordinator.observe import schema
 from muster.coordinator.observe.timeline import Timeline, seconds, short, who
 from tests.coordinator.observe.test_schema import completed, kinds

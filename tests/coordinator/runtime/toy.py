@@ -11,7 +11,6 @@ from muster.coordinator.core.interface import (
     Client,
     Command,
     EndTransaction,
-    Event,
     Now,
     Output,
     Producer,
@@ -19,6 +18,7 @@ from muster.coordinator.core.interface import (
     TransactionalBatch,
 )
 from muster.coordinator.core.late_answers import LateAnswers
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import MemoryStorage, batches
 from muster.coordinator.log.records.building import build_packed
 from muster.coordinator.runtime.shard import CoordinatorShard

@@ -4,9 +4,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from muster.coordinator.core.interface import Event
 from muster.coordinator.groups.common import events as core
-from muster.coordinator.groups.common.events import MemberFacts
+from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.observe.schema import plain_json, to_json
 from muster.pipeline.facts.events import events, malformed_events
 from muster.pipeline.facts.schema import EVENTS

@@ -14,7 +14,8 @@ from typing import Any
 from muster.assignors.assignor import RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.subscription import assignments_bytes, member_of
-from muster.coordinator.core.interface import Client, Command, JoinCommand, Now, Output
+from muster.coordinator.core.interface import Client, Command, Now, Output
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore

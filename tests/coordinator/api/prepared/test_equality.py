@@ -94,7 +94,7 @@ class Side:
             [connection.requests.current is not None for connection in self.connections],
             (log.rows, log.epochs, log.durable_offset),
             offsets and {topic: dict(offsets.topics("g")[topic]) for topic in offsets.topics("g")},
-            self.peer.shard.state_error,
+            self.peer.shard.runtime.state_error,
         )
 
 

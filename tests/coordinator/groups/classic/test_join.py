@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.core.interface import Client, JoinCommand
+from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic import join
 from muster.coordinator.groups.classic.join import DECISIONS, SENDERS, CheckedJoin, sender_of
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
