@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,6 +25,16 @@ examples:
   muster analyze muster-data                            tables and a page: what the groups did, and why
   muster health localhost:9092                          does a server answer there?
 """
+
+
+_RUN = {
+    "serve": ("serve", "serve"),
+    "health": ("health", "health"),
+    "groups": ("groups", "run"),
+    "log": ("log", "run"),
+    "analyze": ("analyze", "run"),
+}
+"""The module and function of each command; modules are imported when needed."""
 
 
 def _folder(text: str) -> Path:
@@ -105,28 +116,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; `arguments` are those after the program's name, None for the process's own."""
     parser = build_parser()
     options = parser.parse_args(arguments)
-    if options.command == "serve":
-        from muster.coordinator.cli.serve import serve
-
-        return serve(options)
-    if options.command == "health":
-        from muster.coordinator.cli.health import health
-
-        return health(options)
-    if options.command == "groups":
-        from muster.coordinator.cli import groups
-
-        return groups.run(options)
-    if options.command == "log":
-        from muster.coordinator.cli import log
-
-        return log.run(options)
-    if options.command == "analyze":
-        from muster.coordinator.cli import analyze
-
-        return analyze.run(options)
     if options.command == "version":
         print(f"muster {VERSION}")
         return 0
+    if options.command in _RUN:
+        module, function = _RUN[options.command]
+        status: int = getattr(import_module(f"muster.coordinator.cli.{module}"), function)(options)
+        return status
     parser.print_help(sys.stderr)
     return 2

@@ -4,9 +4,9 @@ a range with confluent-kafka (librdkafka: all its security settings work). No gr
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
-from muster.pipeline.sources.segments import READ_COMMITTED, Reading
+from muster.pipeline.sources.segments import READ_COMMITTED, Reading, evenly
 
 Offsets = dict[int, int]
 """Of each partition."""
@@ -106,6 +106,21 @@ class Cluster:
         )
 
 
+@contextmanager
+def asking(client: Mapping[str, str]) -> Iterator[AdminClient]:
+    """A client of a cluster for this block. Errors of its library become ClusterError or BadOption."""
+    cluster = Cluster(client)
+    try:
+        admin = AdminClient(cluster.config)
+    except KafkaException as error:
+        raise cluster.error(error) from error
+    try:
+        yield admin
+    except KafkaException as error:
+        admin.poll(0)  # that is when complaints are handed over
+        raise cluster.error(error) from error
+
+
 def knock(client: Mapping[str, str]) -> None:
     """Check that the cluster answers; the library itself would try for over half a minute. Raises ClusterError,
     BadOption.
@@ -131,19 +146,11 @@ def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offset
 
     Raises ClusterError, NoSource.
     """
-    cluster = Cluster(client)
-    try:
-        admin = AdminClient(cluster.config)
-    except KafkaException as error:
-        raise cluster.error(error) from error
-    try:
+    with asking(client) as admin:
         places = [TopicPartition(reading.topic, number) for number in _partitions(admin, client, reading.topic)]
         first = _offsets(admin, places, OffsetSpec.earliest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
         last = _offsets(admin, places, OffsetSpec.latest(), reading)  # type: ignore[no-untyped-call]  # lacks annotations
         return first, last
-    except KafkaException as error:
-        admin.poll(0)  # that is when complaints are handed over
-        raise cluster.error(error) from error
 
 
 def _partitions(admin: AdminClient, client: Mapping[str, str], topic: str) -> list[int]:
@@ -181,12 +188,7 @@ def share_ranges(start: Offsets, end: Offsets, count: int) -> list[list[Range]]:
     """At most `count` shares of about as many offsets; a partition with many is split. Empty when there is nothing."""
     total = sum(max(0, stop - start.get(partition, 0)) for partition, stop in end.items())
     ranges = ranges_between(start, end, max(1, -(-total // count)))
-    shares: list[list[Range]] = [[] for _ in range(min(count, len(ranges)))]
-    loads = [(0, index) for index in range(len(shares))]
-    for one in sorted(ranges, key=lambda one: (one.start - one.end, one)):
-        load, index = heapq.heappop(loads)
-        shares[index].append(one)
-        heapq.heappush(loads, (load + one.end - one.start, index))
+    shares = evenly(ranges, count, lambda one: one.end - one.start)
     return [sorted(share) for share in shares]
 
 

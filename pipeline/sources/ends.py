@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from pyarrow import fs
 
 from muster.pipeline.clock import now_ms
-from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
+from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, asking
 from muster.pipeline.sources.segment_files import READERS, Folder, folders_among, listed
 from muster.pipeline.sources.segment_reader import Stretch, Walk
 
@@ -81,7 +80,7 @@ def reach_of_cluster(client: Mapping[str, str]) -> Reach:
     the log of the groups is read: a group may have committed, by then, for what came after. Raises ClusterError,
     BadOption.
     """
-    with _asking(client) as admin:
+    with asking(client) as admin:
         places = [TopicPartition(*place) for place in _all_places(admin)]
         at_ms = now_ms()
         return Reach(at_ms, _offsets(admin, places, OffsetSpec.latest()))  # type: ignore[no-untyped-call]
@@ -105,7 +104,7 @@ def ends_of_cluster(
         times = [reach.at_ms - ago_ms for ago_ms in HISTORY_MS]
     else:
         times = [until_ms - ago_ms for ago_ms in (0, *HISTORY_MS)]
-    with _asking(client) as admin:
+    with asking(client) as admin:
         for then_ms in times:
             then = OffsetSpec.for_timestamp(then_ms)
             found = _offsets(admin, [TopicPartition(*place) for place in latest], then)
@@ -115,21 +114,6 @@ def ends_of_cluster(
                 for place, offset in found.items()
             ]
     return _table(rows)
-
-
-@contextmanager
-def _asking(client: Mapping[str, str]) -> Iterator[AdminClient]:
-    """What asks a cluster. Raises ClusterError, BadOption for what its library raises meanwhile."""
-    cluster = Cluster(client)
-    try:
-        admin = AdminClient(cluster.config)
-    except KafkaException as error:
-        raise cluster.error(error) from error
-    try:
-        yield admin
-    except KafkaException as error:
-        admin.poll(0)  # that is when complaints are handed over
-        raise cluster.error(error) from error
 
 
 def _table(rows: Iterable[Row]) -> pa.Table | None:

@@ -5,8 +5,8 @@ aborted transactions are left out. What cannot be read gives a row of its own.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs
@@ -17,6 +17,7 @@ from muster.pipeline.sources.segment_files import SegmentFile, file_system, find
 from muster.pipeline.sources.segment_reader import Damage, Stretch, Walk
 from muster.pipeline.sources.transactions import Outcomes
 
+T = TypeVar("T", bound=tuple[Any, ...])
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
 
@@ -57,16 +58,22 @@ def share_out(path: str, count: int, topic: str = OFFSETS_TOPIC) -> list[Share]:
     partitions: dict[int, list[SegmentFile]] = {}
     for segment in segments:
         partitions.setdefault(segment.partition, []).append(segment)
-    shares: list[list[SegmentFile]] = [[] for _ in range(max(1, min(count, len(segments))))]
-    loads = [(0, index) for index in range(len(shares))]
-    for segment in sorted(segments, key=lambda one: (-one.size, one)):
-        load, index = heapq.heappop(loads)
-        shares[index].append(segment)
-        heapq.heappush(loads, (load + segment.size, index))
+    shares = evenly(segments, count, lambda one: one.size)
     return [
         Share(path, tuple(sorted(share)), {one.partition: tuple(partitions[one.partition]) for one in share})
         for share in shares
     ]
+
+
+def evenly(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:
+    """At most `count` shares of about the same size, each of something; the largest items are placed first."""
+    shares: list[list[T]] = [[] for _ in range(min(count, len(items)))]
+    loads = [(0, index) for index in range(len(shares))]
+    for item in sorted(items, key=lambda one: (-size(one), one)):
+        load, index = heapq.heappop(loads)
+        shares[index].append(item)
+        heapq.heappush(loads, (load + size(item), index))
+    return shares
 
 
 def read_share(share: Share, reading: Reading) -> Iterator[pa.RecordBatch]:

@@ -14,10 +14,9 @@ from typing import Final
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 from pyarrow import fs
 
-from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, Cluster
+from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, asking
 from muster.pipeline.sources.segment_files import READERS, NoSource, folders_among, listed
 
 _ID: Final = re.compile(rb"^topic_id: ([A-Za-z0-9_-]{22})$", re.MULTILINE)
@@ -50,16 +49,12 @@ def names_of_cluster(client: Mapping[str, str]) -> dict[str, str]:
     """Names by ids of the topics of a live cluster that may be seen; `client`: options under librdkafka's names. Raises
     ClusterError.
     """
-    cluster = Cluster(client)
-    try:
-        admin = AdminClient(cluster.config)
+    found: dict[str, str] = {}
+    with asking(client) as admin:
         topics = sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)
-        found: dict[str, str] = {}
         asked = admin.describe_topics(TopicCollection(topics), request_timeout=ANSWER_TIMEOUT_S) if topics else {}
         for topic, answer in asked.items():
             # one that went meanwhile, or may not be seen
             with suppress(KafkaException):
                 found[str(answer.result().topic_id)] = topic
-        return found
-    except KafkaException as error:
-        raise cluster.error(error) from error
+    return found

@@ -26,6 +26,7 @@ from muster.pipeline.whatif.history import (
     Rejoin,
     Round,
     Spell,
+    with_assigned,
 )
 from muster.pipeline.whatif.leader import claims
 from muster.protocol.consumer import decode_subscription
@@ -217,7 +218,8 @@ class _Reader:
         stopped_ms = value["time"] if self._stopped_ms is None else self._stopped_ms
         self._stopped_ms = None
         one = Generation(value["generation"], value["time"], value["protocol"], value["leader"], shares, stopped_ms)
-        self._take_counts(_seen(value["topics"], shares), value["time"] if current is None else current.began_ms)
+        since_ms = value["time"] if current is None else current.began_ms
+        self._take_counts(with_assigned(value["topics"], shares), since_ms)
         settings = value["settings"]
         self.history.initial_delay_ms = settings["group_initial_rebalance_delay_ms"]
         self.history.max_size = settings["group_max_size"]
@@ -287,16 +289,6 @@ class _Reader:
         ):
             self._counts = dict(counts)
             self.history.counts.append((since_ms, self._counts))
-
-
-def _seen(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dict[str, int]:
-    """Partition counts, including all assigned partitions: the server may not know every topic."""
-    seen = dict(counts)
-    for owned in shares.values():
-        for topic, partitions in owned.items():
-            if partitions:
-                seen[topic] = max(seen.get(topic, 0), max(partitions) + 1)
-    return seen
 
 
 _TELL: Final = {

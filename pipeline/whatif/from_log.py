@@ -27,6 +27,7 @@ from muster.pipeline.whatif.history import (
     Rejoin,
     Round,
     Spell,
+    with_assigned,
 )
 from muster.pipeline.whatif.leader import claims, is_cooperative, keeps
 
@@ -274,11 +275,7 @@ class _Reader:
 
     def _grow(self, shares: Mapping[str, Owned], since_ms: int) -> bool:
         """Topics have at least the assigned partitions; True if one has more than was known."""
-        counts = dict(self._counts)
-        for owned in shares.values():
-            for topic, partitions in owned.items():
-                if partitions:
-                    counts[topic] = max(counts.get(topic, 0), max(partitions) + 1)
+        counts = with_assigned(self._counts, shares)
         if counts == self._counts:
             return False
         self._counts = counts

@@ -163,3 +163,13 @@ class History:
     max_size: int = 2**31 - 1
     unusable: str | None = None
     """Why nothing can be replayed, in a sentence."""
+
+
+def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dict[str, int]:
+    """Partition counts of topics that include all assigned partitions: nothing else may know of them."""
+    found = dict(counts)
+    for owned in shares.values():
+        for topic, partitions in owned.items():
+            if partitions:
+                found[topic] = max(found.get(topic, 0), max(partitions) + 1)
+    return found

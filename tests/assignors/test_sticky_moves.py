@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.assignors.sticky_moves import Moves
+from muster.assignors.sticky_general import Moves
 
 TOPICS = 2  # even codes are of the first topic, odd ones of the second
 A, B, C = 0, 1, 2
