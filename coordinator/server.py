@@ -185,7 +185,7 @@ class Server:
         )
         self.topics.load()
         self._reconfigured()
-        self.topics.reconfiguring.subscribe(self._reconfigured)
+        self.topics.dynamic_configs.subscribe(self._reconfigured)
         self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
         if config.settings(ObserveSettings).muster_group_events_enable:
             self.topics.ensure_topic(GROUP_EVENTS_TOPIC)
@@ -203,7 +203,7 @@ class Server:
         )
         self.routing = Routing(shards)
         for shard in shards:
-            partition = self.topics.partition(GROUP_OFFSETS_TOPIC, shard.partition)
+            partition = self.topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
             self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
             self.topics.subscribe(shard.topics_changed)
         self._unsent = Unsent(clock, config.settings(NetSettings).muster_queued_max_response_bytes)
@@ -213,7 +213,11 @@ class Server:
             routing=self.routing,
             config=self.live,
             cluster=of_one_broker(
-                config.node_id, self._identity.cluster_id, config.rack, self.topics.broker_epoch, self.topics.leaders
+                config.node_id,
+                self._identity.cluster_id,
+                config.rack,
+                self.topics.broker_epoch,
+                self.topics.open.leaders,
             ),
             slices=self.slices,
             unsent=self._unsent,
@@ -242,7 +246,7 @@ class Server:
     def _observe(self, index: int) -> Observers:
         journal = None
         if self.config.settings(ObserveSettings).muster_group_events_enable:
-            journal = Journal(index, partial(self.topics.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
+            journal = Journal(index, partial(self.topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
         self._observers.append(Observers(journal))
         return self._observers[-1]
 

@@ -32,7 +32,7 @@ def group_shards(
             partial(
                 GroupCore, groups, first_check_ms=interval_ms + interval_ms * index // (CHECKS_SPREAD_OVER * count)
             ),
-            partial(topics.open_log, GROUP_OFFSETS_TOPIC, index),
+            partial(topics.open.open_log, GROUP_OFFSETS_TOPIC, index),
             clock,
             topics.image,
             observer=observe(index),

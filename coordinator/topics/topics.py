@@ -7,13 +7,14 @@ records say, and gives every subscriber the new immutable image. It knows no req
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import (
     DamagedLog,
     Identity,
+    LogConfig,
     LogManager,
     LogOffline,
 )
@@ -22,16 +23,18 @@ from muster.coordinator.slices import Job, OneByOne, at_once
 from muster.coordinator.topics.adopt_offsets import adopted, take_over
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
+from muster.coordinator.topics.dynamic_configs import DynamicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
-from muster.coordinator.topics.metadata_state import BROKER_RESOURCE
+from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
 from muster.coordinator.topics.names import (
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
+    METADATA_TOPIC,
 )
-from muster.coordinator.topics.offline_retry import OfflineRetry
+from muster.coordinator.topics.offline_retry import Failed, OfflineRetry
 from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.pending_changes import PendingChanges
@@ -53,7 +56,7 @@ CLOSED_AT_ONCE = 20
 """Partitions of a deleted topic whose logs are closed and renamed in one step."""
 
 
-class Topics(OpenTopics):
+class Topics:
     """All topics of this node."""
 
     def __init__(
@@ -71,8 +74,17 @@ class Topics(OpenTopics):
 
         `offsets_partitions_are_given`: an operator has said how many there are to be, whatever is on the disk.
         """
-        super().__init__(settings, clock, logs, configs, identity.node_id)
+        self.settings = settings
+        self.clock = clock
+        self.logs = logs
+        self.configs = configs
         self.draw_uuid = draw_uuid
+        self.open = OpenTopics(identity.node_id, logs, self._config_of, self._waits_for_sync)
+        self.by_name: Mapping[str, Topic] = self.open.by_name
+        self.by_id: Mapping[bytes, Topic] = self.open.by_id
+        self.dynamic_configs = DynamicConfigs(configs, clock, identity.node_id, self.open)
+        self.metadata_log: MetadataLog
+        self._pending: PendingChanges
         self.home = Home(identity.node_id, base64.urlsafe_b64decode(identity.directory_id + "=="))
         self._offsets_partitions_are_given = offsets_partitions_are_given
         self.image = TopicsImage({}, 0)
@@ -87,16 +99,27 @@ class Topics(OpenTopics):
     def _draw_session_id(self) -> int:
         return int.from_bytes(self.draw_uuid()[:4]) & 0x7FFF_FFFF
 
+    @property
+    def state(self) -> MetadataState:
+        """What the metadata log says."""
+        return self.metadata_log.state
+
+    def _config_of(self, name: str) -> LogConfig:
+        return self.configs.log_config(self.state.topic_configs(name))
+
+    def _waits_for_sync(self, name: str) -> bool:
+        return name == GROUP_OFFSETS_TOPIC and self.settings.muster_offsets_durability == "commit"
+
     # -- starting
 
     def load(self) -> None:
         """Replay the metadata log and open the log of every partition; what does not fit is seen to by `strays`."""
         log, lost = open_metadata_log(self.logs, self.configs.metadata_log())
-        self.catalogue = MetadataLog(log)
-        self.catalogue.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
-        self.broker_epoch = self.catalogue.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
-        self.reconfiguring.take_in()
-        self._in_force = PendingChanges(
+        self.metadata_log = MetadataLog(log)
+        self.metadata_log.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
+        self.broker_epoch = self.metadata_log.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
+        self.dynamic_configs.take_in(self.state)
+        self._pending = PendingChanges(
             lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
         )
         lost = lost or tells_nothing(self.logs, self.state)
@@ -109,10 +132,27 @@ class Topics(OpenTopics):
         # whatever was lost, what is made from here on is known
         self._strays = Strays(self.logs, self.state, lost=False)
         for state in self.state.topics.values():
-            self._open(state)
+            self.open.open(state)
         self.publish()
         self._expire_producers_later()
         OfflineRetry(self.clock, self._offline).start()
+
+    def _offline(self) -> Iterator[Failed] | None:
+        """What `OfflineRetry` is to open again; None after the end."""
+        if not self.logs.is_open:
+            return None
+        return self._failed_logs() if self.logs.gone is None else iter(())
+
+    def _failed_logs(self) -> Iterator[Failed]:
+        if self.metadata_log.log.failure is not None:
+            yield METADATA_TOPIC, 0, self._reopen_metadata_log
+        if self.metadata_log.log.failure is None:
+            self._pending.resume()  # what waited while the data directory was away
+        yield from self.open.failed_logs()
+
+    def _reopen_metadata_log(self) -> None:
+        self.metadata_log.use_log(self.logs.reopen(METADATA_TOPIC, 0))
+        self._pending.resume()
 
     def _expire_producers_later(self) -> None:
         def expire() -> None:
@@ -219,7 +259,7 @@ class Topics(OpenTopics):
         if self.by_id.get(topic.topic_id) is not topic:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._append([RemoveTopicRecord(topic_id=topic.topic_id)])
-        del self.by_name[topic.name], self.by_id[topic.topic_id], self.leaders[topic.name]
+        self.open.forget(topic)
         doomed: list[str] = []
         try:
             for start in range(0, len(topic.partitions), CLOSED_AT_ONCE):
@@ -231,7 +271,7 @@ class Topics(OpenTopics):
                 doomed += self.logs.delete(topic.name, *indexes, topic_id=topic.topic_id)
                 yield None
         finally:
-            self._in_force.changed(topics=True, doomed=doomed)
+            self._pending.changed(topics=True, doomed=doomed)
 
     def set_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
         """Set (text) or unset (None) checked configs of a resource. Raises `ApiError`."""
@@ -268,7 +308,7 @@ class Topics(OpenTopics):
                     index = record.partition_id
                     self._strays.clear_way(name, index)
                     made[index] = None
-                    made[index] = self._open_partition(name, topic_id, index, record.leader_epoch, config)
+                    made[index] = self.open.open_partition(name, topic_id, index, record.leader_epoch, config)
                 yield None
             self._write(records, encoded, made)
         except (DamagedLog, LogOffline, OSError, ApiError) as error:
@@ -282,7 +322,7 @@ class Topics(OpenTopics):
     def _append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
         """Raises `ApiError` when the metadata log cannot be written."""
         try:
-            self.catalogue.write(records, self.clock.now(), encoded)
+            self.metadata_log.write(records, self.clock.now(), encoded)
         except LogOffline as error:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
@@ -297,26 +337,26 @@ class Topics(OpenTopics):
         """
         self._append(records, encoded)
         if any(isinstance(r, ConfigRecord) and r.resource_type == BROKER_RESOURCE for r in records):
-            self.reconfiguring.take_in()
+            self.dynamic_configs.take_in(self.state)
         touched = {self.state.touched_by(record): None for record in records}
         for state in touched:
             if state is not None:
-                self._open(state, made)
-        self._in_force.changed(topics=touched != {None: None})
+                self.open.open(state, made)
+        self._pending.changed(topics=touched != {None: None})
 
     def publish(self) -> None:
         """Give the present image to all subscribers at once: before the first client comes."""
-        self._in_force.publish()
+        self._pending.publish()
 
     def when_durable(self, callback: Waiter) -> None:
         """Call `callback(None)` once all changes so far are on the disk and the groups know of them: at once, or soon;
         `callback(error)` when the disk fails. Whoever acknowledges a change waits for this.
         """
-        self._in_force.when_durable(callback)
+        self._pending.when_durable(callback)
 
     def _when_written(self, callback: Waiter) -> None:
         """Call back when the folders and the records of all changes so far are on the disk. One sync does both."""
-        log = self.catalogue.log
+        log = self.metadata_log.log
         failures: list[LogOffline | None] = []
 
         def ended(failure: LogOffline | None) -> None:

@@ -85,7 +85,7 @@ class World(world.World):
         return draw_uuid(self.rng.randbytes)
 
     def _observe(self, index: int) -> _Ears:
-        journal = Journal(index, partial(self._topics.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
+        journal = Journal(index, partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
         self._journals.append(journal)
         return _Ears(journal, self._listeners)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.log import FileStorage, Storage
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.protocol.errors import ErrorCode
@@ -48,11 +50,19 @@ def _describe(node: Node, request: DescribeLogDirsRequest) -> Job[DescribeLogDir
         yield None
     topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
     path = node.config.text("log.dirs") or IN_MEMORY
-    total, usable = node.topics.space()
+    total, usable = _space(node.topics.logs.storage)
     result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)
     return DescribeLogDirsResponse(results=[result])
 
 
+def _space(storage: Storage) -> tuple[int, int]:
+    """Bytes of the volume that holds the logs: (all, free); -1 when they are in memory."""
+    if not isinstance(storage, FileStorage):
+        return -1, -1
+    usage = shutil.disk_usage(storage.root)
+    return usage.total, usage.free
+
+
 def _row(node: Node, name: str, index: int) -> DescribeLogDirsPartition | None:
-    partition = node.topics.partition(name, index)
+    partition = node.topics.open.partition(name, index)
     return None if partition is None else DescribeLogDirsPartition(index, partition.log.size_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 from muster.coordinator.api.context import Channel, RequestContext
@@ -59,7 +60,7 @@ def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Nod
     routing.
     """
     ids = itertools.count(1)
-    leaders = getattr(parts.get("topics"), "leaders", {})
+    leaders = getattr(getattr(parts.get("topics"), "open", None), "leaders", {})
     defaults: dict[str, Any] = {
         "clock": ManualClock(),
         "topics": None,
@@ -103,7 +104,7 @@ class FakeTopics:
             for place, (name, count) in enumerate(partitions.items(), 1)
         }
         self.image = TopicsImage(topics, 7)
-        self.leaders = {GROUP_OFFSETS_TOPIC: [Leader(1, 0)]}
+        self.open = SimpleNamespace(leaders={GROUP_OFFSETS_TOPIC: [Leader(1, 0)]})
 
 
 def make_group_node(
@@ -117,7 +118,7 @@ def make_group_node(
     topics, clock = topics or FakeTopics(), clock or ManualClock()
     groups = settings or GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
     node_id = parts.get("node_id", 1)
-    topics.leaders[GROUP_OFFSETS_TOPIC] = [Leader(node_id, 0)] * shards
+    topics.open.leaders[GROUP_OFFSETS_TOPIC] = [Leader(node_id, 0)] * shards
     made = []
     for index in range(shards):
         log = FakeLog()

@@ -195,7 +195,7 @@ def offsets(node: Node, *asked: tuple[int, int], version: int = 11, epoch: int =
 
 
 def test_list_offsets(node: Node) -> None:
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     for at_ms in (100, 300, 200):
         produce(partition, batch(at_ms=at_ms), node.clock.now())
@@ -244,7 +244,7 @@ def test_a_topic_that_is_asked_twice_is_answered_once(node: Node) -> None:
 
 
 def test_offsets_of_leader_epochs(node: Node) -> None:
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(b"a", b"b"), node.clock.now())
     asked = [OffsetForLeaderPartition(0, current, epoch) for current, epoch in ((-1, 0), (-1, 3), (5, 0))]
@@ -261,7 +261,7 @@ def test_offsets_of_leader_epochs(node: Node) -> None:
 
 
 def test_producers_are_described(node: Node) -> None:
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(b"a", b"b", producer_id=5, producer_epoch=2, base_sequence=0), node.clock.now())
     answer = ask_one(node, DescribeProducersRequest([ProducersOf("t", [0, 9]), ProducersOf("no", [0])]))
@@ -277,7 +277,7 @@ def test_producers_are_described(node: Node) -> None:
 
 
 def test_log_directories(node: Node) -> None:
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(), node.clock.now())
     everything = ask_one(node, DescribeLogDirsRequest(topics=None)).results[0]

@@ -32,7 +32,7 @@ def clock_of(node: Node) -> ManualClock:
 
 
 def append(node: Node, name: str, index: int = 0, *values: bytes) -> None:
-    partition = node.topics.partition(name, index)
+    partition = node.topics.open.partition(name, index)
     assert partition is not None
     produce(partition, batch(*values), node.clock.now())
 
@@ -40,7 +40,7 @@ def append(node: Node, name: str, index: int = 0, *values: bytes) -> None:
 def rows(response: FetchResponse, node: Node) -> list[tuple[str | None, int, int, int]]:
     """(topic, partition, error, bytes of records) of each row."""
     return [
-        (node.topics.topic_name(topic.topic_id), row.partition_index, row.error_code, len(row.records or b""))
+        (getattr(node.topics.by_id.get(topic.topic_id), "name", None), row.partition_index, row.error_code, len(row.records or b""))
         for topic in response.responses
         for row in topic.partitions
     ]

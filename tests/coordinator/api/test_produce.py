@@ -89,7 +89,7 @@ def test_a_partition_that_is_named_twice_takes_the_last_batch(node: Node) -> Non
     )
     answer = ask_one(node, twice)
     assert (len(answer.responses), rows(answer)) == (1, [(0, 0, 2), (1, 0, 1)])
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     data = partition.read(0, 1 << 20, True, False).records
     assert [record.value for _, records in batches.read(data) for record in records] == [b"b", b"c", b"e"]
@@ -100,7 +100,7 @@ def test_a_refusal_of_one_of_two_rows_is_what_the_client_hears(node: Node, first
     two = [(0, batch() + batch()), (0, batch())]
     answer = ask_one(node, request(node, *(two if first else two[::-1])))
     assert rows(answer) == [(0, ErrorCode.INVALID_RECORD, -1)]
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     assert partition.log.end_offset == 1  # as on Kafka, the good one is stored all the same
 
@@ -110,7 +110,7 @@ def test_a_topic_without_rows_is_not_in_the_answer(node: Node) -> None:
 
 
 def test_where_the_log_starts_stands_beside_what_the_append_refused(node: Node) -> None:
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     assert rows(ask_one(node, request(node, (0, batch(b"a", b"b"))))) == [(0, 0, 0)]
     partition.delete_records(1)
@@ -152,7 +152,7 @@ def test_with_flush_messages_the_answer_waits_for_the_sync(acks: int) -> None:
 
 def test_nothing_is_owed_without_acks(node: Node) -> None:
     assert send(node, request(node, (0, batch()), acks=0)).all == [None]
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     assert partition.log.end_offset == 1
 
@@ -164,7 +164,7 @@ def test_a_refusal_without_acks_ends_the_connection(node: Node, acks: int) -> No
     context.channel.ended_by(ended.append)
     wanted = request(node, (0, batch()), (7, batch()), (1, b""), acks=acks)
     answer = send(node, wanted, context=context).one()
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     assert partition.log.end_offset == 1
     if acks:

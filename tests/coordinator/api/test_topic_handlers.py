@@ -316,7 +316,7 @@ def test_names_that_are_no_brokers(node: Node, name: str) -> None:
 
 
 def test_records_are_deleted(node: Node) -> None:
-    partition = node.topics.partition("t", 0)
+    partition = node.topics.open.partition("t", 0)
     assert partition is not None
     produce(partition, batch(b"a", b"b"), node.clock.now())
 

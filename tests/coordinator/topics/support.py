@@ -89,7 +89,7 @@ def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: s
     """A new topic with configs (retention_ms for retention.ms); its first partition."""
     named = {key.replace("_", "."): text for key, text in configs.items()}
     topics.create(NewTopic(name, topics.draw_uuid(), partitions, 1, configs=named))
-    partition = topics.partition(name, 0)
+    partition = topics.open.partition(name, 0)
     assert partition is not None
     return partition
 

@@ -114,7 +114,7 @@ def test_a_malformed_id_is_no_obstacle() -> None:
     put(storage, 0)
     for name in (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS):
         storage.save(f"{GROUP_OFFSETS_TOPIC}-0/{name}", b"nonsense")
-    partition = make_topics(storage, offsets_topic_num_partitions=1).partition(GROUP_OFFSETS_TOPIC, 0)
+    partition = make_topics(storage, offsets_topic_num_partitions=1).open.partition(GROUP_OFFSETS_TOPIC, 0)
     assert partition is not None
     assert partition.log.end_offset == 1
 
@@ -124,6 +124,6 @@ def test_other_topics_come_with_them() -> None:
     data = put(storage, 0, topic="orders", epoch=3)
     storage.save(f"orders-0/{checkpoints.PARTITION_METADATA}", checkpoints.encode_topic_id(OTHER_ID))
     put(storage, 0)
-    partition = make_topics(storage).partition("orders", 0)
+    partition = make_topics(storage).open.partition("orders", 0)
     assert partition is not None
     assert (partition.log.read(0, 1000), partition.topic_id, partition.leader_epoch) == (data, OTHER_ID, 4)

@@ -38,7 +38,7 @@ def prepared(*, clean: bool) -> MemoryStorage:
                 partition.log.roll(NOW.wall_ms)
             produce(partition, batch(f"<{name}-{number}>".encode(), key=b"%d" % number), NOW)
         partition.log.flush()
-    cut = topics.partition("cut", 0)
+    cut = topics.open.partition("cut", 0)
     assert cut is not None
     cut.delete_records(15)
     gone = add_topic(topics, "gone")
@@ -100,7 +100,7 @@ def started(storage: MemoryStorage) -> tuple[Topics | None, bool]:
 
 def served(topics: Topics, name: str) -> list[bytes | None] | None:
     """The values that readers get; None: they are told of damage."""
-    partition = topics.partition(name, 0)
+    partition = topics.open.partition(name, 0)
     assert partition is not None
     try:
         chunks = [batches.read(chunk) for chunk in partition.log.replay()]

@@ -71,7 +71,7 @@ def test_what_a_full_disk_did_not_let_go_is_not_taken_for_a_later_topic() -> Non
     produce(partition, batch(b"new"), NOW)
     assert topics.logs.folders.topic_id_on_disk("t", 0) == topics.by_name["t"].topic_id
     topics.logs.close()
-    found = make_topics(disk).partition("t", 0)
+    found = make_topics(disk).open.partition("t", 0)
     assert found is not None
     assert found.log.end_offset == 1
 
@@ -105,7 +105,7 @@ def test_the_metadata_log_comes_back_by_itself_when_there_is_space_again() -> No
     disk.full = True
     with pytest.raises(ApiError):
         topics.set_configs(TOPIC_RESOURCE, "before", {"retention.ms": "1"})
-    assert topics.catalogue.log.failure is not None
+    assert topics.metadata_log.log.failure is not None
     with capture_logs() as told:
         clock.advance(LOOK_EVERY_MS)
     assert (told[-1]["event"], told[-1]["topic"]) == ("a log is online again", METADATA_TOPIC)
@@ -125,7 +125,7 @@ def test_a_metadata_log_that_has_lost_records_stays_offline() -> None:
     clock = ManualClock()
     topics = make_topics(clock=clock)
     add_topic(topics)
-    topics.catalogue.log.go_offline("x", OSError(5, "Input/output error"))
+    topics.metadata_log.log.go_offline("x", OSError(5, "Input/output error"))
     topics.state.version += 1
     with capture_logs() as told:
         clock.advance(LOOK_EVERY_MS)
@@ -138,10 +138,10 @@ def test_what_was_refused_is_cut_off_the_metadata_log() -> None:
     clock = ManualClock()
     topics = make_topics(clock=clock)
     version = topics.state.version
-    topics.catalogue.log.append(1, batch(), wall_ms=0)
-    topics.catalogue.log.go_offline("x", OSError(5, "Input/output error"))
+    topics.metadata_log.log.append(1, batch(), wall_ms=0)
+    topics.metadata_log.log.go_offline("x", OSError(5, "Input/output error"))
     clock.advance(LOOK_EVERY_MS)
-    assert topics.catalogue.log.end_offset == version
+    assert topics.metadata_log.log.end_offset == version
 
 
 def test_a_partition_comes_back_by_itself_when_there_is_space_again() -> None:
@@ -191,7 +191,7 @@ def test_a_partition_that_could_not_be_opened_is_opened_later() -> None:
     assert refusal.value.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     storage.unreadable = ""
     clock.advance(LOOK_EVERY_MS)
-    partition = topics.partition("t", 0)
+    partition = topics.open.partition("t", 0)
     assert partition is not None
     assert partition.log.end_offset == 1
 
@@ -235,7 +235,7 @@ def test_a_broken_partition_metadata_takes_that_one_partition_offline(data: byte
     assert not topics.by_name["t"].is_online(1)
     assert storage.files[METADATA] == data
     with pytest.raises(DamagedLog):
-        topics.reopen("t", 1)
+        topics.open.reopen("t", 1)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 41])

@@ -64,7 +64,7 @@ class Life:
             self.later.settle()
 
     def _produce(self, which: str, name: str, value: bytes) -> None:
-        partition = self.topics.partition(name, 0)
+        partition = self.topics.open.partition(name, 0)
         assert partition is not None
         produce(partition, batch(value), NOW)
         partition.log.flush()
@@ -72,7 +72,7 @@ class Life:
 
 
 def held(topics: Topics, name: str, index: int) -> list[bytes | None]:
-    found = topics.partition(name, index)
+    found = topics.open.partition(name, index)
     assert found is not None
     return [record.value for _, records in batches.read(found.log.read(0, 10_000)) for record in records]
 

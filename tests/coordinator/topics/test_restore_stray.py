@@ -28,14 +28,14 @@ def started(root: Path, **partitions: int) -> Topics:
     for name, count in partitions.items():
         add_topic(topics, name, count)
         for index in range(count):
-            partition = topics.partition(name, index)
+            partition = topics.open.partition(name, index)
             assert partition is not None
             produce(partition, batch(f"{name}-{index}".encode()), NOW)
     return topics
 
 
 def values(topics: Topics, name: str, index: int = 0) -> list[bytes | None]:
-    partition = topics.partition(name, index)
+    partition = topics.open.partition(name, index)
     assert partition is not None
     return [record.value for _, records in batches.read(partition.log.read(0, 10_000)) for record in records]
 

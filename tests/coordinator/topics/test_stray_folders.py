@@ -31,7 +31,7 @@ def record_bytes(storage: MemoryStorage) -> int:
 
 
 def values(topics: Topics, name: str, index: int = 0) -> list[bytes | None] | None:
-    partition = topics.partition(name, index)
+    partition = topics.open.partition(name, index)
     if partition is None:
         return None
     return [record.value for _, records in batches.read(partition.log.read(0, 10_000)) for record in records]
@@ -42,7 +42,7 @@ def with_topics(**partitions: int) -> Topics:
     for name, count in partitions.items():
         add_topic(topics, name, count)
         for index in range(count):
-            partition = topics.partition(name, index)
+            partition = topics.open.partition(name, index)
             assert partition is not None
             produce(partition, batch(f"{name}-{index}".encode()), NOW)
     return topics
@@ -80,7 +80,7 @@ def test_a_folder_of_an_unknown_topic_is_set_aside_and_told(clean: bool) -> None
     set_id(other, "orders-0", b"o" * 16)
     before = record_bytes(other)
     topics, told = start(other)
-    assert topics.partition("orders", 0) is None
+    assert topics.open.partition("orders", 0) is None
     (aside,) = folders(other)
     assert [line["folder"] for line in told if "set aside" in str(line["event"])] == [aside]
     assert f"--partition {aside}" in str(told[-1]["what_to_do"])

@@ -106,7 +106,7 @@ def test_where_the_epochs_ended_is_known_before_and_after_the_first_record() -> 
     topics = make_topics()
     produce(add_topic(topics, "t", 2), batch(b"a", b"b"), NOW)
     topics = restarted(restarted(topics))
-    held, empty = (topics.partition("t", index) for index in (0, 1))
+    held, empty = (topics.open.partition("t", index) for index in (0, 1))
     assert held is not None
     assert empty is not None
     # all of it as Kafka 4.3 answers after two starts
@@ -133,7 +133,7 @@ def test_records_that_come_in_the_place_of_lost_ones_have_another_epoch() -> Non
     produce(partition, batch(b"lost"), NOW)
     lost_epoch = partition.leader_epoch
     partition.log.truncate(2)
-    topics.catalogue.log.truncate(topics.state.version - 1)
+    topics.metadata_log.log.truncate(topics.state.version - 1)
     topics = restarted(topics)
     again = topics.by_name["t"].existing(0)
     assert again.leader_epoch > lost_epoch
@@ -165,7 +165,7 @@ def test_records_outlive_a_restart_and_not_their_topic() -> None:
     topics.delete(topics.by_name["gone"])
     add_topic(topics, "gone")
     after = restarted(topics)
-    kept, gone = after.partition("kept", 0), after.partition("gone", 0)
+    kept, gone = after.open.partition("kept", 0), after.open.partition("gone", 0)
     assert kept is not None
     assert gone is not None
     assert (kept.log.end_offset, gone.log.end_offset) == (1, 0)
@@ -192,7 +192,7 @@ def test_what_is_set_on_the_broker_reaches_the_logs_at_once_and_after_a_restart(
     storage = MemoryStorage()
     topics = make_topics(storage, live=started_with({"log.retention.ms": "77", "message.max.bytes": "200"}))
     told: list[int] = []
-    topics.reconfiguring.subscribe(lambda: told.append(topics.configs.broker.value("message.max.bytes")))
+    topics.dynamic_configs.subscribe(lambda: told.append(topics.configs.broker.value("message.max.bytes")))
     partition = add_topic(topics, "t", retention_ms="5")
     other = add_topic(topics, "u")
     topics.set_configs(BROKER_RESOURCE, "", {"log.retention.ms": "300", "message.max.bytes": "1000"})
@@ -204,7 +204,7 @@ def test_what_is_set_on_the_broker_reaches_the_logs_at_once_and_after_a_restart(
     assert told == [1000, 2000]
     topics.logs.close(clean=True)
     again = make_topics(storage, live=started_with({"log.retention.ms": "77"}))
-    found = again.partition("u", 0)
+    found = again.open.partition("u", 0)
     assert found is not None
     assert (found.log.config.max_message_bytes, found.log.config.retention_ms) == (2000, 300)
     again.set_configs(BROKER_RESOURCE, "1", {"message.max.bytes": None})
