@@ -40,7 +40,12 @@ def append(node: Node, name: str, index: int = 0, *values: bytes) -> None:
 def rows(response: FetchResponse, node: Node) -> list[tuple[str | None, int, int, int]]:
     """(topic, partition, error, bytes of records) of each row."""
     return [
-        (getattr(node.topics.by_id.get(topic.topic_id), "name", None), row.partition_index, row.error_code, len(row.records or b""))
+        (
+            getattr(node.topics.by_id.get(topic.topic_id), "name", None),
+            row.partition_index,
+            row.error_code,
+            len(row.records or b""),
+        )
         for topic in response.responses
         for row in topic.partitions
     ]
