@@ -122,7 +122,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
 
 
 def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Wanted) -> str:
-    """What is said of a source that tells of no group."""
+    """The error text for a source without any group."""
     odd = sum(rows.get(kind, 0) for kind in _ODD)
     if wanted != ALL and not odd:
         return f"{name}: nothing of what was asked for is there: {wanted.told()}"
@@ -206,7 +206,7 @@ def _raw_events(spark: SparkSession, source: Source) -> DataFrame | None:
 
 
 def _ends(kafka: Mapping[str, str], reach: Reach, staged: DataFrame, until_ms: int | None) -> pa.Table | None:
-    """How far the logs of the topics that are committed for reached at that time."""
+    """The ends of the topics with commits, at that time."""
     commits = staged.where((F.col("kind") == OFFSET_COMMIT) & ~F.col("is_tombstone"))
     places = commits.select("topic", "partition").distinct().collect()
     return ends_of_cluster(kafka, reach, {(row.topic, row.partition) for row in places}, until_ms=until_ms)

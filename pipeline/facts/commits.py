@@ -101,8 +101,8 @@ def _state_marks(inputs: Inputs) -> DataFrame:
 
 
 def _epoch_marks(inputs: Inputs) -> DataFrame:
-    """The epochs of groups of the newer protocols (KIP-1071, and KIP-848 where nobody made states of them); how many
-    members they have is not in them.
+    """The epochs of Streams groups (KIP-1071), and of KIP-848 groups if there are no states of them. They do not have
+    the number of members.
     """
     gone = F.col("is_tombstone")
     mark = F.struct(

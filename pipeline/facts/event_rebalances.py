@@ -1,4 +1,4 @@
-"""Rebalances as `__group_events` tells them: exact."""
+"""Rebalances from `__group_events`: exact."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _TRIGGER: Final = {"member_id": "member", "instance_id": "instance", "client_id"
 
 
 def told(events: DataFrame) -> DataFrame:
-    """Each rebalance that came to an end: the columns of the table `rebalances` but for `paused_partition_ms`, and
-    leader, is_cooperative. Counts of partitions are null for one that left no members."""
+    """Each rebalance that ended: the columns of the table `rebalances` without `paused_partition_ms`, and leader,
+    is_cooperative. Counts of partitions are null for one that left no members."""
     rows = events.where(F.col("kind").isin(STARTED, FAILED, *_ENDS))
     in_order = Window.partitionBy("group").orderBy("log_partition", "log_offset")
     ended = F.when(F.col("kind").isin(*_ENDS), 1).otherwise(0)
@@ -52,7 +52,7 @@ def told(events: DataFrame) -> DataFrame:
     emptied = F.col("end.ids").isNull()
     none = F.array().cast("array<string>")
     after = F.coalesce("end.ids", none)
-    # who was there before an empty group is told by the generation before
+    # the members before an empty group are those of the generation before
     in_turn = Window.partitionBy("group").orderBy("round")
     had = F.when(emptied, F.lag(after).over(in_turn)).otherwise(F.col("end.before"))
     lost = F.when(emptied, F.lag("end.owned").over(in_turn))
@@ -90,6 +90,6 @@ def _moved(name: str) -> Column:
 
 
 def _owned() -> Column:
-    """How many partitions the members of a completed rebalance have; null in an event that does not say."""
+    """How many partitions the members of a completed rebalance have; null if the event does not have it."""
     shares = F.flatten(F.transform("members", lambda one: one.assignment))
     return F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions))

@@ -33,7 +33,7 @@ _OWN_TYPES: Final = {
     "topic_counts": (COMPLETED,),
     "topic_partitions": (kind_names.OFFSETS_DELETED, kind_names.OFFSETS_EXPIRED),
 }
-"""Columns whose field has another type in other kinds, and the kinds in which they have theirs."""
+"""Columns whose field has another type in other kinds, and the kinds with the column's type."""
 
 _IN_JSON: Final = {"member_count": "members", "topic_counts": "topics", "topic_partitions": "topics"}
 
@@ -102,7 +102,7 @@ def _read(raw: DataFrame) -> DataFrame:
 
 
 def _json_schema(own: str | None) -> str:
-    """Spark's schema of the fields that all kinds agree on, or of one that is of its own type."""
+    """Spark's schema of the fields with the same type in all kinds, or of one field with its own type."""
     if own is not None:
         kind = dict(EVENT_FIELDS)[own]
         return f"`{_IN_JSON.get(own, own)}` {from_arrow_type(kind).simpleString()}"

@@ -28,10 +28,9 @@ def steps(generations: DataFrame) -> DataFrame:
 
 
 def holders(generations: DataFrame) -> DataFrame:
-    """Who held each partition in each generation, beside who held it in the one before: the columns of `held`, step,
-    generation, log_offset, start_ms, end_ms, previous_generation, previous_count, next_generation, next_start_ms;
-    `was_*` (step, end_ms and HOLDER; of the last generation in which somebody held it), `next_step` in which somebody
-    holds it again.
+    """The owner of each partition in each generation, and the one before: the columns of `held`, step, generation,
+    log_offset, start_ms, end_ms, previous_generation, previous_count, next_generation, next_start_ms; `was_*` (step,
+    end_ms and HOLDER of the last generation in which it had an owner), `next_step` in which it has one again.
     """
     numbered = steps(generations)
     times = numbered.select(
@@ -53,8 +52,8 @@ def holders(generations: DataFrame) -> DataFrame:
 
 
 def ownership(held_by: DataFrame, epochs: DataFrame | None = None) -> DataFrame:
-    """Partition by owner and interval, from rows of `holders`: generations in a row in which the same member held it
-    are one interval. Of groups of KIP-848 `epochs` (rows of EPOCHS) tell it to the ms.
+    """Partition by owner and interval, from rows of `holders`: generations in a row with the same owner are one
+    interval. In KIP-848 groups `epochs` (rows of EPOCHS) are exact to the ms.
     """
     if epochs is None:
         return conform(_intervals(held_by), "ownership")

@@ -113,8 +113,9 @@ def _judged(rows: DataFrame) -> DataFrame:
 
 
 def _stop_ms(is_last: Column) -> Column:
-    """Silent for longer than the window spans; who had read everything has `SETTLE_MS` to go on. Where nobody knows
-    when there was nothing to read, that is taken to be when there surely was something; long ago if it never went on.
+    """Silent for longer than the window spans. A consumer that had read everything has `SETTLE_MS` to go on. If it is
+    not known when there was nothing to read, the time when there surely was something counts; long ago if it never went
+    on.
     """
     too_long = F.col("time_ms") + (F.col("time_ms") - F.col("first_ms"))
     settled = F.greatest("beyond_ms", F.col("not_beyond_ms") + SETTLE_MS)
@@ -146,7 +147,7 @@ def _intervals(rows: DataFrame) -> DataFrame:
             "ends": F.col("status_next").isNull() | is_stopped | (F.col("status") != F.col("status_next")),
         }
     )
-    # of most commits there is nothing to tell: what follows is done without them
+    # most commits neither begin nor end an interval, and are left out of what follows
     rows = rows.where(F.col("begins") | F.col("ends"))
     start = F.when(F.col("begins"), F.struct("time_ms", "committed_offset"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)

@@ -26,18 +26,16 @@ from muster.pipeline.sources.topic_names import names_of_cluster
 from muster.pipeline.tables import table
 
 OF_LAG: Final = ("stalls", "lag")
-"""Tables of which every row may change when a topic grows, though nothing of its group was logged."""
+"""Tables whose rows may all change when a topic grows, even without a record of the group."""
 OF_NOW: Final = (*OF_LAG, "flapping")
-"""Tables of which every row may change when time goes on."""
+"""Tables whose rows may all change as time passes."""
 
 Folders = dict[str, dict[str, str]]
 
 
 def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
-    """Make anew what is old; the manifest with the new tables, which are in force together. Those OF_LAG tell how
-    things stood when somebody last looked how far the topics reach of whom all that was committed by then is staged.
-
-    Raises ClusterError when nobody tells how far the topics reach.
+    """Make old tables anew; the manifest with the new tables, which count all at once. Tables OF_LAG show the newest
+    look at the ends of the topics whose commits are all staged. Raises ClusterError.
     """
     manifest = store.manifest
     logged = reached(store, manifest.batch)

@@ -36,9 +36,7 @@ def bucket_of(group: Column) -> Column:
 
 
 def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> DataFrame:
-    """Everything that is logged from now on, and before: a stream of STAGED rows. A topic that is not there yet is
-    waited for.
-    """
+    """The whole log as a stream of STAGED rows. It waits for a topic that is not there yet."""
     offsets = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
     told = _stream(spark, kafka, max_rows, {"topic": EVENTS_TOPIC})
     known = {
@@ -66,8 +64,8 @@ def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, option
 
 
 def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
-    """What Spark calls with each batch. A batch that comes again, for Spark did not live to hear that it was staged,
-    changes nothing.
+    """What Spark calls with each batch. A batch that was staged already (Spark died before it noted that) changes
+    nothing.
     """
 
     def append(rows: DataFrame, batch: int) -> None:
@@ -89,9 +87,7 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
 
 
 def reached(store: Store, batch: int) -> Offsets:
-    """How far the offsets log is staged with a batch: what Spark wrote down before it began with it. Batch -1: not at
-    all.
-    """
+    """How far the offsets log is staged after a batch: Spark wrote it down before the batch. Batch -1: not at all."""
     text = store.read_text(f"{store.checkpoint}/offsets/{batch}") if batch >= 0 else None
     if text is None:
         return {}
@@ -108,7 +104,7 @@ def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
     """Of each bucket and kind of a chunk: how many rows there are, and when the last one was logged."""
     if not store.buckets(LOG, name):
         return []
-    # by what is in the future everything else would be too old to be kept
+    # with a time in the future, everything else would be too old to be kept
     past = F.when(F.col("log_timestamp_ms") <= now_ms(), F.col("log_timestamp_ms"))
     rows = store.read(LOG, [name], STAGED).groupBy("bucket", "kind")
     counted = rows.agg(F.count("*").alias("rows"), F.max(past).alias("last_ms")).collect()
@@ -116,10 +112,10 @@ def _counts(store: Store, name: str) -> list[tuple[int, str, int, int | None]]:
 
 
 def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None:
-    """Make some chunks one; all of them, when what was logged before `since_ms` is to go."""
+    """Merge some chunks into one; all of them, if rows from before `since_ms` are to be dropped."""
     rows = _kept(store.read(LOG, [chunk.name for chunk in chunks], STAGED), since_ms)
     if since_ms is not None and len(chunks) == len(store.manifest.chunks):
-        # nothing of what they stood for is left, and members of KIP-848 groups leave some of them each
+        # what they ended is gone too, and each member of a KIP-848 group leaves several of them
         is_old = F.col("is_tombstone") & (F.col("log_timestamp_ms") < since_ms)
         rows = rows.where(~F.coalesce((F.col("kind") == CONSUMER_GROUP) & is_old, F.lit(False)))
     name = store.name("chunk")
@@ -131,7 +127,7 @@ def merge(store: Store, chunks: Collection[Chunk], since_ms: int | None) -> None
 
 
 def _kept(rows: DataFrame, since_ms: int | None) -> DataFrame:
-    """What is not too old; of the records of a group's state from before, the last one."""
+    """Rows that are not too old, and of the older records of a group's state the last one."""
     if since_ms is None:
         return rows
     wanted = Wanted(since_ms=since_ms)

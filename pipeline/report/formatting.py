@@ -1,4 +1,4 @@
-"""How times, numbers and causes are written, on the page and in the terminal. Pure."""
+"""Times, numbers and causes as text, for the page and the terminal. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GROUPS_NAMED: Final = 3
 
 
 class CauseWords(NamedTuple):
-    """One cause of rebalances, as people say it."""
+    """One cause of rebalances in words."""
 
     mark: str
     """Its letter in a picture: not all readers can tell the colours apart."""
@@ -56,7 +56,7 @@ UNKNOWN_CAUSE: Final = CauseWords("?", "not known", "nobody knows why")
 
 
 def cause_words(cause: str | None) -> CauseWords:
-    """How to call a cause; one that is new goes by its own name."""
+    """The words for a cause; an unknown one is shown by its own name."""
     if cause is None:
         return UNKNOWN_CAUSE
     plain = cause.replace("_", " ")
@@ -84,7 +84,7 @@ def _two(ms: float, large: int, large_name: str, small: int, small_name: str) ->
 
 
 def number(value: float | None) -> str:
-    """With thousands apart; of one below ten the first decimal counts."""
+    """With separators of thousands; below ten with one decimal."""
     if value is None:
         return NOT_KNOWN
     if isinstance(value, float) and not value.is_integer() and abs(value) < 10:
@@ -101,7 +101,7 @@ def percent(share: float | None) -> str:
 
 
 def odd_times(groups: Sequence[Mapping[str, Any]], total: int) -> str:
-    """Which groups (of `total`) have commits with a time that cannot be, in a sentence; empty: none has."""
+    """A sentence that names groups (of `total`) with impossible times of commits; empty: none has."""
     if not groups:
         return ""
     named = [
@@ -130,13 +130,13 @@ def moment(ms: int | None, *, day: bool = True, seconds: bool = True) -> str:
 
 
 def plain(text: str, width: int | None = None) -> str:
-    """A text of somebody else's for a terminal, as `shown` has it; cut when it is longer than `width`."""
+    """A text from a log for a terminal, by `shown`; cut if longer than `width`."""
     text = shown(text)
     return text if width is None or len(text) <= width else text[: width - 1] + "…"
 
 
 def who(client_id: str | None, host: str | None, instance_id: str | None, member_id: str | None) -> str:
-    """A member by what its owner knows it by."""
+    """A member by its instance id, client id or member id."""
     name = instance_id or client_id or member_id
     if not name:
         return "a member"

@@ -12,7 +12,7 @@ from muster.pipeline.report.pictures import group_picture, legend, mark, over_ti
 from muster.pipeline.report.style import sheet
 
 _SHOWN_AT_ONCE = 8
-"""Rebalances of a group that are listed without being asked for."""
+"""Rebalances of a group that are listed without a click."""
 
 
 def render(chosen: Chosen) -> str:

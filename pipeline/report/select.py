@@ -184,7 +184,7 @@ _FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "sile
 def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
     if "whatif" not in tables:
         return [], Some(), [], Some()
-    # a setting counts with the groups for which all settings could be played: sums of different groups say nothing
+    # sums over groups for which all settings could be played: otherwise they cannot be compared
     rows = tables["whatif"]
     whole = rows.groupBy("group").agg(F.count("*").alias("n"), F.count("rebalances").alias("played"))
     rows = rows.join(whole.where("n = played").select("group"), "group")

@@ -1,4 +1,4 @@
-"""The part of the page about other settings: what they would have changed. Pure."""
+"""The part of the page about the what-if. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.pipeline.report.pictures import compared
 
 
 def sections(chosen: Chosen) -> Html | None:
-    """Nothing when no what-if was asked for."""
+    """None if no what-if was asked for."""
     if not chosen.grid and not chosen.fidelity:
         return None
     return section("What if", _all(chosen), _best(chosen), _withheld(chosen), id_="what-if")
@@ -52,7 +52,7 @@ def _all(chosen: Chosen) -> Html:
 
 
 def _estimated(chosen: Chosen) -> Html | None:
-    """What of this is no fact."""
+    """A note about estimates."""
     groups = sum(row["groups"] - (row["withheld"] or 0) for row in chosen.fidelity if row["source"] == LOG)
     if not groups:
         return None

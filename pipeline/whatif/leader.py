@@ -38,18 +38,18 @@ class Said(NamedTuple):
 
 
 def is_cooperative(name: str) -> bool:
-    """Do members keep their partitions while they join under this strategy? Those unknown are taken for eager."""
+    """Do members keep their partitions while they join under this strategy? Unknown ones count as eager."""
     known = CLIENT_ASSIGNORS.get(name)
     return known is not None and known.protocols[0] is RebalanceProtocol.COOPERATIVE
 
 
 def keeps(name: str) -> bool:
-    """Does what a member says depend on what it had?"""
+    """Does a member's metadata depend on the partitions that it had?"""
     return name in ("sticky", "cooperative-sticky")
 
 
 def claims(metadata: str) -> bool:
-    """Does a subscription (base64) tell, in the way of the sticky strategy, of partitions that the member had?"""
+    """Does a subscription (base64) have partitions in the user data of the sticky strategies?"""
     try:
         user_data = decode_subscription(b64decode(metadata))[1].user_data
     except (MalformedMessage, BadBase64):
@@ -61,7 +61,7 @@ class Book:
     """The subscriptions and shares of one group, by number."""
 
     def __init__(self, cast: Cast, *, foreign: bool = False) -> None:
-        """`foreign`: the leader's client is known not to assign as Kafka's own does."""
+        """`foreign`: the leader's client does not assign as Kafka's own does."""
         self._foreign = foreign
         self._said: list[Said] = []
         self._numbers: dict[Said, bytes] = {}
@@ -104,8 +104,8 @@ class Book:
         counts_id: tuple[tuple[str, int], ...],
         slots: Mapping[str, str],
     ) -> list[tuple[str, bytes]]:
-        """Everybody's assignment. `members`: (id, instance, metadata) in the order of the JoinGroup response; `slots`:
-        the names under which their assignments were recorded. Raises NoAssignment.
+        """The assignments of all members. `members`: (id, instance, metadata) in the order of the JoinGroup response;
+        `slots`: the names under which their assignments were recorded. Raises NoAssignment.
         """
         key = (strategy, counts_id, *members)
         found = self._known.get(key)

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 PROTOCOL_TYPE: Final = "what-if"
 """Not "consumer": metadata are numbers here, and the core would try to read them."""
 FOLLOW_MS: Final = 100
-"""From an assignment that takes partitions away until the member joins again, where nothing is known of it."""
+"""From an assignment that takes partitions away until the member joins again, if that is not known."""
 _FOLLOWS_WITHIN_MS: Final = 10_000
 _AS_IT_WAS_MS: Final = 100
-"""A join phase that ends so near to when it really did is as it was."""
+"""A join phase that ends this near to the real one counts as the same."""
 _LONG_MS: Final = 1_000
-"""A member that syncs later than this is heard of in between."""
+"""A member that syncs later than this sends heartbeats in between."""
 
 
 class Actor:
@@ -65,19 +65,19 @@ class Actor:
     # ---- coming and going
 
     def ask(self) -> None:
-        """It asks for an id, which holds up a rebalance until it uses it."""
+        """It asks for an id. The rebalance waits until it uses the id."""
         if self._replay.group() is not None:
             self._join("", known=True)
 
     def start(self) -> None:
-        """It starts, knowing nothing of an earlier life."""
+        """It starts without knowledge of an earlier process."""
         if self.member_id:
             self._join(self.member_id)
         else:
             self._join_anew()
 
     def go(self) -> str:
-        """It stops; the id under which it is to leave, if it has one."""
+        """It stops; the id with which it leaves, if it has one."""
         member_id, self.member_id = self.member_id, ""
         self.is_away = True
         return member_id
@@ -89,7 +89,7 @@ class Actor:
             self._replay.costs.vanished(self.name, self._replay.ms)
 
     def come_back(self) -> None:
-        """It goes on, with what it knew."""
+        """It goes on with its former state."""
         replay = self._replay
         self.is_away = False
         group = replay.group()
@@ -184,7 +184,7 @@ class Actor:
         replay.send(JoinCommand(request, self._joined, client, drawn, known, True))
 
     def _new_id(self, *, take: bool) -> tuple[str, str]:
-        """Both parts of the id that it really had, where it did; another one where it joins more often."""
+        """Both parts of its real member id, or of a new one if it joins more often than it really did."""
         spells, number = self.process.spells, self._spell
         if take:
             self._spell += 1
@@ -199,7 +199,7 @@ class Actor:
         return spells[0].client_id, f"{self.process.index}.{number}"
 
     def offers(self) -> list[JoinGroupRequestProtocol]:
-        """What it offers, and what it says of itself."""
+        """Its protocols and metadata."""
         replay = self._replay
         offers = self.part.offers(replay.ms, replay.assignor)
         if offers and is_cooperative(offers[0].name):
@@ -218,7 +218,8 @@ class Actor:
         return self._protocols
 
     def _give_up(self, topics: Sequence[str]) -> None:
-        """Before it joins it gives up what it is not subscribed to any more, as Java's consumer does."""
+        """Before it joins, it gives up partitions of topics that it is no longer subscribed to, as Java's consumer
+        does."""
         book = self._replay.book
         had = book.shares[self._share]
         if self._share and any(topic not in topics for topic in had):
@@ -251,7 +252,7 @@ class Actor:
             if synced_ms is not None:
                 return max(synced_ms, ms) if is_as_it_was else ms + max(synced_ms - ended_ms, 0)
             if is_as_it_was and met.round.ended_ms >= ms:
-                # it had not when the assignment came, or when this failed
+                # it had not synced when the assignment came, or when this failed
                 usual_ms = max(usual_ms, met.round.ended_ms + 1)
         return self.when_not_slow(usual_ms)
 
@@ -275,7 +276,7 @@ class Actor:
         if error == ErrorCode.UNKNOWN_MEMBER_ID and not self.is_away and self.member_id not in self._replay.by_member:
             self._join_anew()
         if error or self.is_away:
-            return  # another rebalance is on, and it has been told when to join
+            return  # another rebalance has begun, and its time to join is set
         book, before = self._replay.book, self._share
         self._share = int(response.assignment) if response.assignment else 1
         self.be_heard()
@@ -308,8 +309,8 @@ class Actor:
 
 
 def initial_record(replay: Replay, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
-    """The record of the generation with which a history begins, with what the members would offer; that of an empty
-    group when there is none.
+    """The record of the generation with which a history begins, with the members' protocols; without one, that of an
+    empty group.
     """
     history = replay.cast.history
     key = GroupMetadataKey(replay.group_id)

@@ -39,18 +39,18 @@ POLLED_TOO_LATE: Final = "consumer poll timeout has expired"
 _REFUSED_WITHIN_MS: Final = 1_000
 """Refusals are counted by the second."""
 _SLOW_MS: Final = 10_000
-"""A member that takes longer to join again is slow: whenever it was asked in that time."""
+"""A member that takes longer to join again is slow."""
 _LATENCY_MS: Final = 100
 """What requests may take."""
 _ENOUGH: Final = 5
-"""Reactions that show how long members take at most."""
+"""This many reactions show how long members take at most."""
 _CLOCKS_DIFFER_MS: Final = 10
 _NEAR_MS: Final = 1_000
-"""A rebalance of a replay that begins so near to a real one is that one."""
+"""A rebalance of a replay that begins this near to a real one is the same."""
 
 
 class Absence(NamedTuple):
-    """A time in which a process is not what a member should be; `until_ms` is FAR when it never comes back."""
+    """A time in which a process does not act as a member; `until_ms` is FAR if it never comes back."""
 
     kind: str
     from_ms: int
@@ -64,7 +64,7 @@ class Process:
 
     index: int
     slot: str
-    """What a group.instance.id made of client id and host would be; a process in its place has the same."""
+    """The group.instance.id that client id and host would make; a process in the same place has the same."""
     start_ms: int | None
     """None: it was a member when the history began."""
     spells: list[Spell] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Met(NamedTuple):
 
 
 class Cast:
-    """All processes of a history, and what they did in its rebalances."""
+    """All processes of a history, and their joins and syncs in its rebalances."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -252,7 +252,7 @@ class Cast:
                         process.absences.append(Absence(SLOW, began_ms, ms, BEFORE))
 
     def _end(self, spell: Spell) -> None:
-        """A member that was removed in a rebalance had been slow since that began."""
+        """A member that was removed in a rebalance was slow since its beginning."""
         if spell.end not in (JOIN_TIMEOUT, SYNC_TIMEOUT) or spell.end_ms is None:
             return
         process = self.by_member[spell.member_id]

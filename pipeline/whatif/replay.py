@@ -42,17 +42,17 @@ from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 AT_ONCE_MS: Final = 5
-"""What a member takes that waits for an answer, and is answered."""
+"""How long a member takes that waits for an answer and gets it."""
 STEPS: Final = 10_000
 STEPS_FOR_EACH: Final = 100
-"""Steps of a replay before it is given up: so many, and for each fact and each member in a real rebalance so many."""
+"""A replay is given up after so many steps, and so many more for each fact and for each member in a real rebalance."""
 _DURING: Final = 1
-"""The rank of what members do of themselves."""
+"""The rank of what members do by themselves."""
 _NEVER_LOOK_MS: Final = 2**53
 
 
 class NoRest(Exception):
-    """A group that rebalances again and again in no time. The text says so."""
+    """A group that rebalances without end. The text says so."""
 
 
 class Made(NamedTuple):
@@ -64,7 +64,7 @@ class Made(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a replay."""
+    """The result of a replay."""
 
     generations: list[Made]
     figures: Figures
@@ -83,7 +83,7 @@ class Replay:
         self.costs = Costs(schedule.wanted())
         self.generations: list[Made] = []
         self.turn = 0
-        """Counts the rebalances: what was meant for an earlier one is too late."""
+        """Counts the rebalances: actions of an earlier one are dropped."""
         self.met: Met | None = None
         """The real rebalance that is being replayed."""
         self.cooperative = False
@@ -147,7 +147,7 @@ class Replay:
         return classic_group(self.core.state, self.group_id)
 
     def send(self, command: Command) -> None:
-        """A request to the core, and all that comes of it."""
+        """Send a request to the core, and handle its output."""
         self._settle(self.core.handle(command, self.now))
 
     def _move_to(self, ms: int) -> None:
@@ -196,7 +196,7 @@ class Replay:
 
     @property
     def is_as_quick(self) -> bool:
-        """Members notice things as soon as they really did."""
+        """Members notice a rebalance as soon as they really did."""
         return self.schedule.setting.heartbeat_interval_ms is None
 
     def rejoin_ms(self, actor: Actor, waits: bool) -> int:
@@ -222,7 +222,8 @@ class Replay:
         return self._stretched(took_ms)
 
     def _stretched(self, took_ms: int) -> int:
-        """What a member takes to join again, of which it notices the rebalance in the time of one heartbeat."""
+        """How long a member takes to join again; the part until it notices the rebalance is scaled to the heartbeat
+        interval."""
         interval_ms = self.schedule.setting.heartbeat_interval_ms
         if interval_ms is None:
             return took_ms
@@ -285,7 +286,7 @@ class Replay:
             self._again(self.by_member[group.leader_id], changed=False)
 
     def _again(self, actor: Actor, *, changed: bool) -> None:
-        """A member joins again of its own accord; while it is awaited it will anyway."""
+        """A member joins again by itself, unless the group waits for it anyway."""
         group = self.group()
         if group is None or actor.is_away or actor.member_id not in group.members:
             return

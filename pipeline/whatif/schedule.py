@@ -22,8 +22,8 @@ REJOIN: Final = "rejoin"
 LEAD: Final = "lead"
 COUNTS: Final = "counts"
 DELETE: Final = "delete"
-"""Kinds of facts: a process asks for an id, starts, leaves, falls silent, is back, joins again; the leader joins again;
-topics have other partition counts; the group is deleted.
+"""Kinds of facts: a process asks for an id, starts, leaves, falls silent, comes back, joins again; the leader joins
+again; partition counts change; the group is deleted.
 """
 
 
