@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.pipeline.follow import arguments as following
+from muster.pipeline import follow_options as following
 from muster.pipeline.formats import FORMATS
 
 OUT: Final = "muster-report"

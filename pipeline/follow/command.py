@@ -11,8 +11,8 @@ from types import FrameType
 
 from muster.pipeline.arguments import Arguments
 from muster.pipeline.delta import EXTENSION, prepare
-from muster.pipeline.follow.arguments import Follow
 from muster.pipeline.follow.run import Follower, Following
+from muster.pipeline.follow_options import Follow
 from muster.pipeline.formats import DELTA
 from muster.pipeline.output import check_place
 from muster.pipeline.progress import quiet

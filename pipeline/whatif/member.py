@@ -7,24 +7,25 @@ it lost partitions. It reports its partitions and their generation as real clien
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
 
+from muster.assignors.assignor import Topic
 from muster.coordinator.core.interface import Client, Command
+from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING
+from muster.coordinator.groups.core import GroupCore
+from muster.pipeline.whatif.costs import Costs
 from muster.pipeline.whatif.history import FAR, Generation
-from muster.pipeline.whatif.leader import Said, is_cooperative, keeps
-from muster.pipeline.whatif.processes import SILENT, SLOW
+from muster.pipeline.whatif.leader import Book, Said, is_cooperative, keeps
+from muster.pipeline.whatif.processes import SILENT, SLOW, Cast, Met
 from muster.pipeline.whatif.schedule import Part
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-
-if TYPE_CHECKING:
-    from muster.pipeline.whatif.replay import Replay
 
 PROTOCOL_TYPE: Final = "what-if"
 """Not "consumer": metadata are numbers here, and the core would try to read them."""
@@ -37,13 +38,43 @@ _LONG_MS: Final = 1_000
 """A member that syncs later than this sends heartbeats in between."""
 
 
+class Surroundings(Protocol):
+    """What a member knows and changes of the replay that it is in (`replay.Replay`)."""
+
+    ms: int
+    group_id: str
+    turn: int
+    """The number of the rebalance."""
+    met: Met | None
+    """The real rebalance that is being replayed."""
+    assignor: str | None
+    cooperative: bool
+    counts: dict[str, Topic]
+    counts_id: tuple[tuple[str, int], ...]
+    book: Book
+    cast: Cast
+    costs: Costs
+    core: GroupCore
+    actors: list[Actor]
+    by_member: dict[str, Actor]
+
+    def group(self) -> ClassicGroup | None:
+        """The group, if there is one."""
+
+    def send(self, command: Command) -> None:
+        """A request to the core."""
+
+    def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
+        """Let `act(*what)` happen at a time."""
+
+
 class Actor:
     """One process of a schedule as a member."""
 
     __slots__ = ("_answer", "_generation", "_joined_in", "_protocols", "_replay", "_said", "_share", "_spell", "bump",
                  "client", "is_away", "member_id", "name", "part", "process")  # fmt: skip
 
-    def __init__(self, replay: Replay, part: Part) -> None:
+    def __init__(self, replay: Surroundings, part: Part) -> None:
         self._replay = replay
         self.part = part
         self.process = part.process
@@ -55,7 +86,7 @@ class Actor:
         self.is_away = False
         self._answer: Any = None
         self._joined_in = -1
-        """The rebalance (Replay.turn) for which it has joined."""
+        """The rebalance (`turn`) for which it has joined."""
         self._share = 0
         self._generation = -1
         self._spell = 0
@@ -308,7 +339,7 @@ class Actor:
             self.name = member_id
 
 
-def initial_record(replay: Replay, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
+def initial_record(replay: Surroundings, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
     """The record of the generation with which a history begins, with the members' protocols; without one, that of an
     empty group.
     """

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from muster.pipeline.arguments import BadArgument, add_options, read
-from muster.pipeline.follow.arguments import Follow
+from muster.pipeline.follow_options import Follow
 
 LIVE = ("--bootstrap-server", "one:9092")
 
