@@ -9,7 +9,7 @@ from muster.coordinator.bounded_names import BoundedNames
 from muster.protocol.hashing import group_partition
 
 _KEPT: Final = 100_000
-"""How many keys are remembered with their shard; hashing one anew costs about 2 us."""
+"""How many keys are remembered with their shard. To hash a key costs about 2 us; a whole heartbeat costs 14 us."""
 _KEPT_CHARACTERS: Final = 4_000_000
 """And how many characters these have together; one takes up to 4 bytes."""
 
