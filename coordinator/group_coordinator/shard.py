@@ -42,6 +42,10 @@ class Answering(Enum):
     WHEN_DURABLE = auto()
 
 
+NOT_DONE, AT_ONCE, WHEN_DURABLE = Answering
+"""Looked up once: asking the enum for them took a sixth of a prepared heartbeat in process."""
+
+
 class Observer(interfaces.Observer, Protocol):
     """Is told what happens to groups (`observe.Observers`)."""
 
@@ -196,8 +200,8 @@ class GroupShard:
         """Take a heartbeat of that member, if its answer is that all is well."""
         runtime = self.runtime
         if runtime.core is None or not member.heartbeat(self._clock.mono_ms()):
-            return Answering.NOT_DONE
-        return Answering.WHEN_DURABLE if runtime.queue.batches or runtime.replies.parked else Answering.AT_ONCE
+            return NOT_DONE
+        return WHEN_DURABLE if runtime.queue.batches or runtime.replies.parked else AT_ONCE
 
     def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
         """Prepare a commit for `prepared_commit`; None when that cannot be done, or not now."""

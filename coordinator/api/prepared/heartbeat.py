@@ -8,7 +8,7 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.request import NOT_PREPARED
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
-from muster.coordinator.group_coordinator.shard import Answering, GroupShard
+from muster.coordinator.group_coordinator.shard import AT_ONCE, NOT_DONE, GroupShard
 from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
 from muster.coordinator.security.authorizer import Authorizer
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -43,11 +43,11 @@ class PreparedHeartbeat:
         ):
             return NOT_PREPARED
         answering = self._shard.prepared_heartbeat(self._member)
-        if answering is Answering.NOT_DONE:
+        if answering is NOT_DONE:
             return NOT_PREPARED
         self.was_repeated = True
         correlation = data[start + 4 : start + 8]
-        if answering is Answering.AT_ONCE:
+        if answering is AT_ONCE:
             return self._before_id + correlation + self._after_id
         self._shard.hold(requests.open(self._route, correlation), WELL)
         return None
