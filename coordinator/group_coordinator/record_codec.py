@@ -133,9 +133,9 @@ class RecordReader:
         """The record of a batch that holds one usual commit of a known key; None: it is another."""
         if end - at <= HEADER_SIZE + _USUAL_SIZE:
             return None
-        size, more, stamp, delta, key_length = unpack_row(chunk, at + HEADER_SIZE)
+        size, more, deltas, key_length = unpack_row(chunk, at + HEADER_SIZE)
         value_at = at + KEY_AT + (key_length >> 1)
-        if size < 128 or more >= 128 or stamp or delta or key_length & 129 or value_at + _USUAL_SIZE >= end:
+        if size < 128 or more >= 128 or deltas or key_length & 129 or value_at + _USUAL_SIZE >= end:
             return None
         known = self._keys.get(chunk[at + KEY_AT : value_at])
         if known is None or chunk[value_at] != 2 * _USUAL_SIZE:  # a zigzag varint

@@ -21,7 +21,7 @@ from muster.coordinator.log.records.headers import (
     TRANSACTIONAL,
     BatchHeader,
     read_header,
-    unpack_for_cleaning,
+    unpack_for_offset_map,
 )
 from muster.coordinator.log.records.scanning import HAS_TOMBSTONES, KEY_AT, ODD, Row, rows_of, scan_keys, unpack_row
 
@@ -70,7 +70,7 @@ class OffsetMap:
         offsets, tombstones, capacity, first_offset = self.offsets, self.tombstones, self.capacity, self.first_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, magic, crc, attributes, delta, _, producer_id, count = unpack_for_cleaning(data, at)
+            base, length, magic, crc, attributes, delta, producer_id, count = unpack_for_offset_map(data, at)
             end = at + length + LENGTH_OVERHEAD
             if end > stop or magic != MAGIC:
                 break
@@ -86,8 +86,8 @@ class OffsetMap:
             else:
                 # in line for one record of the usual shape, of which most compacted logs consist: as a call it takes a
                 # third more
-                size, more, stamp, twice_delta, key_length = unpack_row(data, at + HEADER_SIZE)
-                if size >= 128 > more and not stamp | twice_delta | key_length & 129:
+                size, more, deltas, key_length = unpack_row(data, at + HEADER_SIZE)
+                if size >= 128 > more and not (deltas or key_length & 129):
                     start = at + KEY_AT
                     after = start + (key_length >> 1)
                     offsets[data[start:after]] = base

@@ -24,7 +24,7 @@ from muster.coordinator.log.records.headers import (
     BatchHeader,
     demand_crc,
     read_header,
-    unpack_for_cleaning,
+    unpack_for_filter,
 )
 from muster.coordinator.log.records.scanning import PLAIN, Row, key_of_single, rows_of, scan_keys
 
@@ -64,7 +64,7 @@ class RecordFilter:
         first_dirty, end_offset = self._first_dirty, self._map.end_offset
         at, stop = 0, len(data)
         while stop - at >= HEADER_SIZE:
-            base, length, magic, _, attributes, delta, max_timestamp, producer_id, count = unpack_for_cleaning(data, at)
+            base, length, magic, attributes, delta, max_timestamp, producer_id, count = unpack_for_filter(data, at)
             end = at + length + LENGTH_OVERHEAD
             if magic != MAGIC or end > stop:
                 break

@@ -69,8 +69,10 @@ unpack_for_append: Final = Struct(">8xi4xb6xi8xq").unpack_from
 """Length, magic, last offset delta and max timestamp."""
 unpack_bounds: Final = Struct(">qI4xb6xi").unpack_from
 """Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta."""
-unpack_for_cleaning: Final = Struct(">qi4xbIhi8xqq6xi").unpack_from
-"""Base offset, length, magic, CRC, attributes, last offset delta, max timestamp, producer id and record count."""
+unpack_for_offset_map: Final = Struct(">qi4xbIhi16xq6xi").unpack_from
+"""Base offset, length, magic, CRC, attributes, last offset delta, producer id and record count."""
+unpack_for_filter: Final = Struct(">qi4xb4xhi8xqq6xi").unpack_from
+"""Base offset, length, magic, attributes, last offset delta, max timestamp, producer id and record count."""
 unpack_for_replay: Final = Struct(">qi5xIh34xi").unpack_from
 """Base offset, length, CRC, attributes and record count."""
 _unpack_size: Final = Struct(">8xi4xb").unpack_from

@@ -257,10 +257,13 @@ def key_of_single(data: bytes, position: int) -> tuple[int, int] | None:
 
 ODD, PLAIN, HAS_TOMBSTONES = range(3)
 """What `scan_keys` found."""
-unpack_row: Final = Struct(">BBxBBB").unpack_from
+unpack_row: Final = Struct(">BBxHB").unpack_from
 """The beginning of a record of 64 to 8,191 bytes whose key has less than 64 and that has small deltas: its size in two
-bytes, attributes, then timestamp delta, offset delta and length of the key in one byte each.
+bytes, attributes, then timestamp delta and offset delta, one byte each and read as one number, and the length of the
+key in one byte.
 """
+_ONE_BYTE_DELTAS: Final = 64
+"""Of so many records in a row, without gaps, each has an offset delta of one byte."""
 KEY_AT = HEADER_SIZE + 6
 """Where the key of such a record begins, in a batch of its own."""
 
@@ -269,14 +272,13 @@ def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[
     """Note key -> offset of `count` records from the byte `at` on, when all have keys and are of the usual
     size: PLAIN, or HAS_TOMBSTONES; otherwise ODD, with some of them noted.
     """
+    if count > _ONE_BYTE_DELTAS:
+        return _scan_any_keys(data, at, count, base_offset, offsets)
     shape, twice_delta, place = PLAIN, 0, at
     for offset in range(base_offset, base_offset + count):
-        size, more, stamp, delta, length = unpack_row(data, place)
-        if delta != twice_delta or size < 128 or more >= 128 or stamp or length & 129:
-            try:
-                return _scan_any_keys(data, at, count, base_offset, offsets)
-            except (IndexError, ValueError):
-                return ODD
+        size, more, deltas, length = unpack_row(data, place)
+        if deltas != twice_delta or size < 128 or more >= 128 or length & 129:
+            return _scan_any_keys(data, at, count, base_offset, offsets)
         twice_delta += 2
         key = place + 6
         after = key + (length >> 1)
@@ -290,37 +292,39 @@ def scan_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[
 def _scan_any_keys(data: bytes, at: int, count: int, base_offset: int, offsets: dict[bytes, int]) -> int:
     """`scan_keys`, whatever the records are like."""
     shape = PLAIN
-    for _ in range(count):
-        size = data[at]
-        if size < 128:
-            at += 1
-        elif data[at + 1] < 128:
-            size = size & 127 | data[at + 1] << 7
-            at += 2
-        else:
-            size, at = raw_varint(data, at)
-        key = at + 1
-        while data[key] >= 128:  # the timestamp delta
+    with suppress(IndexError, ValueError):
+        for _ in range(count):
+            size = data[at]
+            if size < 128:
+                at += 1
+            elif data[at + 1] < 128:
+                size = size & 127 | data[at + 1] << 7
+                at += 2
+            else:
+                size, at = raw_varint(data, at)
+            key = at + 1
+            while data[key] >= 128:  # the timestamp delta
+                key += 1
             key += 1
-        key += 1
-        delta = data[key]
-        if delta < 128:
-            key += 1
-        else:
-            delta, key = raw_varint(data, key)
-        length = data[key]
-        if length < 128:
-            key += 1
-        elif data[key + 1] < 128:
-            length = length & 127 | data[key + 1] << 7
-            key += 2
-        else:
-            length, key = raw_varint(data, key)
-        if length & 1:
-            return ODD
-        after = key + (length >> 1)
-        offsets[data[key:after]] = base_offset + (delta >> 1)
-        if data[after] == 1:
-            shape = HAS_TOMBSTONES
-        at += size >> 1
-    return shape
+            delta = data[key]
+            if delta < 128:
+                key += 1
+            else:
+                delta, key = raw_varint(data, key)
+            length = data[key]
+            if length < 128:
+                key += 1
+            elif data[key + 1] < 128:
+                length = length & 127 | data[key + 1] << 7
+                key += 2
+            else:
+                length, key = raw_varint(data, key)
+            if length & 1:
+                return ODD
+            after = key + (length >> 1)
+            offsets[data[key:after]] = base_offset + (delta >> 1)
+            if data[after] == 1:
+                shape = HAS_TOMBSTONES
+            at += size >> 1
+        return shape
+    return ODD

@@ -95,6 +95,15 @@ def test_quick_looks_at_keys_find_the_same(content: list[tuple[list[batches.Pair
     assert (offset_map.offsets, offset_map.tombstones, offset_map.end_offset) == (expected, tombstones, base)
 
 
+def test_a_delta_of_two_bytes_is_not_taken_for_one_of_one() -> None:
+    # of the record at index 64, whose offset delta is 128, the first byte of that is that of the delta 64
+    rows = [(b"k%030d" % number, b"v" * 41) for number in range(130)]
+    batch = thinned(bytes(batches.build(rows, timestamp_ms=5)), {*range(64, 128)}, 0)
+    found: dict[bytes, int] = {}
+    assert scan_keys(batch, HEADER_SIZE, 66, 0, found) == PLAIN
+    assert found == {rows[number][0]: number for number in (*range(64), 128, 129)}
+
+
 def test_usual_records_are_looked_at_in_few_steps() -> None:
     rows = [(b"k%030d" % number, b"v" * 41) for number in range(64)]
     with pytest.MonkeyPatch.context() as patch:
