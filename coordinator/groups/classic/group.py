@@ -11,17 +11,9 @@ from typing import Final
 
 from muster.coordinator.core.deadlines import Deadline, Deadlines
 from muster.coordinator.core.interface import Respond
-from muster.coordinator.groups.classic import subscriptions
+from muster.coordinator.groups.classic import states, subscriptions
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.rebalance_facts import RebalanceFacts
-from muster.coordinator.groups.classic.states import (
-    COMPLETING,
-    EMPTY,
-    PREPARING,
-    STABLE,
-    TRANSITIONS,
-    IllegalTransition,
-)
 from muster.coordinator.groups.classic.subscriptions import Subscriptions
 from muster.coordinator.groups.classic.vote import Support, elect
 from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
@@ -36,7 +28,7 @@ CONSUMER: Final = "consumer"
 JOIN_PHASE: Final = "join phase"
 SYNC_PHASE: Final = "sync phase"
 """Kinds of a group's own deadlines."""
-_WITH_SESSIONS: Final = (STABLE, PREPARING)
+_WITH_SESSIONS: Final = (states.STABLE, states.PREPARING)
 """States in which a commit counts as a heartbeat."""
 
 
@@ -66,7 +58,7 @@ class ClassicGroup:
     def __init__(self, group_id: str, state_since_ms: int) -> None:
         self.group_id = group_id
         self.protocol_type: str | None = None
-        self.state = EMPTY
+        self.state = states.EMPTY
         self.state_since_ms = state_since_ms
         self.generation = 0
         self.protocol_name: str | None = None
@@ -89,9 +81,9 @@ class ClassicGroup:
 
     def transition(self, event: str, wall_ms: int) -> None:
         """Go where the table says. Raises IllegalTransition, and changes nothing, when it has no such entry."""
-        target = TRANSITIONS.get((self.state, event))
+        target = states.TRANSITIONS.get((self.state, event))
         if target is None:
-            raise IllegalTransition(self.group_id, self.state, event)
+            raise states.IllegalTransition(self.group_id, self.state, event)
         self.state = target
         self.state_since_ms = wall_ms
 
@@ -179,7 +171,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """May a member with these protocols be in this group? (Kafka's supportsProtocols.)"""
-        if self.state == EMPTY:
+        if self.state == states.EMPTY:
             return bool(protocol_type and protocols)
         return protocol_type == self.protocol_type and self.support.has_common(protocols, len(self.members))
 
@@ -238,7 +230,7 @@ class ClassicGroup:
 
     def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
         """May this member commit offsets in this generation? 0, or an error code."""
-        if epoch < 0 and self.state == EMPTY:
+        if epoch < 0 and self.state == states.EMPTY:
             return 0  # a consumer that uses the group for its offsets only
         if epoch < 0 and not member_id and instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -247,7 +239,7 @@ class ClassicGroup:
             return error
         if epoch != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == COMPLETING else 0
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state == states.COMPLETING else 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """A commit counts as a heartbeat; without members, there are no sessions."""
@@ -257,23 +249,23 @@ class ClassicGroup:
 
     def validate_offset_delete(self) -> int:
         """Offsets may be deleted when there are no members, or when these are consumers, whose topics are known."""
-        return 0 if self.state == EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
+        return 0 if self.state == states.EMPTY or self.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
 
     def validate_delete(self) -> int:
         """A group may be deleted while it is Empty; ids that were only handed out do not count."""
-        return 0 if self.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
+        return 0 if self.state == states.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
         """No members, and no ids that were handed out and may still come."""
-        return self.state == EMPTY and not self.pending
+        return self.state == states.EMPTY and not self.pending
 
     def unused_since_ms(self) -> int:
         """Since when retention counts (KIP-211): in an Empty group since it is Empty, whatever was committed since."""
         if self.protocol_type is None:  # it only stores offsets here
             return SINCE_COMMIT
-        if self.state == EMPTY:
+        if self.state == states.EMPTY:
             return self.state_since_ms  # -1 in the records of Kafkas before 2.1: that is SINCE_COMMIT
-        known = self.state == STABLE and self.subscriptions.topics() is not None
+        known = self.state == states.STABLE and self.subscriptions.topics() is not None
         return SINCE_COMMIT if known else NOT_NOW
 
 

@@ -10,20 +10,10 @@ ones excepted (KIP-345).
 from __future__ import annotations
 
 from muster.coordinator.core.deadlines import Deadline
-from muster.coordinator.groups.classic import history, records
+from muster.coordinator.groups.classic import history, records, states
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.parked_requests import answer_syncs, answered, drop_member
-from muster.coordinator.groups.classic.states import (
-    COMPLETING,
-    DESERTED,
-    EMPTY,
-    JOINED,
-    PREPARING,
-    REBALANCE,
-    STABLE,
-    TRANSITIONS,
-)
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.step import Step
@@ -33,7 +23,7 @@ from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResp
 
 def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
     """Begin a rebalance, or end the join phase of the one in progress if it waited only for this."""
-    if (group.state, REBALANCE) in TRANSITIONS:
+    if (group.state, states.REBALANCE) in states.TRANSITIONS:
         begin(step, group, cause, trigger)
     else:
         complete_if_joined(step, group)
@@ -42,14 +32,14 @@ def begin_or_complete(step: Step, group: ClassicGroup, cause: str, trigger: Trig
 def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None = None) -> None:
     """Begin a rebalance because of `cause`, brought about by the member `trigger`."""
     history.rebalance_started(step, group, cause, trigger)
-    if group.state == COMPLETING:
+    if group.state == states.COMPLETING:
         for member in group.members.values():
             member.assignment = b""
         answer_syncs(step, group, ErrorCode.REBALANCE_IN_PROGRESS)
     state, now = step.state, step.now
     state.deadlines.cancel(group.sync_deadline)
-    group.initial = group.state == EMPTY
-    group.transition(REBALANCE, now.wall_ms)
+    group.initial = group.state == states.EMPTY
+    group.transition(states.REBALANCE, now.wall_ms)
     if group.initial:
         group.newcomer = False
         group.delay_ms = state.settings.group_initial_rebalance_delay_ms
@@ -63,7 +53,7 @@ def begin(step: Step, group: ClassicGroup, cause: str, trigger: Trigger | None =
 
 def complete_if_joined(step: Step, group: ClassicGroup, *, cut_delay: bool = False) -> None:
     """End the join phase if everyone has joined; the initial delay runs its course unless `cut_delay`."""
-    if group.state == PREPARING and group.has_everyone and (cut_delay or not group.initial):
+    if group.state == states.PREPARING and group.has_everyone and (cut_delay or not group.initial):
         complete(step, group)
 
 
@@ -94,11 +84,11 @@ def complete(step: Step, group: ClassicGroup) -> None:
     group.initial = group.newcomer = False
     group.begin_generation()
     if not group.members:
-        group.transition(DESERTED, now.wall_ms)
+        group.transition(states.DESERTED, now.wall_ms)
         step.record(records.group_metadata(group))
         history.emptied(step, group)
         return
-    group.transition(JOINED, now.wall_ms)
+    group.transition(states.JOINED, now.wall_ms)
     history.joined(step, group)
     _answer_joins(step, group)
     deadlines.set(group.sync_deadline, now.mono_ms + group.rebalance_timeout_ms)
@@ -108,7 +98,7 @@ def loaded(step: Step, group: ClassicGroup) -> None:
     """All records are replayed: a group with members is Stable, with fresh sessions, whatever it was doing when they
     end; one that is larger than `group.max.size` begins a rebalance.
     """
-    group.state = STABLE if group.members else EMPTY
+    group.state = states.STABLE if group.members else states.EMPTY
     group.note_subscriptions()
     for member in group.members.values():
         answered(step, member)
@@ -143,7 +133,7 @@ def on_session_deadline(step: Step, group: ClassicGroup, member: Member) -> None
     if not member.is_new and _put_off_session(step, member):
         return
     remove_member(step, group, member, events.SESSION_EXPIRED)
-    if group.state == PREPARING:
+    if group.state == states.PREPARING:
         complete_if_joined(step, group, cut_delay=True)
     else:
         begin(step, group, events.SESSION_EXPIRED, history.trigger(member))

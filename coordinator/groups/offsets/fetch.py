@@ -28,19 +28,11 @@ def handle(step: Step, command: Command, request: OffsetFetchRequest) -> None:
 
 
 def _fetch_group(offsets: Offsets, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
-    group_id = group.group_id
-    if group.topics is None:
-        topics = [
-            OffsetFetchResponseTopics(
-                name,
-                ZERO_UUID,
-                [_row(offsets, group_id, name, partition, value, stable) for partition, value in partitions.items()],
-            )
-            for name, partitions in offsets.topics(group_id).items()
-        ]
-    else:
-        topics = [_fetch_topic(offsets, group_id, topic, stable) for topic in group.topics]
-    return OffsetFetchResponseGroup(group_id, topics, 0)
+    group_id, topics = group.group_id, group.topics
+    if topics is None:
+        committed = offsets.topics(group_id).items()
+        topics = [OffsetFetchRequestTopics(name, ZERO_UUID, list(partitions)) for name, partitions in committed]
+    return OffsetFetchResponseGroup(group_id, [_fetch_topic(offsets, group_id, topic, stable) for topic in topics], 0)
 
 
 def _fetch_topic(
