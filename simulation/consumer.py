@@ -31,6 +31,8 @@ Offsets = Mapping[str, Mapping[int, int]]
 """By topic and partition."""
 Step = Generator[Any, Any, bool]
 """A part of a script; False when the consumer is to join again."""
+Joining = Generator[Any, Any, JoinGroupResponse | None]
+"""A part of a script: the answer that let it in, None when there is no hope."""
 
 NO_ID: Final = bytes(16)
 OVER: Final = (
@@ -111,8 +113,8 @@ class Consumer(Actor):
             if (yield from self.sync(joined)) and (yield from self.work()):
                 return
 
-    def join(self) -> Generator[Any, Any, JoinGroupResponse | None]:
-        """Ask until let in; None when there is no hope."""
+    def join(self) -> Joining:
+        """Ask until let in."""
         while True:
             self.joins += 1
             response = yield self.join_request()

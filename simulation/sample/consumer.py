@@ -7,8 +7,9 @@ coordinator awaits its members. Those in between would change nothing but the ti
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple, Protocol
 
 from muster.assignors.assignor import RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
@@ -23,13 +24,12 @@ from muster.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGr
 from muster.protocol.messages.leave_group import LeaveGroupRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequestTopic
 from muster.simulation.actor import Script
-from muster.simulation.consumer import Consumer, Offsets, Step, fetch_of, leave_of, offsets_of, rows_of
+from muster.simulation.consumer import Consumer, Joining, Offsets, Step, fetch_of, leave_of, offsets_of, rows_of
 from muster.simulation.sample.work import Owned, Work
-
-if TYPE_CHECKING:
-    from muster.simulation.sample.group import Group
+from muster.simulation.sample.world import World
 
 HEARTBEAT_MS: Final = 3_000
+REBALANCE_MS: Final = 300_000
 POLL_MS: Final = 100
 """How long a process takes at most until it does what it was told."""
 
@@ -37,26 +37,54 @@ GONE, CALLED, JOINING, STABLE = "gone", "called", "joining", "stable"
 """Called: it is to join again, and has not got round to it."""
 
 
+class Plan(NamedTuple):
+    """What is decided of a group before anything happens."""
+
+    group_id: str
+    number: int
+    story: str
+    about: str
+    topics: tuple[str, ...]
+    strategy: str
+    """Of the assignment, by its name; "" for a group of no consumers."""
+    members: int
+    session_timeout_ms: int
+    commit_interval_ms: int
+
+
+class Team(Protocol):
+    """A consumer's group, as the consumer knows it: see `group.Group`."""
+
+    plan: Plan
+    world: World
+    random: Random
+
+    def look(self) -> None:
+        """Has what was expected come about?"""
+
+    def expect_another(self, consumer: SampleConsumer) -> None:
+        """The consumer gives something up, and joins again."""
+
+    def refused(self, consumer: SampleConsumer, error: int) -> None:
+        """A commit was refused."""
+
+
 class SampleConsumer(Consumer):
     """One process. `paused`: it does nothing at all, not even heartbeat, but its connection is there."""
 
     retry_ms = 0
 
-    def __init__(self, group: Group, number: int, instance: str | None = None) -> None:
+    def __init__(self, group: Team, number: int, instance: str | None = None) -> None:
         """`number`: in its group, from 1; it makes the client id and the host."""
+        plan = group.plan
         super().__init__(
-            group.world,
-            f"{group.group_id}-{number}",
-            group.group_id,
-            instance,
-            session_ms=group.session_timeout_ms,
-            rebalance_ms=group.rebalance_timeout_ms,
-            host=f"/10.{group.number >> 8}.{group.number & 255}.{number}",
-        )
+            group.world, f"{plan.group_id}-{number}", plan.group_id, instance, session_ms=plan.session_timeout_ms,
+            rebalance_ms=REBALANCE_MS, host=f"/10.{plan.number >> 8}.{plan.number & 255}.{number}",
+        )  # fmt: skip
         # its own round trip: no two answers are there in the same moment
         self.latency_ms = 1 + number % 5
         self.group = group
-        self.topics = list(group.topics)
+        self.topics = list(plan.topics)
         self.state = GONE
         self.paused = False
         self.commits = True
@@ -71,7 +99,7 @@ class SampleConsumer(Consumer):
         self.refused = 0
         """The error of the last commit that was refused."""
         self._runs = 0
-        self._strategies = [CLIENT_ASSIGNORS[group.strategy]] if group.strategy else []
+        self._strategies = [CLIENT_ASSIGNORS[plan.strategy]] if plan.strategy else []
         self._phase_ms = group.random.randrange(HEARTBEAT_MS)
 
     def who(self) -> dict[str, str | None]:
@@ -86,7 +114,7 @@ class SampleConsumer(Consumer):
         self.paused = False
         self._runs += 1
         self.again(self.live())
-        first_ms = self.group.random.randrange(1, self.group.commit_interval_ms + 1)
+        first_ms = self.group.random.randrange(1, self.group.plan.commit_interval_ms + 1)
         self.world.later(first_ms, self._tick, self._runs)
 
     def stop(self, reason: str = "the consumer is being closed") -> None:
@@ -173,7 +201,7 @@ class SampleConsumer(Consumer):
         yield from super().live()
         self._end()  # fenced, or a group of others: no hope
 
-    def join(self) -> Generator[Any, Any, JoinGroupResponse | None]:
+    def join(self) -> Joining:
         self.state = JOINING
         joined = yield from super().join()
         self.reason = None
@@ -260,7 +288,7 @@ class SampleConsumer(Consumer):
     def _tick(self, run: int) -> None:
         if run != self._runs:
             return
-        self.world.later(self.group.commit_interval_ms, self._tick, run)
+        self.world.later(self.group.plan.commit_interval_ms, self._tick, run)
         if self.state == STABLE and self.commits and not self.paused:
             self.commit()
 
@@ -303,4 +331,4 @@ class SampleConsumer(Consumer):
 
     def _say(self, request: LeaveGroupRequest) -> None:
         world = self.group.world
-        world.submit(self.group_id, request, lambda _: world.later(1, self.group.look), self.client)
+        world.submit(self.group_id, request, lambda _: world.later(1, lambda _: self.group.look()), self.client)

@@ -12,7 +12,7 @@ from muster.protocol.errors import error_name
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.simulation.consumer import Offsets, fetch_of, offsets_of, rows_of
-from muster.simulation.sample.consumer import GONE, STABLE, SampleConsumer
+from muster.simulation.sample.consumer import GONE, STABLE, Plan, SampleConsumer
 from muster.simulation.sample.truth import Truth
 from muster.simulation.sample.work import BEHIND_MS
 from muster.simulation.sample.world import World
@@ -36,21 +36,6 @@ class _Expected(NamedTuple):
     acted_ms: int
 
 
-class Plan(NamedTuple):
-    """What is decided of a group before anything happens."""
-
-    group_id: str
-    number: int
-    story: str
-    about: str
-    topics: tuple[str, ...]
-    strategy: str
-    """Of the assignment, by its name; "" for a group of no consumers."""
-    members: int
-    session_timeout_ms: int
-    commit_interval_ms: int
-
-
 class Group:
     """See the module."""
 
@@ -59,11 +44,7 @@ class Group:
     ) -> None:
         """`end_ms`: the wall time at which the sample ends. `made`: what its processes are."""
         self.plan = plan
-        self.group_id, self.number = plan.group_id, plan.number
-        self.topics, self.strategy = plan.topics, plan.strategy
-        self.session_timeout_ms = plan.session_timeout_ms
-        self.rebalance_timeout_ms = 300_000
-        self.commit_interval_ms = plan.commit_interval_ms
+        self.group_id = plan.group_id
         self.world, self.truth = world, truth
         self.random = Random(f"{seed}:{plan.group_id}")
         self.consumers: list[SampleConsumer] = []
@@ -84,7 +65,7 @@ class Group:
             session_timeout_ms=plan.session_timeout_ms,
             commit_interval_ms=plan.commit_interval_ms,
         )
-        world.listen(plan.group_id, self)
+        world.when_rebalancing(plan.group_id, self.rebalance_began)
 
     # ---- the script
 
@@ -92,7 +73,7 @@ class Group:
         """Begin, somewhere in the first minute."""
         self._script = script
         self.world.later(self.random.randrange(60_000), self._go_on)
-        self.world.later(int(self.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
+        self.world.later(int(self.plan.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
 
     def _go_on(self, _: None = None) -> None:
         assert self._script is not None
@@ -246,7 +227,7 @@ class Group:
                 consumer.expect_beat()
 
     def _keep_alive(self, _: None = None) -> None:
-        self.world.later(int(self.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
+        self.world.later(int(self.plan.session_timeout_ms * KEEP_ALIVE), self._keep_alive)
         for consumer in self.consumers:
             consumer.beat()
 
@@ -265,7 +246,7 @@ class Group:
         world = self.world
         return {
             topic: {one: world.traffic[topic].end(one, world.wall_ms - BEHIND_MS) for one in range(count)}
-            for topic, count in world.partition_counts(self.topics).items()
+            for topic, count in world.partition_counts(self.plan.topics).items()
         }
 
     def commit_from_outside(self, offsets: Offsets, client: Client = ADMIN, retention_ms: int = -1) -> None:

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.simulation.sample.connect import ConnectWorker
-from muster.simulation.sample.consumer import SampleConsumer
-from muster.simulation.sample.group import Group, Made, Plan, Script
+from muster.simulation.sample.consumer import Plan, SampleConsumer
+from muster.simulation.sample.group import Group, Made, Script
 from muster.simulation.sample.scripts import members, offsets, topics
 
 

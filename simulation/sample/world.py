@@ -4,11 +4,11 @@ journal, put together as the server does it, without a network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from muster.coordinator.core.interface import Client, Command, Now
 from muster.coordinator.group_coordinator.settings import ShardSettings
@@ -43,13 +43,6 @@ AT_ONCE: Final = ShardSettings(group_coordinator_append_linger_ms=0)
 Respond = Callable[[Message], object]
 
 
-class Listener(Protocol):
-    """A group of the sample, as the world knows it."""
-
-    def rebalance_began(self) -> None:
-        """The coordinator awaits its members."""
-
-
 class World(world.World):
     """See the module."""
 
@@ -63,7 +56,7 @@ class World(world.World):
         """How many were committed, so far."""
         self.traffic: dict[str, Traffic] = {}
         self._seed = seed
-        self._listeners: dict[str, Listener] = {}
+        self._when_rebalancing: dict[str, Callable[[], object]] = {}
         self._storage = FileStorage(directory)
         self._logs = LogManager(self._storage, LogSettings())
         identity = self._logs.open(cluster_id=None, node_id=NODE_ID, draw_uuid=self._draw_uuid)
@@ -84,19 +77,19 @@ class World(world.World):
     def _draw_uuid(self) -> bytes:
         return draw_uuid(self.rng.randbytes)
 
-    def _observe(self, index: int) -> _Ears:
+    def _observe(self, index: int) -> SampleObserver:
         journal = Journal(index, partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
         self._journals.append(journal)
-        return _Ears(journal, self._listeners)
+        return SampleObserver(journal, self._when_rebalancing)
 
     def _log(self, topic: str, index: int) -> Log:
         return self._topics.by_name[topic].existing(index).log
 
     # ---- requests
 
-    def listen(self, group_id: str, listener: Listener) -> None:
-        """Tell the group when its coordinator awaits its members, which heartbeats would."""
-        self._listeners[group_id] = listener
+    def when_rebalancing(self, group_id: str, call: Callable[[], object]) -> None:
+        """Call this whenever the coordinator begins to wait for the group's members."""
+        self._when_rebalancing[group_id] = call
 
     def send(self, actor: Any, request: Message) -> None:
         """To the shard at once; the answer takes the actor's own latency."""
@@ -173,26 +166,18 @@ def _ignore(_: Message) -> None:
     """No answer comes late."""
 
 
-class _Ears:
-    """The observer of a shard: the journal, and the groups that are to know of rebalances."""
+class SampleObserver:
+    """The observer of a shard: the journal, and what is to be called when a group rebalances."""
 
-    def __init__(self, journal: Journal, listeners: dict[str, Listener]) -> None:
+    def __init__(self, journal: Journal, when_rebalancing: Mapping[str, Callable[[], object]]) -> None:
         self._journal = journal
-        self._listeners = listeners
+        self._when_rebalancing = when_rebalancing
+        self.loaded = journal.loaded
+        self.flush = journal.flush
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Things that have just happened."""
+        """Events that have just happened."""
         self._journal.tell(happened, now)
         for event in happened:
-            if event.kind == events.REBALANCE_STARTED:
-                listener = self._listeners.get(event.group_id)
-                if listener is not None:
-                    listener.rebalance_began()
-
-    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
-        """Nothing is ever loaded here."""
-        self._journal.loaded(now, groups=groups, records=records, took_ms=took_ms)
-
-    def flush(self) -> None:
-        """Somebody is about to see what was told."""
-        self._journal.flush()
+            if event.kind == events.REBALANCE_STARTED and event.group_id in self._when_rebalancing:
+                self._when_rebalancing[event.group_id]()

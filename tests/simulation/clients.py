@@ -12,7 +12,7 @@ from typing import Any, Final
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from muster.simulation.actor import Script
-from muster.simulation.consumer import Consumer, Step, fetch_of, rows_of
+from muster.simulation.consumer import Consumer, Joining, Step, fetch_of, rows_of
 from muster.simulation.world import World
 from tests.simulation.scenario import PARTITIONS, REBALANCES_MS, SESSIONS_MS, TOPIC
 
@@ -63,7 +63,7 @@ class UnrulyConsumer(Consumer):
         if not (yield from self.work()):
             yield from self.live()
 
-    def join(self) -> Generator[Any, Any, JoinGroupResponse | None]:
+    def join(self) -> Joining:
         if self.careless and self.chance(0.1):
             yield self.rebalance_ms + 1_000  # it does not come back in time
         return (yield from super().join())

@@ -7,10 +7,10 @@ from random import Random
 from typing import Final
 
 from muster.protocol.message import Message
+from tests.simulation.at_rest import check_parked, check_replay, settle
 from tests.simulation.checkers import checkers
 from tests.simulation.faults import Chaos
 from tests.simulation.scenario import draw
-from tests.simulation.standing import check_parked, check_replay, settle
 from tests.simulation.view import NEVER
 from tests.simulation.watch import Violation, Watch
 from tests.simulation.world import World

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.simulation import seeds
 from tests.support.servers import QUICK, MusterServer
 from tests.torture.kills import PARTITIONS, TOPIC, Killing
-from tests.torture.node.storm import Storm, told
+from tests.torture.node.history import History, told
 
 SEEDS = 1 << 32
 CHUNK = 20
@@ -46,11 +46,11 @@ def nodes(first: int, count: int) -> seeds.Played:
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):
-        storm = Storm(seed)
-        storm.run()
-        counts += Counter(histories=1, processes=storm.world.processes, answers=storm.world.answers)
-        if storm.failure is not None:
-            failures.append(told(storm, in_full=count == 1))
+        history = History(seed)
+        history.run()
+        counts += Counter(histories=1, processes=history.world.processes, answers=history.world.answers)
+        if history.failure is not None:
+            failures.append(told(history, in_full=count == 1))
     return seeds.Played(counts, failures)
 
 

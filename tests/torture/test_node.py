@@ -12,22 +12,22 @@ from muster.coordinator.api.intercept import Intercept
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.simulation.faulty_storage import Contents, Directory
-from tests.torture.node.storm import Storm, told
+from tests.torture.node.history import History, told
 
 HISTORIES = range(40)
 
 
 @pytest.mark.parametrize("seed", HISTORIES)
 def test_what_a_node_has_promised_holds(seed: int) -> None:
-    storm = Storm(seed)
-    storm.run()
-    assert storm.failure is None, told(storm)
-    assert storm.world.judges
-    assert storm.world.answers
+    history = History(seed)
+    history.run()
+    assert history.failure is None, told(history)
+    assert history.world.judges
+    assert history.world.answers
 
 
 def test_a_seed_is_a_history() -> None:
-    one, other = Storm(3), Storm(3)
+    one, other = History(3), History(3)
     one.run()
     other.run()
     assert one.world.trace == other.world.trace
@@ -52,7 +52,7 @@ def _failures(intercept: Intercept) -> str:
     """What some histories of such a server say."""
     failures = []
     for seed in range(12):
-        storm = Storm(seed, intercept)
-        storm.run()
-        failures.append(str(storm.failure))
+        history = History(seed, intercept)
+        history.run()
+        failures.append(str(history.failure))
     return "\n".join(failures)

@@ -132,7 +132,7 @@ def static_deploys(group: Group) -> Script:
 def _restart(group: Group, consumer: SampleConsumer) -> Script:
     group.act("stop", consumer, "restart")
     consumer.stop()
-    yield group.session_timeout_ms // 3
+    yield group.plan.session_timeout_ms // 3
     group.act("start", consumer)
     consumer.launch()
     yield SETTLED

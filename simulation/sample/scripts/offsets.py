@@ -68,7 +68,7 @@ def stale_commit(group: Group) -> Script:
         group.join(group.add())
         yield SETTLED
         # the new owners have gone on since
-        yield 2 * group.commit_interval_ms + group.some_ms(1, 20)
+        yield 2 * group.plan.commit_interval_ms + group.some_ms(1, 20)
         now = group.committed()
         for consumer, owned in had:
             late = {
@@ -118,7 +118,7 @@ def simple(group: Group) -> Script:
     client = group.add().client
     while True:
         group.commit_from_outside(group.ends(), client)
-        yield group.commit_interval_ms
+        yield group.plan.commit_interval_ms
 
 
 def expired(group: Group) -> Script:
@@ -129,7 +129,7 @@ def expired(group: Group) -> Script:
     while group.left_ms > until_ms:
         last_ms = group.world.wall_ms
         group.commit_from_outside(group.ends(), client, retention_ms)
-        yield min(group.commit_interval_ms, retention_ms // 2)
+        yield min(group.plan.commit_interval_ms, retention_ms // 2)
     group.tell("gone", what="offsets_expired", since=last_ms, retention_ms=retention_ms)
 
 
@@ -149,7 +149,7 @@ def retired_topic(group: Group) -> Script:
     """It gives a topic up, and what it had committed there is deleted; later it takes it up again."""
     for step in subscription(group):
         yield step
-        second = group.topics[1]
+        second = group.plan.topics[1]
         is_given_up = all(second not in one.topics for one in group.consumers)
         if step == SETTLED and is_given_up and second in group.committed():
             rows = [OffsetDeleteRequestPartition(one) for one in group.committed()[second]]

@@ -19,7 +19,7 @@ def topic_growth(group: Group) -> Script:
     yield from group.form()
     for _ in range(2):
         yield group.part_ms(0.3)
-        topic = group.topics[0]
+        topic = group.plan.topics[0]
         partitions = group.world.traffic[topic].partitions
         group.act("grow topic", None, f"{topic}: {partitions} partitions, then {partitions + 2}")
         group.world.grow_topic(topic, partitions + 2)
@@ -33,7 +33,7 @@ def topic_growth(group: Group) -> Script:
 def subscription(group: Group) -> Script:
     """One process after the other subscribes to another topic as well, and later gives it up again."""
     yield from group.form()
-    more, less = list(group.topics), list(group.topics[:1])
+    more, less = list(group.plan.topics), list(group.plan.topics[:1])
     for topics in (less, more):
         yield group.part_ms(0.25)
         for consumer in list(group.consumers):
@@ -49,11 +49,11 @@ def static_strategy(group: Group) -> Script:
     """A static member that is alone restarts with another strategy: back in time, but the group has to rebalance."""
     yield from group.form(is_static=True)
     consumer = group.consumers[0]
-    for strategy in ("roundrobin", group.strategy):
+    for strategy in ("roundrobin", group.plan.strategy):
         yield group.part_ms(0.3)
         group.act("stop", consumer, "restart")
         consumer.stop()
-        yield group.session_timeout_ms // 3
+        yield group.plan.session_timeout_ms // 3
         consumer.prefer(strategy)
         group.expect(events.STATIC_MEMBER_BACK, consumer)
         group.act("start", consumer, f"with {strategy}")

@@ -13,8 +13,8 @@ from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTo
 from muster.protocol.messages.metadata import MetadataRequest
 from muster.simulation.actor import Actor, Script
 from muster.simulation.consumer import fetch_of, offsets_of
+from tests.simulation.at_rest import unrest
 from tests.simulation.scenario import PARTITIONS, TOPIC
-from tests.simulation.standing import restless
 from tests.torture.ledger import Place
 from tests.torture.node.actors import SETTING, TOPIC_KIND
 
@@ -139,7 +139,7 @@ class Inspector(Actor):
             response = yield DescribeGroupsRequest([group])
             if response is None:
                 return "no answer"
-            wrong = restless(response.groups[0], self._node.chaos.living())
+            wrong = unrest(response.groups[0], self._node.chaos.living())
             if wrong:
                 return f"{group} {wrong}"
         return ""

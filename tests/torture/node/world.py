@@ -1,4 +1,4 @@
-"""The world around one node: weather, processes that follow each other on one disk, and everybody who uses them."""
+"""The world around one node: its scenario, processes that follow each other on one disk, and all their clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.torture.ledger import Ledger
 from tests.torture.node.actors import Administrator, Producer, Rogue
 from tests.torture.node.judge import Inspector, Judge
 from tests.torture.node.ledgers import Records, Topics
-from tests.torture.node.weather import NEVER, draw
+from tests.torture.node.scenario import NEVER, draw
 
 PROCESS_MS: Final = 20_000
 """A process that nothing ends gets about so old."""
@@ -50,12 +50,12 @@ class World(world.World):
         super().__init__(Random(seed))
         self.seed = seed
         self.intercept = intercept
-        self.weather = draw(self.rng)
+        self.scenario = draw(self.rng)
         self.process: Process | None = None
         self.processes = 0
         self.judges = 0
         self.network = Network(self, lambda: self.process, self, patience_ms=NO_ANSWER_FOR_MS)
-        self.chaos = Chaos(self, self.weather)
+        self.chaos = Chaos(self, self.scenario)
         self.offsets = Ledger()
         self.records = Records()
         self.topics = Topics()
@@ -66,7 +66,7 @@ class World(world.World):
         self._disk = MemoryStorage()
         self._was_cut = False
         self._loops: list[asyncio.AbstractEventLoop] = []
-        self._rogue = Rogue(self) if self.weather.rogues else None
+        self._rogue = Rogue(self) if self.scenario.rogues else None
         self._ended = False
         self._cause: BaseException | None = None
         self.judging = True
@@ -85,8 +85,8 @@ class World(world.World):
 
     def play(self) -> None:
         """All of it. Raises Broken."""
-        weather = self.weather
-        for number in range(weather.processes):
+        scenario = self.scenario
+        for number in range(scenario.processes):
             self._begin_process(faults=True)
             if number == 0:
                 self._begin_clients()
@@ -110,13 +110,13 @@ class World(world.World):
             loop.close()
 
     def _begin_clients(self) -> None:
-        weather = self.weather
+        scenario = self.scenario
         self.chaos.begin()
         committers = [
             Committer(self, self.offsets, f"alone-{n}", TOPIC, is_member=False, pause_ms=self._pause_ms)
-            for n in range(weather.committers)
+            for n in range(scenario.committers)
         ]
-        producers = [Producer(self, n) for n in range(weather.producers)]
+        producers = [Producer(self, n) for n in range(scenario.producers)]
         for one in (*committers, *producers, Administrator(self, "admin")):
             one.start()
         self._tick(None)
@@ -128,49 +128,49 @@ class World(world.World):
         """Some trouble, and the next one later."""
         if self.calm:
             return
-        weather = self.weather
-        if self.random() < weather.cuts:
+        scenario = self.scenario
+        if self.random() < scenario.cuts:
             self.network.lose_one()
         if self._rogue is not None:
             self._rogue.tick()
-        if self.process is not None and self.random() < weather.pauses:
+        if self.process is not None and self.random() < scenario.pauses:
             pause_ms = int(self.random() ** 3 * PAUSE_MS)
             self.note(f"the process stands still for {pause_ms} ms")
             self.process.stand_still(pause_ms)
-        if weather.clock_jumps and self.random() < 0.1:
+        if scenario.clock_jumps and self.random() < 0.1:
             skew_ms = int((self.random() - 0.5) * 2 * JUMP_MS)
             self.wall_at_zero_ms = world.WALL_MS + skew_ms
             self.note(f"the wall clock is set by {skew_ms} ms")
-        self.later(1 + int(self.random() * 2 * weather.tick_ms), self._tick)
+        self.later(1 + int(self.random() * 2 * scenario.tick_ms), self._tick)
 
     # ---- processes
 
     def _begin_process(self, *, faults: bool) -> None:
-        weather = self.weather
+        scenario = self.scenario
         self.processes += 1
         self._ended = False
         self.judging = True
         dies_at = int(60 + self.random() ** 2 * 4_000) if faults and self.random() < 0.7 else NEVER
-        failing = [1 + int(self.random() * 1_500) for _ in range(weather.failing_disk)] if faults else []
+        failing = [1 + int(self.random() * 1_500) for _ in range(scenario.failing_disk)] if faults else []
         storage = FaultyStorage(self.rng.randrange(1 << 30), dies_at, fails_at=failing, on=self._disk)
         self.note(f"process {self.processes}: dies at change {dies_at}, of which fail {failing}")
         self.process = Process(
-            self, self, storage, self._properties(), topics=[f"{TOPIC}:{PARTITIONS}"], slow_disk=weather.slow_disk,
-            syncs_all=weather.syncs_all, intercept=self.intercept,
+            self, self, storage, self._properties(), topics=[f"{TOPIC}:{PARTITIONS}"], slow_disk=scenario.slow_disk,
+            syncs_all=scenario.syncs_all, intercept=self.intercept,
         )  # fmt: skip
         self._loops.append(self.process.loop)
         self.process.begin()
 
     def _properties(self) -> dict[str, str]:
-        weather = self.weather
+        scenario = self.scenario
         return {
             "offsets.topic.num.partitions": "3",
-            "log.roll.ms": str(weather.roll_ms),
+            "log.roll.ms": str(scenario.roll_ms),
             "log.cleaner.backoff.ms": "2000",
             "log.cleaner.min.cleanable.ratio": "0.01",
             "log.retention.ms": "-1",
-            "muster.offsets.durability": weather.durability,
-            "group.initial.rebalance.delay.ms": str(weather.initial_delay_ms),
+            "muster.offsets.durability": scenario.durability,
+            "group.initial.rebalance.delay.ms": str(scenario.initial_delay_ms),
             "group.min.session.timeout.ms": "1000",
         }
 
@@ -221,7 +221,7 @@ class World(world.World):
         if process is None or self._ended:
             return
         self._ended = True
-        cut = self.weather.power_cuts and not was_clean
+        cut = self.scenario.power_cuts and not was_clean
         how = "well" if was_clean else "by the power" if cut else "at once"
         self.note(f"ended {how} after {process.storage.steps} changes")
         if cut:
@@ -243,13 +243,13 @@ class World(world.World):
         self.answers += 1
         self.note(f"<- {actor.name} {brief(response)}")
         # Kafka's answer, too, to a stranger that mixes up ids of members and of instances
-        excused = self.weather.failing_disk or actor.name == "prober"
+        excused = self.scenario.failing_disk or actor.name == "prober"
         if not excused and _holds_unsaid(response):
             self.fault(f"{brief(request)} was answered {brief(response)}: UNKNOWN_SERVER_ERROR")
 
     def unanswered(self, request: Message) -> None:
         """Nobody answered for so long that nobody will, unless the process stood still."""
-        if not self.weather.pauses:
+        if not self.scenario.pauses:
             self.fault(f"{brief(request)} was never answered")
 
     # ---- saying

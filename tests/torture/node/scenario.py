@@ -9,7 +9,7 @@ NEVER = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
+class Scenario:
     """One seed's circumstances. `tick_ms`, `consumers`, `groups`, `probers`, `crashes`: see `simulation.faults`."""
 
     processes: int
@@ -43,11 +43,11 @@ class Weather:
     crashes: float = 0.0
 
 
-def draw(rng: Random) -> Weather:
-    """A seed's weather: fair as well as foul."""
+def draw(rng: Random) -> Scenario:
+    """A seed's scenario: fair as well as foul."""
     power_cuts = rng.random() < 0.5
     groups = rng.choice((1, 2))
-    return Weather(
+    return Scenario(
         processes=rng.choice((1, 2, 3, 4)),
         power_cuts=power_cuts,
         failing_disk=rng.choice((0, 0, 0, 1, 3, 8)),

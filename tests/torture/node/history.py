@@ -21,7 +21,7 @@ BUGS: Final = frozenset(
 """Lines of the log that only a bug writes."""
 
 
-class Storm:
+class History:
     """See the module. `failure`: what went wrong."""
 
     def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
@@ -48,12 +48,12 @@ class Storm:
                 raise Broken(f"the log says: {line}")
 
 
-def told(storm: Storm, *, in_full: bool = False) -> str:
+def told(history: History, *, in_full: bool = False) -> str:
     """What went wrong, and how to see it again; `in_full`: with what happened before."""
-    again = f"again: make torture ARGS='--nodes 1 --kills 0 --seed {storm.seed}'"
-    head = f"seed {storm.seed}: {storm.failure!r}\n  {again}"
-    if not in_full or storm.failure is None:
+    again = f"again: make torture ARGS='--nodes 1 --kills 0 --seed {history.seed}'"
+    head = f"seed {history.seed}: {history.failure!r}\n  {again}"
+    if not in_full or history.failure is None:
         return head
-    lines = [str(line) for line in storm.log if line["log_level"] in ("warning", "error")]
-    trace = traceback.format_exception(storm.failure)
-    return "\n".join([*storm.world.trace, *lines, *trace, head])
+    lines = [str(line) for line in history.log if line["log_level"] in ("warning", "error")]
+    trace = traceback.format_exception(history.failure)
+    return "\n".join([*history.world.trace, *lines, *trace, head])

@@ -38,13 +38,13 @@ def unsettled(world: World, living: list[UnrulyConsumer]) -> tuple[str, str] | N
     """A group that is not what its living members make it, and how; None when all are settled."""
     listed = _ask(world.core, world, ListGroupsRequest()).groups
     for name in dict.fromkeys([*(one.group_id for one in listed), *(one.group_id for one in living)]):
-        wrong = restless(_ask(world.core, world, DescribeGroupsRequest([name])).groups[0], living)
+        wrong = unrest(_ask(world.core, world, DescribeGroupsRequest([name])).groups[0], living)
         if wrong:
             return name, wrong
     return None
 
 
-def restless(described: Any, living: list[UnrulyConsumer]) -> str:
+def unrest(described: Any, living: list[UnrulyConsumer]) -> str:
     """How a group, as DescribeGroups tells it, is not what its living members make it; "": it is."""
     members = {one.member_id: one.member_assignment for one in described.members}
     own = {one.member_id: one for one in living if one.group_id == described.group_id}
