@@ -7,12 +7,8 @@ from types import MappingProxyType
 
 from muster.coordinator.properties.definition import Property, Value
 from muster.coordinator.properties.own import OWN
-from muster.coordinator.properties.table import (
-    BROKER as BROKER_ROWS,
-)
-from muster.coordinator.properties.table import (
-    BROKER_DYNAMIC_ONLY as DYNAMIC_ONLY_ROWS,
-)
+from muster.coordinator.properties.table import BROKER as BROKER_ROWS
+from muster.coordinator.properties.table import BROKER_DYNAMIC_ONLY as DYNAMIC_ONLY_ROWS
 from muster.coordinator.properties.table import (
     BROKER_SYNONYMS,
     DYNAMIC_SECURITY,
@@ -21,15 +17,9 @@ from muster.coordinator.properties.table import (
     TOPIC_SYNONYMS,
     Row,
 )
-from muster.coordinator.properties.table import (
-    CLIENT_METRICS as CLIENT_METRICS_ROWS,
-)
-from muster.coordinator.properties.table import (
-    GROUP as GROUP_ROWS,
-)
-from muster.coordinator.properties.table import (
-    TOPIC as TOPIC_ROWS,
-)
+from muster.coordinator.properties.table import CLIENT_METRICS as CLIENT_METRICS_ROWS
+from muster.coordinator.properties.table import GROUP as GROUP_ROWS
+from muster.coordinator.properties.table import TOPIC as TOPIC_ROWS
 
 __all__ = [
     "BROKER",

@@ -76,72 +76,37 @@ class Authorizer(Protocol):
         """Is there any resource of this type that the requester may do this to (authorizeByResourceType)?"""
 
 
-class _Everything:
-    """A container in which every name is."""
-
-    __slots__ = ()
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
 class AllowAll:
-    """The authorizer of a server without one: everything is allowed."""
+    """The authorizer of a server without one: everything is allowed. It is itself the set of all names."""
 
     __slots__ = ("version",)
-
-    _EVERYTHING: Final = _Everything()
 
     def __init__(self) -> None:
         self.version = 0
 
-    def allows(self, requester: Requester, operation: int, resource_type: int, name: str) -> bool:  # noqa: ARG002
-        """Yes."""
+    def __contains__(self, name: object) -> bool:
         return True
 
-    def allowed(
-        self,
-        requester: Requester,  # noqa: ARG002
-        operation: int,  # noqa: ARG002
-        resource_type: int,  # noqa: ARG002
-        names: Iterable[str],  # noqa: ARG002
-    ) -> Container[str]:
-        """All of them."""
-        return self._EVERYTHING
+    def allows(self, requester: Requester, operation: int, resource_type: int, name: str) -> bool:  # noqa: ARG002, D102
+        return True
 
-    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:  # noqa: ARG002
-        """Yes."""
+    def allowed(self, requester: Requester, operation: int, resource_type: int, names: Iterable[str]) -> Container[str]:  # noqa: ARG002, D102
+        return self
+
+    def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:  # noqa: ARG002, D102
         return True
 
 
+_O = Operation
 SUPPORTED: Final = {
     ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
+        _O.READ, _O.WRITE, _O.CREATE, _O.DELETE, _O.ALTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS,
     ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
+    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
     ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
+        _O.CREATE, _O.ALTER, _O.DESCRIBE, _O.CLUSTER_ACTION, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.IDEMPOTENT_WRITE,
     ),
-}
+}  # fmt: skip
 """The operations that there are for each type of resource (AclEntry.supportedOperations)."""
 
 

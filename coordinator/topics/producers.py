@@ -15,7 +15,6 @@ from muster.protocol.errors import ErrorCode
 KEPT_BATCHES = 5
 """Batches remembered per producer: as many as it may have in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
-NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 MAX_SEQUENCE = 2**31 - 1

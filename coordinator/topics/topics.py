@@ -11,13 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.log import (
-    DamagedLog,
-    Identity,
-    LogConfig,
-    LogManager,
-    LogOffline,
-)
+from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job, OneByOne, at_once
 from muster.coordinator.topics.adopt_offsets import adopted, take_over
@@ -29,11 +23,7 @@ from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
-from muster.coordinator.topics.names import (
-    GROUP_OFFSETS_TOPIC,
-    INTERNAL_TOPICS,
-    METADATA_TOPIC,
-)
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
 from muster.coordinator.topics.offline_retry import Failed, OfflineRetry
 from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition

@@ -13,12 +13,7 @@ from muster.coordinator.properties.documentation import documentation as all_doc
 from muster.protocol.messages.create_topics import CreatableTopicConfigs
 from muster.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
 
-_KINDS: Final = {
-    Kind.TOPIC: "topic",
-    Kind.BROKER: "broker",
-    Kind.CLIENT_METRICS: "client-metrics",
-    Kind.GROUP: "group",
-}
+_KINDS: Final = {Kind.TOPIC: "topic", Kind.BROKER: "broker", Kind.CLIENT_METRICS: "client-metrics", Kind.GROUP: "group"}
 
 
 def created_configs(node: Node, configs: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
@@ -36,10 +31,7 @@ def documentation_of(kind: int) -> Mapping[str, str]:
 
 
 def described(
-    entries: Iterable[Entry],
-    keys: Collection[str] | None,
-    with_synonyms: bool,
-    documentation: Mapping[str, str],
+    entries: Iterable[Entry], keys: Collection[str] | None, with_synonyms: bool, documentation: Mapping[str, str]
 ) -> list[DescribeConfigsResourceResult]:
     """The entries asked for (None: all), with what there is to be told of them."""
     return [

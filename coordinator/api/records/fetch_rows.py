@@ -22,12 +22,7 @@ from muster.coordinator.topics.fetch_sessions import FetchRow
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
-    LeaderIdAndEpoch,
-    PartitionData,
-)
+from muster.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """Errors beside which clients are told where the leader is (KIP-951)."""

@@ -15,19 +15,12 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.message import ZERO_UUID
-from muster.protocol.messages.delete_topics import (
-    DeletableTopicResult,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
+from muster.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
 _NO_TOPIC = "This server does not host this topic-partition."
 _NO_ID = "This server does not host this topic ID."
 _ID_TOO = "The provided topic name maps to an ID that was already supplied."
-_NEITHER_NOR_BOTH = (
-    "You may not specify both topic name and topic id.",
-    "Neither topic name nor id were specified.",
-)
+_NEITHER_NOR_BOTH = ("You may not specify both topic name and topic id.", "Neither topic name nor id were specified.")
 
 
 def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTopicsRequest, respond: Respond) -> None:

@@ -1,0 +1,162 @@
+"""The administration of groups: DescribeGroups (key 15), ListGroups (16) and DeleteGroups (42)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from muster.coordinator.api import version_rules
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.gather import ask_each, distinct
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.core.interface import Command
+from muster.coordinator.group_coordinator.shard import GroupShard
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
+from muster.coordinator.slices import Job, Later
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+_ROW_BYTES: Final = 40
+"""Of a row of an answer, besides its texts."""
+_FOUND: Final = (ErrorCode.NONE,)
+_FOUND_OR_NOT: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+_MOST_FILTERS = 50
+_PASSED_OVER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def handle_describe_groups(
+    node: Node, context: RequestContext, request: DescribeGroupsRequest, respond: Respond
+) -> None:
+    """Each group is asked at its shard; those that the client may not describe come first, as on Kafka."""
+    node.run(context, respond, _describe(node, context, request))
+
+
+def _describe(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Job[DescribeGroupsResponse]:
+    found: dict[str, tuple[DescribedGroup, int]] = {}
+    # before v6 an unknown group is no error, and has operations like any other
+    strict = version_rules.describe_knows_group_not_found(context.api_version)
+    shown = _FOUND if strict else _FOUND_OR_NOT
+
+    def ask(group_id: str, token: Later) -> None:
+        command = Command(DescribeGroupsRequest([group_id]), token, context.client)
+        node.routing.shard(group_id).submit(command)
+
+    def take(group_id: str, response: Any) -> None:
+        (row,) = response.groups
+        if request.include_authorized_operations and row.error_code in shown:
+            row.authorized_operations = authorized_operations(node.authorizer, context, ResourceType.GROUP, group_id)
+        found[group_id] = row, _size(row)
+
+    def allowed(group_id: str) -> bool:
+        return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+
+    # one that is named again and again is asked once: it has a row each time, as on Kafka
+    yield from ask_each(filter(allowed, distinct(request.groups)), ask, take)
+    room = AnswerSize()
+    rows: list[DescribedGroup] = []
+    refused: list[DescribedGroup] = []
+    for group_id in request.groups:
+        if group_id not in found:
+            refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
+        elif room.take(found[group_id][1]):
+            rows.append(found[group_id][0])
+        else:
+            rows.append(DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id))
+        yield None
+    return DescribeGroupsResponse(groups=refused + rows)
+
+
+def _size(row: DescribedGroup) -> int:
+    """About how many bytes it takes in an answer."""
+    return (
+        _ROW_BYTES
+        + len(row.group_id)
+        + len(row.error_message or "")
+        + sum(
+            _ROW_BYTES
+            + len(one.member_id)
+            + len(one.client_id)
+            + len(one.client_host)
+            + len(one.member_metadata)
+            + len(one.member_assignment)
+            for one in row.members
+        )
+    )
+
+
+def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest, respond: Respond) -> None:
+    """Every shard is asked; one that is loading fails the whole, one led elsewhere or offline is passed over: that its
+    partition has no leader stands in Metadata.
+    """
+    node.run(context, respond, _list(node, context, request))
+
+
+def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
+    see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    groups: list[ListedGroup] = []
+    failed: list[int] = []
+    # every shard looks at each filter again: with very many the rows are chosen here
+    states: set[str] = set()
+    kinds: set[str] = set()
+    asked = request
+    if len(request.states_filter) + len(request.types_filter) > _MOST_FILTERS:
+        asked = ListGroupsRequest()
+        for name in request.states_filter:
+            states.add(name.strip().lower())
+            yield None
+        for name in request.types_filter:
+            kinds.add(name.lower())
+            yield None
+
+    def is_wanted(group: ListedGroup) -> bool:
+        return (not states or group.group_state.lower() in states) and (not kinds or group.group_type in kinds)
+
+    def ask(shard: GroupShard, token: Later) -> None:
+        shard.submit(Command(asked, token, context.client))
+
+    def take(_: GroupShard, part: Any) -> None:
+        if part.error_code == ErrorCode.NONE:
+            groups.extend(filter(is_wanted, part.groups))
+        elif part.error_code not in _PASSED_OVER:
+            failed.append(part.error_code)
+
+    yield from ask_each(node.routing.shards, ask, take)
+    if failed:
+        return ListGroupsResponse(error_code=failed[0])
+    if not see_all:
+        names = [group.group_id for group in groups]
+        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.GROUP, names)
+        groups = [group for group in groups if group.group_id in allowed]
+    for _ in groups:
+        yield None  # as many rows are to be encoded
+    return ListGroupsResponse(groups=groups)
+
+
+def handle_delete_groups(node: Node, context: RequestContext, request: DeleteGroupsRequest, respond: Respond) -> None:
+    """A group named twice has one result, as on Kafka."""
+    node.run(context, respond, _delete(node, context, request))
+
+
+def _delete(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> Job[DeleteGroupsResponse]:
+    results: list[DeletableGroupResult] = []
+    refused: list[DeletableGroupResult] = []
+
+    def allowed() -> Iterator[str]:
+        for group_id in distinct(request.groups_names):
+            if node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
+                yield group_id
+            else:
+                refused.append(DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+
+    def ask(group_id: str, token: Later) -> None:
+        command = Command(DeleteGroupsRequest([group_id]), token, context.client)
+        node.routing.shard(group_id).submit(command)
+
+    def take(_: str, response: Any) -> None:
+        results.extend(response.results)
+
+    yield from ask_each(allowed(), ask, take)
+    return DeleteGroupsResponse(results=results + refused)
