@@ -5,6 +5,9 @@ nothing half done), an `Apart` for work in a thread, whose result it gets, or a 
 call. `Slices` runs it at once, and continues it in the next turns of the event loop if it takes longer than a slice.
 All jobs together get one slice in each turn. If the owner of a job has gone, the job is closed at its next step. A
 small job costs no turn, no thread and no timer.
+
+The events of `__group_events` are encoded in pieces by `observe.pending_rows` instead: they keep their order, their
+pieces are counted and not timed, and a server that stops writes all of them.
 """
 
 from __future__ import annotations
