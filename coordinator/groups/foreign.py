@@ -115,7 +115,7 @@ class ForeignGroup:
 
     # ---- checks
 
-    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:  # noqa: ARG002  # nobody here is a member
+    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:  # noqa: ARG002  # it has no members here
         """Only without a member id's epoch, while it is Empty; a share group has no offsets."""
         if self.kind == SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -137,7 +137,7 @@ class ForeignGroup:
         return not self.validate_delete()
 
     def unused_since_ms(self) -> int:
-        """Since they were committed, when there are no members; else nothing expires, since nobody can commit here."""
+        """Without members since they were committed; else nothing expires, since no member can commit here."""
         return SINCE_COMMIT if self.is_unused() else NOT_NOW
 
     def subscribes_to(self, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""A classic group: its members, generation and state, kept consistent. Decides nothing and answers nobody.
+"""A classic group: its members, generation and state, kept consistent. Decides nothing and answers no request.
 
 The modules beside it (join, rebalance, sync, leave, static_members) decide; they change a group only through these
 methods, which keep the counts (parked JoinGroups, members that offer a protocol) and the map of static members true.

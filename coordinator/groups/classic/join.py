@@ -47,7 +47,7 @@ REJOIN: Final = "update, park, rebalance"
 REPEAT: Final = "answer with the present generation"
 REFUSE_UNKNOWN: Final = "UNKNOWN_MEMBER_ID"
 REFUSE_FENCED: Final = "FENCED_INSTANCE_ID"
-REFUSE_ODD: Final = "UNKNOWN_SERVER_ERROR"
+FAIL: Final = "UNKNOWN_SERVER_ERROR"
 IMPOSSIBLE: Final = "impossible: an Empty group has no members"
 
 _STATES: Final = (EMPTY, PREPARING, COMPLETING, STABLE)
@@ -57,7 +57,7 @@ _GRID: Final = (
     (NEW, ADD, ADD, ADD, ADD),
     (STATIC_BACK, IMPOSSIBLE, REPLACE, REPLACE, REPLACE_IN_PLACE),
     (PENDING, ADD, ADD, ADD, ADD),
-    (PENDING_STATIC, REFUSE_ODD, REFUSE_ODD, REFUSE_ODD, REFUSE_ODD),
+    (PENDING_STATIC, FAIL, FAIL, FAIL, FAIL),
     (FENCED, IMPOSSIBLE, REFUSE_FENCED, REFUSE_FENCED, REFUSE_FENCED),
     (UNKNOWN, REFUSE_UNKNOWN, REFUSE_UNKNOWN, REFUSE_UNKNOWN, REFUSE_UNKNOWN),
     (LEADER, IMPOSSIBLE, REJOIN, REPEAT, REJOIN),
@@ -138,7 +138,7 @@ def _join(step: Step, command: JoinCommand, request: JoinGroupRequest, group: Cl
     if error is None:
         _ACTIONS[decision](step, group, join)
     else:
-        _refuse(step, command, request, error, "" if decision == REFUSE_ODD else member_id)
+        _refuse(step, command, request, error, "" if decision == FAIL else member_id)
 
 
 def sender_of(group: ClassicGroup, join: CheckedJoin) -> str:
@@ -288,5 +288,5 @@ _REFUSALS: Final = {
     REFUSE_UNKNOWN: ErrorCode.UNKNOWN_MEMBER_ID,
     REFUSE_FENCED: ErrorCode.FENCED_INSTANCE_ID,
     # the id was handed out to a client without an instance id: Kafka fails there, and names no member id
-    REFUSE_ODD: ErrorCode.UNKNOWN_SERVER_ERROR,
+    FAIL: ErrorCode.UNKNOWN_SERVER_ERROR,
 }

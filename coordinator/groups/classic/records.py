@@ -84,7 +84,7 @@ def replay(state: State, key: GroupMetadataKey, value: GroupMetadataValue | None
 
 
 def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: SharedValues) -> None:
-    """Take over everything that a record tells of a group: live after its own record, and in replay.
+    """Take over all that a record says of a group: live after its own record, and in replay.
 
     The state is not in it: live the caller goes through the table, and a loaded group with members is Stable.
     """

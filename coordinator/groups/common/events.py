@@ -97,7 +97,7 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         GROUP_FULL: "the group is full",
         OVER_CAPACITY: "the group was loaded with more members than group.max.size",
         ASSIGNMENT_TOO_LARGE: "the leader's assignment is larger than max.message.bytes of __consumer_offsets",
-        ASKED: "somebody asked for it",
+        ASKED: "a client asked for it",
         TOPIC_DELETED: "the topic was deleted",
     }
 )

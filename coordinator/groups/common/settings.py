@@ -1,4 +1,4 @@
-"""What the core may be told by configuration. Holds Kafka's names and defaults, reads nothing."""
+"""The settings of the core: Kafka's names and defaults. Reads nothing."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class GroupSettings:
     offset_metadata_max_bytes: int = 4_096
     """Longest metadata of one commit; Kafka counts UTF-16 units, whatever the name says."""
     offsets_retention_minutes: int = 10_080
-    """How long offsets that nobody uses are kept (KIP-211)."""
+    """How long unused offsets are kept (KIP-211)."""
     offsets_retention_check_interval_ms: int = 600_000
-    """How often offsets and groups are looked for that can go."""
+    """How often expired offsets and unused groups are looked for."""

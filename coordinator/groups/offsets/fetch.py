@@ -49,7 +49,7 @@ def _fetch_topic(
 
 
 def _is_of_another_topic(value: Packed, topic_id: bytes) -> bool:
-    """Committed for a topic of the same name that was deleted since (told by their ids, if both are known)."""
+    """Committed for a topic of the same name that was deleted since (their ids differ, if both are known)."""
     return topic_id != ZERO_UUID and topic_id_of(value) not in (ZERO_UUID, topic_id)
 
 
