@@ -114,8 +114,7 @@ class ObservedRequests:
         answered_us = self._clock.mono_us()
         counts, prepared = self._error_counts, self._requests.prepared
         if counts is None and prepared is not None:
-            # no response was encoded: it is the one that was prepared
-            counts = error_counts(self._api[0], prepared.response)
+            counts = prepared.error_counts  # no response was encoded
         size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
         handled_us = self._handled_us or answered_us
         told = AnsweredRequest(

@@ -2,12 +2,12 @@
 
 Such a request differs from the one before in a few bytes: the correlation id, and in a commit the offsets and leader
 epochs. When one has come twice it is prepared: all that does not change is read and looked up once. Those that follow
-are told by their bytes. `bench` counts both ways: a heartbeat costs a quarter less CPU, a commit half.
+are recognised by their bytes. `bench` counts both ways: a heartbeat costs a quarter less CPU, a commit half.
 
 **One door.** The dispatcher keeps one `ConnectionRoute` for each kind of request on a connection. It tells the route of
 each request that it has handled (`ConnectionRoute.handled`) and may get a `PreparedRequest`. It offers the next request
 of the same size to that (`PreparedRequest.handle`), which answers, or says `NOT_PREPARED` and has changed nothing: then
-the request is read as any other. `Dispatcher(prepared=False)` closes the door, for tests and for `bench`.
+the request is read as any other. `Dispatcher(prepares=False)` closes the door, for tests and for `bench`.
 
 **What may be skipped**, since equal bytes give equal results:
 - to decode the request and to build its message;
@@ -25,6 +25,6 @@ the request is read as any other. `Dispatcher(prepared=False)` closes the door, 
 - the interceptor: a request that it wants goes the usual way; and the observer, which sees prepared requests too.
 
 **How equality is proven**: `tests/coordinator/api/prepared/test_equality.py` plays random histories on two nodes, one
-with the door closed, and compares each byte of the answers, the log and the state; the stories and the end-to-end tests
-run with the door closed too; `test_prepared.py` has each condition above by itself.
+with the door closed, and compares each byte of the answers, the log and the state. `test_closed_door.py` plays stories
+of a real Kafka over TCP with the door closed. `test_prepared.py` has each condition above by itself.
 """

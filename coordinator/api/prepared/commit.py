@@ -32,7 +32,7 @@ class PreparedCommit:
 
     __slots__ = (
         "_after_id", "_authorizer", "_before_id", "_commit", "_correlation", "_image", "_no_epochs", "_permissions",
-        "_requests", "_route", "_shard", "_template", "_topics", "response", "size", "was_repeated",
+        "_requests", "_route", "_shard", "_template", "_topics", "size", "was_repeated",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +42,6 @@ class PreparedCommit:
         """`no_epochs`: the leader epochs of requests that have none (below v6), which is -1 for each row."""
         self.was_repeated = False
         self.size = template.size
-        self.response = commit.response
         self._template = template
         self._no_epochs = no_epochs
         self._route = route
@@ -52,6 +51,11 @@ class PreparedCommit:
         self._requests: Any = None
         self._correlation = b""
         self._before_id, self._after_id = route.around(commit.response)
+
+    @property
+    def error_counts(self) -> dict[int, int]:
+        """No error in any row."""
+        return {0: len(self._commit.rows)}
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
         """See `PreparedRequest`."""
@@ -76,7 +80,7 @@ class PreparedCommit:
         requests = self._requests
         if requests.current is not self:
             requests.not_awaited(self._route)
-        elif response is self.response:
+        elif response is self._commit.response:
             requests.current = None
             requests.sink.answer(self._before_id + self._correlation + self._after_id)
         else:

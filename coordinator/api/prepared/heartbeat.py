@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import RequestingConnection
 from muster.coordinator.api.node import Node
@@ -22,7 +25,7 @@ class PreparedHeartbeat:
         "size", "was_repeated",
     )  # fmt: skip
 
-    response = WELL
+    error_counts: Mapping[int, int] = MappingProxyType({0: 1})
 
     def __init__(
         self, authorizer: Authorizer, route: Route, frame: bytes, shard: GroupShard, member: GenerationMember

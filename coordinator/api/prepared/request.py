@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from muster.coordinator.api.exchange import RequestingConnection
 from muster.coordinator.api.sink import Answer
-from muster.protocol.message import Message
 
 NOT_PREPARED: Final = b""
 """Nothing was done: the request is to be handled as any other."""
@@ -21,8 +21,8 @@ class PreparedRequest(Protocol):
     """It has come again since it was prepared."""
 
     @property
-    def response(self) -> Message:
-        """What it is answered with, unless it is answered through `RequestingConnection.open`."""
+    def error_counts(self) -> Mapping[int, int]:
+        """What an observer is told of its answer, unless it is answered through `RequestingConnection.open`."""
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
         """Look at a frame of `size` bytes in data[start:], and handle it when it is this request again.

@@ -251,8 +251,8 @@ def test_an_answer_counts_once_and_not_after_the_end() -> None:
     made = peer.requests.prepared
     assert isinstance(made, PreparedCommit)
     with capture_logs() as logs:
-        made(made.response)
+        made(made._commit.response)
         assert [line["event"] for line in logs] == ["a request was answered twice"]
         peer.requests.closed()
-        made(made.response)
+        made(made._commit.response)
     assert len(logs) == 1
