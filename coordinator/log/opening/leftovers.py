@@ -23,7 +23,6 @@ from muster.coordinator.log.segments.file_names import (
     decode_replaces,
     is_leftover,
     is_replaces_note,
-    segment_name,
 )
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import LogConfig
@@ -134,11 +133,9 @@ class _Leftovers:
 
         A removal of a segment gives its log another name first, and takes that away last.
         """
-        orphans: dict[str, None] = {}
-        logged = {base_offset_of(name) for name in self._files if name.endswith(LOG_SUFFIX)}
-        for name in list(self._files):
-            base_offset = base_offset_of(name)
-            if base_offset is not None and base_offset not in logged and not name.endswith(SNAPSHOT_SUFFIX):
-                self._remove(name)
-                orphans[segment_name(base_offset)] = None
-        return list(orphans)
+        logged = {name[:20] for name in self._files if name.endswith(LOG_SUFFIX)}
+        orphans = [name for name in self._files if name[:20] not in logged and base_offset_of(name) is not None]
+        orphans = [name for name in orphans if not name.endswith(SNAPSHOT_SUFFIX)]
+        for name in orphans:
+            self._remove(name)
+        return list(dict.fromkeys(name[:20] for name in orphans))

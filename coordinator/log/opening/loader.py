@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
@@ -33,7 +32,7 @@ from muster.coordinator.log.opening.recovery import (
 from muster.coordinator.log.records.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.segments import walk
 from muster.coordinator.log.segments.file_names import ASIDE_SUFFIX, LOG_SUFFIX, SUFFIXES, base_offset_of, segment_name
-from muster.coordinator.log.segments.leader_epochs import load_epochs, store_epochs
+from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, load_epochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import LogConfig
@@ -78,30 +77,30 @@ class LogLoader:
 
     def load(self) -> UnifiedLog:
         """The log. DamagedLog when a batch does not hold together that was whole once; OSError when the disk fails."""
-        last_stop = self._last_stop
         self._find_segments()
-        with contextlib.ExitStack() as opened:
-            for segment in self._segments:
-                opened.callback(segment.file.close)
-            epochs = load_epochs(self._storage, self._directory)
-            noted = epochs.entries()
+        found = list(self._segments)
+        try:
+            return self._load()
+        except BaseException:
+            for segment in found:
+                segment.file.close()
+            raise
 
-            def note_epoch(header: BatchHeader) -> None:
-                if header.leader_epoch > epochs.latest:
-                    epochs.assign(header.leader_epoch, header.base_offset)
-
-            end_offset = self._end_of_clean_log() if last_stop.was_clean else self._recover(note_epoch)
-            start_offset, doubtful_start = self._start(end_offset)
-            self._report_lost_end(max(start_offset, end_offset))
-            if start_offset > end_offset:
-                # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
-                self._set_segments_aside(start_offset)
-                end_offset = start_offset
-            epochs.truncate_from_end(end_offset + 1)
-            epochs.truncate_from_start(start_offset)
-            if epochs.entries() != noted:
-                store_epochs(self._storage, self._directory, epochs)
-            opened.pop_all()
+    def _load(self) -> UnifiedLog:
+        last_stop = self._last_stop
+        epochs = load_epochs(self._storage, self._directory)
+        noted = epochs.entries()
+        end_offset = self._end_of_clean_log() if last_stop.was_clean else self._recover(epochs)
+        start_offset, doubtful_start = self._start(end_offset)
+        self._report_lost_end(max(start_offset, end_offset))
+        if start_offset > end_offset:
+            # what lay between was deleted on purpose, and the tail was lost: offsets must not be given out twice
+            self._set_segments_aside(start_offset)
+            end_offset = start_offset
+        epochs.truncate_from_end(end_offset + 1)
+        epochs.truncate_from_start(start_offset)
+        if epochs.entries() != noted:
+            store_epochs(self._storage, self._directory, epochs)
         segments = LogSegments(
             self._storage,
             self._directory,
@@ -220,10 +219,13 @@ class LogLoader:
 
     # -- recovery
 
-    def _recover(self, note: Callable[[BatchHeader], object]) -> int:
-        """Check what lies behind the recovery point, each whole batch being told to `note`; cut a torn tail; the log's
-        end offset.
-        """
+    def _recover(self, epochs: LeaderEpochs) -> int:
+        """Check what lies behind the recovery point, note its epochs, cut a torn tail; the log's end offset."""
+
+        def note(header: BatchHeader) -> None:
+            if header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset)
+
         segments, recovery_point, has_room = self._segments, self._last_stop.recovery_point, self._wait_for_sync
         next_offset = segments[0].base_offset
         doubtful = segments[-1].size
