@@ -27,16 +27,8 @@ def told(events: DataFrame) -> DataFrame:
     started, failed = F.col("kind") == STARTED, F.col("kind") == FAILED
     ids = F.transform("members", lambda one: one.member)
     whole = F.struct(
-        "generation",
-        "time_ms",
-        "cause",
-        "trigger",
-        "join_phase_ms",
-        "sync_phase_ms",
-        "took_ms",
-        "moves",
-        "leader",
-        "protocol",
+        *("generation", "time_ms", "cause", "trigger", "join_phase_ms", "sync_phase_ms", "took_ms", "moves"),
+        *("leader", "protocol"),
         ids.alias("ids"),
         "before",
         _owned().alias("owned"),

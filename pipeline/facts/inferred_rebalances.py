@@ -17,7 +17,7 @@ from muster.pipeline.facts.commit_activity import activity, held_commits
 from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances, start_ms
-from muster.pipeline.facts.inputs import Inputs, states
+from muster.pipeline.facts.inputs import HOLDER, Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS, columns
 from muster.pipeline.tables import batches_of, groups_of
@@ -46,12 +46,7 @@ def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
     members = F.transform(
         "members",
         lambda one: F.struct(
-            one.member_id.alias("member_id"),
-            one.instance_id.alias("instance_id"),
-            one.client_id.alias("client_id"),
-            one.host.alias("host"),
-            one.session_timeout_ms.alias("session_timeout_ms"),
-            one.rebalance_timeout_ms.alias("rebalance_timeout_ms"),
+            *(one[name].alias(name) for name in (*HOLDER, "session_timeout_ms", "rebalance_timeout_ms")),
             F.when(one.topics.isNotNull(), F.xxhash64(F.array_sort(one.topics))).alias("topics"),
             _count(one.owned).alias("owned"),
             _count(one.assigned).alias("assigned"),
@@ -108,8 +103,7 @@ def state_of(row: dict[str, Any]) -> State | None:
 
 def triggered_by(member: Member | epoch_values.Member | None) -> dict[str, Any]:
     """The columns of INFERRED that tell of the member that was the cause."""
-    names = ("member_id", "instance_id", "client_id", "host")
-    return {f"trigger_{name}": None if member is None else getattr(member, name) for name in names}
+    return {f"trigger_{name}": None if member is None else getattr(member, name) for name in HOLDER}
 
 
 def row_of(group: str, one: Rebalance) -> dict[str, Any]:

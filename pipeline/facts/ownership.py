@@ -34,16 +34,8 @@ def holders(generations: DataFrame) -> DataFrame:
     """
     numbered = steps(generations)
     times = numbered.select(
-        "group",
-        "step",
-        "generation",
-        "log_offset",
-        "start_ms",
-        "end_ms",
-        "previous_generation",
-        "previous_count",
-        "next_generation",
-        "next_start_ms",
+        *("group", "step", "generation", "log_offset", "start_ms", "end_ms", "previous_generation"),
+        *("previous_count", "next_generation", "next_start_ms"),
     )
     rows = held(numbered, ("group", "step")).join(times, ["group", "step"])
     in_order = Window.partitionBy(*_PARTITION).orderBy("step")
