@@ -8,15 +8,15 @@ from typing import Any
 from muster.coordinator.core.interface import Client
 
 Script = Generator[Any, Any, None]
-"""What a client does. It yields a request and is sent the response (None: lost), or yields ms to sleep; None: it waits
-until it is called away (`Actor.again`).
+"""What a client does. It yields a request and is sent the response (None: lost), or ms to sleep, or None to wait
+until another script replaces it (`Actor.again`).
 """
 
 
 class Actor:
     """One client process: a script, and how slow its connection is.
 
-    `turn` counts what has happened to the script: an answer or a timer that was meant for an earlier turn is too late.
+    `turn` counts how often the script has gone on. An answer or a timer for an earlier turn is too late.
     The world is a `World`, or anything that has its `later`, `send`, `ms` and `events`.
     """
 
@@ -42,12 +42,12 @@ class Actor:
         self.resume(None)
 
     def kill(self) -> None:
-        """The process is gone; whatever was meant for it comes too late."""
+        """The process is gone; what is still on its way to it is ignored."""
         self.script = None
         self.turn += 1
 
     def again(self, script: Script) -> None:
-        """Go on with another script, in the midst of whatever it does."""
+        """Leave the present script, and begin another one."""
         self.kill()
         self.start(script)
 

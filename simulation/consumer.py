@@ -1,8 +1,8 @@
-"""The scripted consumer: a member of a classic group, or one that wants to be, as real clients behave.
+"""The scripted consumer: a member of a classic group, or a client that wants to be one.
 
-It joins in two steps, the leader assigns, all sync, and then it works until the group rebalances. What a kind of client
-does while it works, what it offers, and how it misbehaves, its subclass says. It speaks in messages of the newest
-shape; the world takes them to a core, to shards or to a whole server, as bytes or not.
+It joins in two steps, the leader assigns, all sync, and then it works until the group rebalances. A subclass says what
+it offers, what it does while it works, and how it misbehaves. Its requests and their answers are messages in the newest
+shape. The world takes them to a core, to shards or to a whole server, as messages or as bytes.
 """
 
 from __future__ import annotations
@@ -47,15 +47,14 @@ OVER: Final = (
 class Consumer(Actor):
     """One process. `instance` makes it a static member.
 
-    `names_instance`: what it says as its instance when it heartbeats and commits (aiokafka says it only when it joins
-    and syncs).
+    `names_instance`: the instance id in its heartbeats and commits (aiokafka has it only in JoinGroup and SyncGroup).
     """
 
     protocol_type = "consumer"
     retry_ms = 100
-    """How long it waits after an error before it asks again."""
+    """How long it waits after an error before it sends the request again."""
     asks_again = True
-    """Whether it sends a JoinGroup again that was not answered, rather than to give up."""
+    """Whether it sends a JoinGroup that was not answered again; else it gives up."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class Consumer(Actor):
         self.reason: str | None = None
         """What it says of why it joins."""
         self.assigned: bytes | None = None
-        """Its share, until it joins again."""
+        """Its assignment, until it joins again."""
 
     # ---- what kinds of consumers differ in
 
@@ -139,7 +138,7 @@ class Consumer(Actor):
                 yield self.retry_ms
 
     def sync(self, joined: JoinGroupResponse) -> Step:
-        """Bring the assignment, or fetch one's own; whether it has come."""
+        """Send the assignment of all as the leader, or nothing; whether its own assignment has come."""
         leads = joined.leader == joined.member_id and not joined.skip_assignment
         shares = self.assign(joined) if leads else {}
         response = yield self.sync_request(joined.protocol_type, joined.protocol_name, shares)
@@ -154,9 +153,7 @@ class Consumer(Actor):
         return False
 
     def heed(self, error: int) -> None:
-        """A request of a member was answered with this error: who has no such id any more forgets it, and who is fenced
-        ends.
-        """
+        """A request of a member got this error. UNKNOWN_MEMBER_ID: it forgets its id. FENCED_INSTANCE_ID: it ends."""
         if error == ErrorCode.UNKNOWN_MEMBER_ID:
             self.forget()
         elif error == ErrorCode.FENCED_INSTANCE_ID:

@@ -1,10 +1,8 @@
-"""A storage that dies between, or within, any two operations, or whose disk fails. One integer makes the whole history
-again.
+"""A storage in memory that dies before, in or after any operation, or whose disk fails, as one integer says.
 
-What a killed process leaves is what it wrote. A power cut leaves of a file what was synced, and of the writes since
-then some first part, the last of them perhaps torn; and of a directory the names that were synced, and of the changes
-since then any of them, whatever their order. After a sync that failed, what should have been synced is lost for good,
-though it can still be read: the system takes it for clean.
+A killed process leaves all that it wrote. A power cut leaves what was synced. Of the later writes to a file it leaves
+the first few, the last of them perhaps torn; of the later changes of names in a directory it leaves any, in any order.
+What a failed sync should have written is lost, although it can still be read: the system takes it for clean.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ class Died(BaseException):
 
 
 class Contents:
-    """What is known of the bytes of one file, whatever its names: those on the disk, and the writes since."""
+    """The bytes of one file, whatever its names: those on the disk, and the writes since the last sync."""
 
     def __init__(self, held: bytearray, synced: bytes = b"") -> None:
         self.held = held
@@ -57,7 +55,7 @@ class Contents:
 
 
 class Directory:
-    """What is known of the names in one directory, whatever its own: those on the disk, and the changes since."""
+    """The names in one directory: those on the disk, and the changes since the last sync."""
 
     def __init__(self, synced: Names | None = None) -> None:
         self.synced: Names = synced or {}
@@ -158,7 +156,7 @@ class FaultyStorage(MemoryStorage):
         self.dead = False
         self.syncs_failed = 0
         self.distrusted: set[str] = set()
-        """Directories of files whose sync failed: what is on the disk of them is anybody's guess."""
+        """Directories with a file whose sync failed: what the disk has of them is not known."""
         self._nodes: dict[str, Directory] = {"": Directory()}
         """The directories there are, by their present paths."""
         self._contents: dict[int, Contents] = {}
@@ -246,7 +244,7 @@ class FaultyStorage(MemoryStorage):
         self.raise_if(self.step())
         super().make_directory(path)
         made = self._nodes[path] = Directory()
-        # on a disk where the name is not free, as what freed it is not there yet, it is not there either
+        # if what freed the name has not reached the disk, the new directory has not either
         self._change(path, lambda names, name: names.setdefault(name, made))
 
     def rename(self, old: str, new: str) -> None:

@@ -1,6 +1,4 @@
-"""The clients' ends of their connections to a process: a request out as bytes, its answer in, and what a client does
-when none comes.
-"""
+"""The clients' side of connections: a request goes out as bytes, its answer comes in, or the client gives up."""
 
 from __future__ import annotations
 
@@ -87,7 +85,7 @@ class Connection:
         """Send it."""
         world, actor = self.world, self.actor
         if self.asked is not None:
-            self.hang_up()  # it does not wait for the answer any more: a client of another life
+            self.hang_up()  # the script was replaced, and waits no more for the last answer
         if self.wire is None:
             process = self.network.process()
             if process is None or not process.accepts:

@@ -1,4 +1,4 @@
-"""One server process in virtual time: from its start on a disk as the last one left it, to its end, by whatever.
+"""One server process in virtual time: from its start, on the disk that the one before has left, to its end.
 
 It is `coordinator.server.Server` on a virtual machine: an event loop without sockets, the world's clock, threads that
 take turns with everything else, and a disk that may fail. All else is what `muster serve` runs.
@@ -24,7 +24,7 @@ from muster.simulation.faulty_storage import Died, FaultyStorage
 from muster.simulation.world import VirtualClock, World
 
 MOST_TURNS: Final = 5_000
-"""An event loop that still has work after so many turns goes round in circles."""
+"""An event loop that still has work after so many turns never becomes idle."""
 JOB_MS: Final = 12
 """A job of a thread begins within so many ms."""
 
@@ -103,7 +103,7 @@ class Process:
         return self._held is not None
 
     def stand_still(self, for_ms: int) -> None:
-        """As after SIGSTOP, or while a laptop sleeps: what comes lies in the sockets, timers ring late."""
+        """As after SIGSTOP, or while a laptop sleeps: what arrives waits in the sockets, timers are late."""
         if self.up and self._held is None and not self.stopping:
             self._held = []
             self.world.later(for_ms, self._go_on)
@@ -169,12 +169,12 @@ class Process:
         self._owner.ended(was_clean=True)
 
     def kill(self) -> None:
-        """SIGKILL, or the power is cut."""
+        """SIGKILL, or a power cut."""
         self.storage.dead = True
         self.died()
 
     def died(self) -> None:
-        """The process is gone, in the midst of whatever it did."""
+        """The process is gone, in the middle of its work."""
         if self.alive:
             self._end()
             self._owner.ended(was_clean=False)

@@ -11,7 +11,7 @@ from muster.simulation.process import Process
 
 
 class Wire:
-    """One connection. For the server it is the transport; for the client `send`, `cut`, and what `to_client` gets.
+    """One connection. The server has it as its transport; the client calls `send` and `cut`.
 
     `slow_ms`: how long a piece may be on its way.
     """
@@ -153,7 +153,7 @@ class Wire:
         self.process.does(self._lost)
 
     def process_gone(self) -> None:
-        """The server's process has ended: the system closes what it had open."""
+        """The server's process has ended, so the system closes the connection."""
         self._protocol = None
         self._unsent, self._unsent_bytes = [], 0
         self._hang_up()

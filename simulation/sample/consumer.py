@@ -1,8 +1,8 @@
-"""One consumer process of a sample, as real clients behave: it fetches what was committed, works, commits from time to
-time and before it gives up partitions, and leaves.
+"""One consumer process of a sample. It behaves as real clients do: it fetches what was committed, works, commits from
+time to time and before it gives up partitions, and leaves.
 
-Heartbeats are sent when they matter: often enough for the session, and on the process's own beat of 3 s while the
-coordinator awaits its members. Those in between would change nothing but the time at which it was heard of last.
+It sends only the heartbeats that matter: often enough for its session, and every 3 s while the coordinator waits for
+its members. The others would only move the deadline of its session.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POLL_MS: Final = 100
 """How long a process takes at most until it does what it was told."""
 
 GONE, CALLED, JOINING, STABLE = "gone", "called", "joining", "stable"
-"""Called: it is to join again, and has not got round to it."""
+"""Called: it has been told to join again, and has not done so yet."""
 
 
 class Plan(NamedTuple):
@@ -81,7 +81,7 @@ class SampleConsumer(Consumer):
             group.world, f"{plan.group_id}-{number}", plan.group_id, instance, session_ms=plan.session_timeout_ms,
             rebalance_ms=REBALANCE_MS, host=f"/10.{plan.number >> 8}.{plan.number & 255}.{number}",
         )  # fmt: skip
-        # its own round trip: no two answers are there in the same moment
+        # round trips differ, so no two answers of a group arrive at the same time
         self.latency_ms = 1 + number % 5
         self.group = group
         self.topics = list(plan.topics)
@@ -91,7 +91,7 @@ class SampleConsumer(Consumer):
         self.stuck = False
         """It goes on to commit, but reads nothing."""
         self.slow_ms = POLL_MS
-        """How long it takes to come back to its client library when the group rebalances."""
+        """How long it takes until it calls its client library again when the group rebalances."""
         self.owned: Owned = {}
         self.last_share: Owned | None = None
         """What it was assigned last, as sticky strategies remember it."""
@@ -109,7 +109,7 @@ class SampleConsumer(Consumer):
     # ---- coming and going
 
     def launch(self) -> None:
-        """The process starts, knowing nothing of an earlier life."""
+        """The process starts, without anything from an earlier run."""
         self.forget()
         self.paused = False
         self._runs += 1
@@ -118,7 +118,7 @@ class SampleConsumer(Consumer):
         self.world.later(first_ms, self._tick, self._runs)
 
     def stop(self, reason: str = "the consumer is being closed") -> None:
-        """It ends in good order: it commits, and leaves, unless it is a static one, which is to be back."""
+        """It ends in good order: it commits, and leaves unless it is static, since it is to come back then."""
         if self.state == STABLE:
             self.commit()
         leaving, joined = self.leave(reason), self.state != GONE
@@ -141,12 +141,12 @@ class SampleConsumer(Consumer):
         self.paused = True
 
     def wake(self) -> None:
-        """It goes on, and the first thing it does is to commit."""
+        """It goes on; the first thing it does is a commit."""
         self.paused = False
         self.commit()
 
     def give_up_polling(self) -> None:
-        """Its application has not polled for max.poll.interval.ms: the library leaves by itself."""
+        """Its application has not polled for max.poll.interval.ms, so the client library leaves the group."""
         leaving = self.leave("consumer poll timeout has expired.")
         self.kill()
         self.forget()
@@ -174,7 +174,7 @@ class SampleConsumer(Consumer):
         yield from self.live()
 
     def prefer(self, name: str) -> None:
-        """From its next start on it offers another strategy of assignment first, and the ones before as well."""
+        """From its next start on it offers another strategy of assignment first, then the ones before."""
         wanted = CLIENT_ASSIGNORS[name]
         self._strategies = [wanted, *(one for one in self._strategies if one is not wanted)]
 
@@ -227,7 +227,7 @@ class SampleConsumer(Consumer):
         return assignments_bytes(strategy.assign(members, topics))
 
     def work(self) -> Step:
-        """Take the share; then commits and heartbeats come by themselves, until it is called away."""
+        """Take the assignment. Commits and heartbeats are timers; the script waits until something ends this."""
         self.state = STABLE
         before, self.owned = self.owned, self.read_share(self.assigned or b"")
         self.last_share = self.owned
@@ -312,7 +312,7 @@ class SampleConsumer(Consumer):
         return moved
 
     def commit_these(self, offsets: Offsets) -> None:
-        """Commit as the member that it is, whoever has the partitions."""
+        """Commit as a member, also partitions that belong to other members."""
         self._send_commit(rows_of(offsets))
 
     def _send_commit(self, topics: Sequence[OffsetCommitRequestTopic]) -> None:

@@ -18,11 +18,11 @@ from muster.simulation.sample.work import BEHIND_MS
 from muster.simulation.sample.world import World
 
 SETTLED: Final = "settled"
-"""What a script yields to wait until what it expects has happened and everybody works again."""
+"""A script yields it to wait until what it expects has happened and all consumers are stable."""
 REST_MS: Final = 2_000
-"""How long things are left alone then."""
+"""How long nothing is done after that."""
 KEEP_ALIVE: Final = 0.7
-"""After how much of its session a process is heard of at the latest."""
+"""A process sends a heartbeat after this share of its session timeout at the latest."""
 ADMIN: Final = Client("admin", "/10.255.0.1")
 
 Script = Generator[Any, None, None]
@@ -108,7 +108,7 @@ class Group:
         return consumer
 
     def form(self, *, is_static: bool = False) -> Script:
-        """The group's first processes start within a second, and it comes to be."""
+        """The group's first processes start within a second; it gets its first generation."""
         for _ in range(self.plan.members):
             self.add(is_static=is_static)
         yield from self.gather(self.consumers)
@@ -135,7 +135,7 @@ class Group:
 
     @property
     def living(self) -> list[SampleConsumer]:
-        """The processes that are members or are to be."""
+        """The processes that are members or are joining."""
         return [one for one in self.consumers if one.state != GONE and not one.paused]
 
     def owners(self) -> list[SampleConsumer]:
@@ -242,7 +242,7 @@ class Group:
         return offsets_of(self.world.ask(self.group_id, fetch_of(self.group_id, None), ADMIN))
 
     def ends(self) -> Offsets:
-        """How far the producers of its topics have got, all but a little."""
+        """The end offsets of its topics a moment ago."""
         world = self.world
         return {
             topic: {one: world.traffic[topic].end(one, world.wall_ms - BEHIND_MS) for one in range(count)}

@@ -1,6 +1,6 @@
 """The stories of a sample's groups: which there are, how often, and the topics they read.
 
-Of N groups the first N of CYCLE are told; beyond its end it begins anew, with other groups, topics and times.
+N groups get the first N stories of CYCLE, which repeats with other groups, topics and times.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SHARED: Final[Mapping[str, NewTopic]] = MappingProxyType(
 IDLE: Final = "audit"
 """A topic of three partitions in which nothing ever happens."""
 OWN: Final = NewTopic(6, 10)
-"""The topic of a group that has one for itself."""
+"""The topic of a group that shares none."""
 
 
 class Story(NamedTuple):
@@ -126,7 +126,7 @@ def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
         sizes[topic].partitions for name, _, names in chosen for topic in names if STORIES[name].strategy != ""
     )
     interval_ms = max(committed, 1) * span_ms / records
-    # who commits so much has more partitions, rather than to commit all the time
+    # instead of commits that are too frequent the topics get more partitions
     factor = max(1, min(MOST_PARTITIONS, round(BUSY_MS / interval_ms)))
     if factor > 1:
         sizes = {topic: size._replace(partitions=size.partitions * factor) for topic, size in sizes.items()}
@@ -148,7 +148,7 @@ def cast(groups: int, records: int, span_ms: int, seed: int) -> Cast:
 
 
 BUSY_MS: Final = 15_000
-"""Rather than to commit more often than this, on average, groups have more partitions."""
+"""If groups had to commit more often than this on average, they get more partitions instead."""
 MOST_PARTITIONS: Final = 8
 """How many times as many at most."""
 

@@ -1,6 +1,6 @@
-"""What a consumer does with its partitions: where it is in them, and the commits that tell it.
+"""A consumer's positions in its partitions, and the commits that say them.
 
-A position follows the producers at a small distance, catching up at a few times their speed after a break.
+A position follows the producers at a small distance. After a break it catches up at a few times their speed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Owned = Mapping[str, Sequence[int]]
 
 BEHIND_MS: Final = 200
 BEHIND_SPREAD_MS: Final = 1_500
-"""How far behind the producers a consumer is that has no trouble: so much, and up to so much more."""
+"""A consumer without trouble is so far behind its producers, and up to the spread more."""
 SPEED: Final = 4
 """How much faster than its producers a consumer is that has fallen behind."""
 
@@ -48,7 +48,7 @@ class Work:
     def move(self) -> None:
         """Read on, up to now."""
         now_ms = self._world.wall_ms
-        # as even as any, and the same in every run
+        # spread evenly, without a random number
         seen_ms = now_ms - BEHIND_MS - now_ms * 7_919 % BEHIND_SPREAD_MS
         passed_ms, self._moved_ms = now_ms - self._moved_ms, now_ms
         for row, first, since_ms, rate in self._rows:

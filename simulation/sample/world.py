@@ -1,5 +1,6 @@
-"""The world of a sample: virtual time, the topics, a shard for each partition of __consumer_offsets with its log and
-journal, put together as the server does it, without a network.
+"""The world of a sample: topics, and a shard with log and journal for each partition of __consumer_offsets.
+
+They are put together as in the server. Requests go straight to the shards, without a network.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class World(world.World):
         self._storage = FileStorage(directory)
         self._logs = LogManager(self._storage, LogSettings())
         identity = self._logs.open(cluster_id=None, node_id=NODE_ID, draw_uuid=self._draw_uuid)
-        # nobody waits for the disk: all of it is synced at the end
+        # no answer waits for the disk: everything is synced at the end
         topics = TopicSettings(offsets_topic_num_partitions=partitions, muster_offsets_durability="os")
         self._topics = Topics(topics, self.clock, self._logs, identity, TopicConfigs(), self._draw_uuid)
         self._topics.load()
@@ -121,7 +122,7 @@ class World(world.World):
     # ---- topics
 
     def create_topic(self, name: str, partitions: int, records_per_s: int) -> None:
-        """A topic that somebody produces to."""
+        """A topic with producers."""
         self._topics.create(NewTopic(name, self._draw_uuid(), partitions, 1))
         random = Random(f"{self._seed}:{name}")
         self.traffic[name] = Traffic(name, partitions, records_per_s, self.wall_ms, random)
@@ -139,7 +140,7 @@ class World(world.World):
     # ---- the end
 
     def close(self) -> None:
-        """Leave the directory as a server does that stops in good order, except that the members stay members."""
+        """Leave the directory as after a clean stop of a server, but with all members still in their groups."""
         for journal in self._journals:
             journal.close()
         for name, traffic in self.traffic.items():
@@ -148,17 +149,17 @@ class World(world.World):
                 if end:
                     self._reach(self._log(name, index), end)
         self._logs.close()
-        # it has the number of this process
+        # this file holds the number of this process, which would differ each time
         self._storage.remove(LOCK_FILE)
 
     def _reach(self, log: Log, end: int) -> None:
-        """Let a data partition end where its producers are, with the last record alone, as if the others were old."""
+        """Give a data partition its end offset with one record there, as if retention had removed all others."""
         batch = batches.build([(None, LAST_RECORD)], timestamp_ms=self.wall_ms, base_offset=end - 1, leader_epoch=0)
         log.append_as_is(batch, wall_ms=self.wall_ms)
         log.delete_records_before(end - 1)
 
     def abandon(self) -> None:
-        """Give the directory back as it is."""
+        """Close the directory without a clean stop."""
         self._logs.close(clean=False)
 
 
