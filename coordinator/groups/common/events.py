@@ -63,7 +63,7 @@ OFFSETS_DELETED: Final = "offsets_deleted"
 OFFSETS_EXPIRED: Final = "offsets_expired"
 """topics: partitions by topic."""
 REQUEST_REFUSED: Final = "request_refused"
-"""api, error (Kafka's code), client_id, host, member, instance. The shell counts them."""
+"""api, error (Kafka's code), client_id, host, member, instance. The server counts them."""
 
 # ---- causes
 NEW_MEMBER: Final = "member_joined"

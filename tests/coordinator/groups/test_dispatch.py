@@ -1,0 +1,19 @@
+"""No row is missing in the tables: a type of group that is added to one of them is added to all."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups import dispatch
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.foreign import ForeignGroup
+
+TYPES = {ClassicGroup, ForeignGroup}
+
+
+def test_every_type_of_group_has_its_rows() -> None:
+    assert set(dispatch.LOADED) == set(dispatch.UNLOADED) == TYPES
+    for rows in (dispatch.HEARTBEATS, *dispatch.MEMBER_REQUESTS.values()):
+        assert set(rows) == {*TYPES, dispatch.NO_GROUP}
+
+
+def test_no_request_is_in_two_tables() -> None:
+    assert not set(dispatch.REQUESTS) & set(dispatch.MEMBER_REQUESTS)
