@@ -348,7 +348,7 @@ def _on_signal(
     log.info("stopping", signal=signal.Signals(number).name)
     stop.set()
     for one in signals:
-        # whoever asks a second time does not want to wait for it
+        # a second signal ends the process at once
         loop.remove_signal_handler(one)
 
 

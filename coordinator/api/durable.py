@@ -21,7 +21,7 @@ def timed_out(timeout_ms: int) -> bool:
 
 def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
     """Wait until what `rows` of an answer say is durable: not at all when there are none. When the disk fails they say
-    KAFKA_STORAGE_ERROR: the change is in force, and nobody knows whether it would outlive a power cut.
+    KAFKA_STORAGE_ERROR: the change is in force, but a power cut might undo it.
     """
     if not rows:
         return

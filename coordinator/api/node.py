@@ -28,7 +28,7 @@ Respond = Callable[[Message | None], None]
 
 
 class _Staying:
-    """A client whose request is worked on though it has gone."""
+    """In place of a client: its request is worked on to the end, also when the client has gone."""
 
     __slots__ = ("fault",)
     closed = False

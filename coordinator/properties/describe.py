@@ -31,7 +31,7 @@ SOURCE_CLIENT_METRICS = 7
 SOURCE_GROUP = 8
 
 UNKNOWN_TYPE = 0
-"""ConfigType of what nobody has defined."""
+"""ConfigType of a property without a definition."""
 
 
 class Synonym(NamedTuple):
@@ -89,7 +89,7 @@ def _set_only(name: str, synonyms: tuple[Synonym, ...]) -> Entry:
 
 
 def _is_secret(name: str, prop: Property | None) -> bool:
-    """What nobody has defined may be a secret."""
+    """A property without a definition may be a secret."""
     return name not in DYNAMIC_ONLY and (prop is None or prop.sensitive)
 
 

@@ -1,7 +1,7 @@
 """What Kafka says of its properties, for DescribeConfigs with IncludeDocumentation (KIP-569).
 
 The texts are Apache Kafka's own, distilled from its jars by tools/properties into documentation.json. They are read
-when somebody asks for them, and not before.
+at the first request for them.
 """
 
 from __future__ import annotations

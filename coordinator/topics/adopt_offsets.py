@@ -1,7 +1,7 @@
-"""Offsets partitions that someone put into the data directory: copied from a Kafka broker, or from another Muster.
+"""Offsets partitions that were put into the data directory: copied from a Kafka broker, or from another Muster.
 
-The catalogue of this node does not know them, yet nothing is dearer to their owner: they become this node's, with the
-topic id and the leader epochs they came with. Any other topic that the catalogue does not know is a stray.
+The metadata log of this node does not know them, but they must not be lost: this node serves them, with the topic id
+and the leader epochs that they have. Any other topic that the metadata log does not know is a stray.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _logger = structlog.get_logger("muster.topics")
 def adopted(
     logs: LogManager, state: MetadataState, wanted: NewTopic, home: Home, number_is_given: bool
 ) -> list[Message]:
-    """The offsets topic, which the catalogue does not know, for the partitions on the disk; nothing if there are none.
+    """The records of the offsets topic, which the metadata log does not know, for the partitions on the disk; none if
+    there are no such partitions.
     `wanted`: how it is made otherwise; `number_is_given`: an operator has said how many partitions there are to be.
     """
     count, topic_id = _found(logs)
@@ -103,8 +104,8 @@ def _with_epochs(records: Sequence[Message], logs: LogManager) -> None:
 
 
 def take_over(logs: LogManager, topic_id: bytes, partitions: int) -> None:
-    """Give the partitions on the disk the id that the topic has in the catalogue: those that were put there since, and
-    those whose own cannot be read.
+    """Give the partitions on the disk the id that the topic has in the metadata log: to those that were put there
+    since, and to those whose id cannot be read.
     """
     for name, index in logs.folders.on_disk():
         if name != GROUP_OFFSETS_TOPIC or index >= partitions:

@@ -60,5 +60,5 @@ class TopicConfigs:
         return made
 
     def metadata_log(self) -> LogConfig:
-        """The config of the metadata log: it is the catalogue, so nothing of it is ever dropped."""
+        """The config of the metadata log: nothing of it is ever dropped."""
         return LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())

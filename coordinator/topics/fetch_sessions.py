@@ -58,7 +58,7 @@ class FetchRow:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.topic: str | None = None
-        """The name of the topic whose id the key has, once there was such a topic; also after its end."""
+        """The name of the topic that has the key's id, or had it."""
 
     def ask(self, other: FetchRow) -> None:
         """The reader's newest wishes, from the row of a later request."""

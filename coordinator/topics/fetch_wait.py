@@ -1,6 +1,7 @@
-"""Readers who wait for more records than there are (Fetch's min bytes and max wait): parked without a task.
+"""Readers that wait for more records than there are (Fetch's min bytes and max wait): parked without a task.
 
-A wait ends once: by enough new bytes, with the partition, by the clock, or because nobody wants the answer any more.
+A wait ends once: when enough bytes are there, when the partition is deleted, when the time is over, or when the client
+has gone.
 """
 
 from __future__ import annotations

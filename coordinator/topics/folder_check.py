@@ -1,4 +1,4 @@
-"""What of a data directory does not fit the topic catalogue, for `muster log check`. Reads only, whoever works."""
+"""Folders of a data directory that do not fit the metadata log, for `muster log check`. Only reads; a server may run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def misfits(storage: Storage) -> list[Misfit]:
 
 
 def _missing(storage: Storage, folders: set[str], state: MetadataState) -> list[Misfit]:
-    """Partitions that the catalogue knows, and that have no folder: one is made before its topic is acknowledged."""
+    """Partitions that the metadata log knows and that have no folder: it is made before the topic is acknowledged."""
     others = {entry.name for entry in storage.entries("") if not entry.is_directory}
     found = []
     for topic in state.topics.values():

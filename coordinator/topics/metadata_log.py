@@ -1,7 +1,7 @@
-"""The topic catalogue: the one writer of the metadata log `__cluster_metadata-0`, and the state that the log tells.
+"""The one writer of the metadata log `__cluster_metadata-0`, and the state that the log tells.
 
 Every change is decided (pure functions of `creation`), appended as one batch of Kafka's own records, and then taken in
-by the function that replays them. Holds no partition: who needs to act on a change is told its records.
+by the function that replays them. Holds no partition.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _replay(state: MetadataState, chunk: bytes) -> int:
 
 
 def read_state(storage: Storage) -> MetadataState:
-    """What the metadata log says in a data directory that nobody works on, or that somebody does. Raises OSError."""
+    """What the metadata log in a data directory says, whether a server runs on it or not. Raises OSError."""
     state = MetadataState()
     folder = f"{METADATA_TOPIC}-0"
     if storage.is_directory(folder):
@@ -148,8 +148,8 @@ def read_state(storage: Storage) -> MetadataState:
 
 
 def topic_id_of(storage: Storage, name: str) -> bytes | None:
-    """The id of a topic, as the metadata log in a data directory says that nobody works on; None: there is no such
-    topic. Raises OSError.
+    """The id of a topic, as the metadata log in a data directory says; None: there is no such topic. No server may run
+    on it. Raises OSError.
     """
     if name == METADATA_TOPIC:
         return METADATA_TOPIC_ID

@@ -1,7 +1,6 @@
-"""Partitions whose log went offline for a while, as on a full disk, come back by themselves.
+"""Opens logs again that went offline, for example because the disk was full. Decides only when to try.
 
-A damaged one waits for an operator, and those of the shards and of their journals are opened by these. Decides only
-when to try.
+A damaged log waits for an operator. The logs of shards and journals are opened again by the shards and journals.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from muster.coordinator.log import LogError
 _logger = structlog.get_logger("muster.topics")
 
 LOOK_EVERY_MS: Final = 1_000
-"""How often is looked whether a log is offline."""
+"""How often to look for offline logs."""
 MOST_LOOKS_APART: Final = 32
-"""A log that failed again is looked at half as often as before, but never more seldom than this."""
+"""After each failure twice as many looks pass without a try, but never more than these."""
 
 Failed = tuple[str, int, Callable[[], object]]
 """Topic, partition, and what opens its log again; that raises a LogError."""
 
 
 class OfflineRetry:
-    """Looks from time to time, as long as `find` says something."""
+    """Looks from time to time, until `find` returns None."""
 
     def __init__(self, clock: Clock, find: Callable[[], Iterator[Failed] | None]) -> None:
         """`find`: the logs that are offline, to be tried now; None: nothing is open any more."""

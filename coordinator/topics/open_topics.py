@@ -20,7 +20,7 @@ from muster.coordinator.topics.topic import Topic
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
 _OF_SHARDS = frozenset((GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC))
-"""Topics whose logs are opened again by those who write them."""
+"""Topics whose logs are opened again by their shards and journals."""
 
 
 class OpenTopics:

@@ -58,7 +58,7 @@ class Partition:
         self._forget = log.on_append(self._advanced)
 
     def use_log(self, log: Log) -> None:
-        """Go on with the log that was opened anew after the old one went offline; nobody who waits is forgotten."""
+        """Use the log that was opened again after the old one went offline. Waiting readers keep waiting."""
         self._forget()
         self.log = log
         self.history = ProducerHistory(log)
@@ -185,7 +185,7 @@ class Partition:
                 grew(self)
 
     def close(self) -> None:
-        """The partition is gone: those who wait are told, and nothing is heard of its log any more."""
+        """The partition is deleted: waiting readers are told, and its log is not watched any more."""
         self.closed = True
         self._forget()
         self._advanced()

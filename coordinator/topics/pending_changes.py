@@ -1,8 +1,7 @@
-"""Changes of the catalogue on their way to the disk.
+"""Changes of the metadata log that are not durable yet.
 
-A change is decided and taken in at once. Groups hear of it, clients are told that it was made, and files of deleted
-topics go only when it is durable: a power cut before leaves it undone, and nobody has relied on it. One sync serves
-all that wait.
+A change is in force at once. Only when it is durable, groups get the new image, clients get their answer, and files of
+deleted topics are removed: if a power cut undoes it before, no client has relied on it. One sync serves all that wait.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 
 
 class PendingChanges:
-    """Which changes are durable, by the version of the catalogue's state."""
+    """Which changes are durable, by the version of the metadata log's state."""
 
     __slots__ = (
         "_doomed",
@@ -83,7 +82,7 @@ class PendingChanges:
             self._settle()
 
     def publish(self) -> None:
-        """Tell the present state at once: at a start, when nobody has relied on anything yet."""
+        """Publish the present image at once: at a start, before the first client comes."""
         self._is_published = True
         self._tell(self._image())
 

@@ -29,7 +29,7 @@ class ProducerHistory:
 
     @property
     def loaded(self) -> bool:
-        """Has anyone asked yet?"""
+        """Was the state needed yet?"""
         return self._producers is not None
 
     def current(self) -> Producers:

@@ -1,7 +1,7 @@
 """Topics made again from the folders of their partitions, when the metadata log has lost what it said of them.
 
 A folder tells the topic's name, its id and one partition; what was configured is lost. So that no record goes for that,
-such a topic keeps all its records until somebody configures it anew."""
+such a topic keeps all its records until it is configured again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_NAMES: Final = 100
 """Topics that a line of the log names."""
 
 Folders = Mapping[str, Mapping[int, bytes | None]]
-"""Topic -> partition -> topic id in its folder (None: none, or nobody can read it)."""
+"""Topic -> partition -> topic id in its folder (None: none, or it cannot be read)."""
 
 _logger = structlog.get_logger("muster.topics")
 
@@ -51,7 +51,7 @@ def open_metadata_log(logs: LogManager, config: LogConfig) -> tuple[Log, bool]:
 
 
 def tells_nothing(logs: LogManager, state: MetadataState) -> bool:
-    """Whether the catalogue knows no topic and never did, although there are records of some."""
+    """Whether the metadata log knows no topic and never did, although there are records of topics."""
     is_empty = not state.topics and not state.deleted
     partitions = [one for one in logs.folders.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
     return any(not never_held_records(logs, f"{name}-{index}") for name, index in partitions)
@@ -69,7 +69,7 @@ def lost_topics(
     `internal`: see `rebuilt_topics`.
     """
     records = rebuilt_topics(_folders_of(logs), state, home, internal, draw_uuid)
-    # ids that were given out before must not be given to others: nobody gets through one in a millisecond
+    # an id must not be given out twice: it takes more than a millisecond to give out one
     start = max(state.next_producer_id, wall_ms)
     records.append(ProducerIdsRecord(broker_id=home.node_id, broker_epoch=0, next_producer_id=start))
     _tell(records)

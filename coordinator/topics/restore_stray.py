@@ -30,7 +30,7 @@ class Restored(NamedTuple):
 
     topic: str
     partitions: list[int]
-    """Those whose folders are in their place now."""
+    """The partitions that have their folders again."""
     is_new: bool
     """The topic was made for them."""
 
@@ -46,10 +46,10 @@ def belongs_to_a_topic(directory: Path, folder: str) -> bool:
     try:
         topic_ids.read(storage, folder)
     except MalformedCheckpoint:
-        return True  # as far as anybody knows
+        return True  # it cannot be known
     state = read_state(storage)
     topic = state.topics.get(partition[0])
-    # a catalogue that tells nothing is mended by a start
+    # a metadata log without topics is rebuilt by a start
     return not (state.topics or state.deleted) or (topic is not None and partition[1] < len(topic.partitions))
 
 

@@ -12,9 +12,9 @@ class TopicSettings:
     auto_create_topics_enable: bool = True
     """Create a topic when a client asks for its metadata."""
     num_partitions: int = 1
-    """Partitions of a topic whose creator names no number."""
+    """Partitions of a new topic, unless the request says how many."""
     default_replication_factor: int = 1
-    """Replicas of a topic whose creator names no number; with one node any value but 1 refuses such topics."""
+    """Replicas of a new topic, unless the request says how many; with one node any value but 1 refuses such topics."""
     delete_topic_enable: bool = True
     """Off: DeleteTopics is refused with TOPIC_DELETION_DISABLED."""
     offsets_topic_num_partitions: int = 50

@@ -1,4 +1,4 @@
-"""Partitions' folders that do not fit the catalogue, at a start and where a new topic is to be made.
+"""Folders of partitions that do not fit the metadata log: found at a start, or where a new topic is to be made.
 
 Only what the metadata log says was deleted is taken off the disk, by the topic's id, and what never held a record. All
 else keeps its bytes: it is served under its topic's id, or set aside under Kafka's name for strays, and told. When the
@@ -45,7 +45,7 @@ class Strays:
     # -- at a start
 
     def look(self) -> None:
-        """Bring the folders in line with the catalogue, before any log but the metadata log is opened."""
+        """Bring the folders in line with the metadata log, before any other log is opened."""
         renamed = self._logs.folders.renamed_folders()
         for folder, other in renamed:
             if other.suffix == DELETE_SUFFIX:
@@ -98,7 +98,7 @@ class Strays:
         if whole.startswith(name):  # it may have been cut
             name = whole
         if topic is not None and topic.name == name and index < len(topic.partitions):
-            # the record of its deletion did not reach the disk: nobody was told of it
+            # the record of its deletion did not reach the disk, so it was not acknowledged
             if logs.folders.has_folder(name, index) and self._id_of(name, index) != topic_id:
                 self._clear(name, index, self._id_of(name, index), readable=True)
             if not logs.folders.has_folder(name, index):
@@ -184,7 +184,7 @@ class Strays:
         self._told_aside(name, index, aside, reason)
 
     def _is_dead(self, name: str, topic_id: bytes | None) -> bool:
-        """Whether the catalogue says that the topic of this id and name was deleted."""
+        """Whether the metadata log says that the topic of this id and name was deleted."""
         return topic_id is not None and not self._lost and self._state.deleted.get(topic_id) == name
 
     def _is_unborn(self, folder: str) -> bool:

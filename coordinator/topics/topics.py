@@ -156,7 +156,7 @@ class Topics:
         self.clock.call_at(self.clock.now().mono_ms + interval_ms, expire)
 
     def _adopt_offsets(self) -> None:
-        """The offsets partitions on the disk are ours, whoever put them there."""
+        """The offsets partitions on the disk belong to this node, also those that were copied there."""
         state = self.state.topics.get(GROUP_OFFSETS_TOPIC)
         if state is not None:
             take_over(self.logs, state.topic_id, len(state.partitions))
@@ -204,7 +204,7 @@ class Topics:
         return topic
 
     def _ensuring(self, name: str, partitions: int) -> Job[Topic]:
-        if name not in self.by_name:  # somebody else may have made it meanwhile
+        if name not in self.by_name:  # another request may have made it meanwhile
             wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
             if partitions != USE_DEFAULT:
                 wanted.partitions = partitions
@@ -241,7 +241,7 @@ class Topics:
 
     def deleting(self, topic: Topic) -> Job[None]:
         """Delete a topic, and its records once that is durable. Raises `ApiError` when the metadata log cannot be
-        written, or somebody else has deleted it.
+        written, or another request has deleted it.
         """
         return self._changes.run(self._deleting(topic))
 
@@ -273,7 +273,7 @@ class Topics:
         )
 
     def next_producer_id(self) -> int:
-        """A producer id that nobody had before; a block of them is taken from the metadata log when none is left."""
+        """A new producer id; a block of them is taken from the metadata log when none is left."""
         if not self._producer_ids:
             start = self.state.next_producer_id
             end = start + PRODUCER_ID_BLOCK
@@ -340,7 +340,7 @@ class Topics:
 
     def when_durable(self, callback: Waiter) -> None:
         """Call `callback(None)` once all changes so far are on the disk and the groups know of them: at once, or soon;
-        `callback(error)` when the disk fails. Whoever acknowledges a change waits for this.
+        `callback(error)` when the disk fails. A change is acknowledged after this.
         """
         self._pending.when_durable(callback)
 

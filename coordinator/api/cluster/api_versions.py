@@ -37,7 +37,7 @@ _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 
 
 def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
-    """The table of `registry`, with Kafka's features; INVALID_REQUEST for a client whose name or version is none."""
+    """The table of `registry`, with Kafka's features; INVALID_REQUEST for a client with an invalid name or version."""
     if version_rules.api_versions_names_software(context.api_version):
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
@@ -59,7 +59,7 @@ def handle_api_versions(node: Node, context: RequestContext, request: ApiVersion
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer to an ApiVersions request of a version nobody knows: to be sent as version 0 (KIP-511)."""
+    """The answer to an ApiVersions request of an unknown version, which is sent as version 0 (KIP-511)."""
     own = SERVED[API_VERSIONS]
     row = ApiVersion(own.key, own.min_version, own.max_version)
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[row])

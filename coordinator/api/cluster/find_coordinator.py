@@ -41,7 +41,7 @@ def _row(node: Node, context: RequestContext, key_type: int, key: str) -> Coordi
     found = _coordinator(node, context, key_type, key)
     if isinstance(found, Coordinator):
         return found
-    # only a key type that nobody knows fails the request as a whole, and then there is a text
+    # an unknown key type fails the whole request, and then there is a text
     message = error_message(found) if key_type not in (_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY) else ""
     return Coordinator(key, NO_BROKER, "", -1, found, message)
 

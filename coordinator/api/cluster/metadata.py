@@ -188,7 +188,7 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
     if tell_operations:
         operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, topic.name)
     rows: list[MetadataResponsePartition] = []
-    leaders = node.cluster.leaders.get(topic.name, ())  # of a topic that was deleted meanwhile nobody leads anything
+    leaders = node.cluster.leaders.get(topic.name, ())  # none if the topic was deleted meanwhile
     for index, ((leader_id, epoch), state) in enumerate(zip(leaders, topic.state.partitions, strict=False)):
         replicas = state.replicas
         if not topic.is_online(index):

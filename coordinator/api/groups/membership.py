@@ -42,7 +42,7 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         request,
         respond,
         context.client,
-        # only one who comes without an id can be given one
+        # only a member that comes without an id can be given one
         "" if request.member_id else node.draw_uuid_text(),
         version_rules.join_requires_known_member_id(version),
         version_rules.join_supports_skip_assignment(version),

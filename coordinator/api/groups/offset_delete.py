@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): committed positions of a group are forgotten, unless somebody subscribes to their topics."""
+"""OffsetDelete (key 47): committed offsets of a group are deleted, unless a member subscribes to their topics."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class _Fetch:
             row.error_code = TOO_LARGE
         if row.error_code == TOO_LARGE:
             if group.is_all:
-                group.topics.clear()  # nobody has named them
+                group.topics.clear()  # the request has not named them
                 return
             found = [_refuse(topic, TOO_LARGE) for topic in topics or ()]
         _join(group.topics, found, goes_on)

@@ -1,4 +1,4 @@
-"""DescribeProducers: what partitions remember of those who write to them (KIP-664)."""
+"""DescribeProducers: what partitions remember of their producers (KIP-664)."""
 
 from __future__ import annotations
 

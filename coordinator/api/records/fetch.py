@@ -45,7 +45,7 @@ def _fetch(node: Node, context: RequestContext, request: FetchRequest, taken: Ta
     try:
         return (yield from _read_and_answer(node, context, request, taken))
     except BaseException:
-        # given up: nobody waits for the answer any more
+        # given up: the client does not wait for the answer any more
         taken.set(0)
         raise
 

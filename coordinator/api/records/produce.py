@@ -258,7 +258,8 @@ class _Produce:
         ]
 
     def _end_connection_on_error(self) -> None:
-        """As KafkaApis.sendResponseCallback of Produce: nobody listens to an answer, so one refused row costs all."""
+        """As KafkaApis.sendResponseCallback of Produce: the client expects no answer, so one refused row ends
+        the connection."""
         failed = [(key, row) for key, rows in self._rows.items() for row in rows.values() if row.error_code]
         if failed:
             (name, topic_id), row = failed[0]

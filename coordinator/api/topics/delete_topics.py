@@ -24,7 +24,7 @@ _NEITHER_NOR_BOTH = ("You may not specify both topic name and topic id.", "Neith
 
 
 def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTopicsRequest, respond: Respond) -> None:
-    """Delete what can be deleted; a topic that is meant twice, be it by name and by id, is not."""
+    """Delete what can be deleted; a topic that is given twice (also once by name and once by id) is not."""
     node.run_to_end(context, respond, _delete_all(node, context, request))
 
 
