@@ -1,4 +1,4 @@
-"""Folders of a data directory that do not fit the metadata log, for `muster log check`. Only reads; a server may run."""
+"""Folders of a data directory that do not fit the metadata log, for `muster log check`. It only reads."""
 
 from __future__ import annotations
 
