@@ -56,7 +56,7 @@ class PartitionFolders:
         OSError.
         """
         folder = f"{topic}-{partition}"
-        if topic_ids.settle(self._storage, folder, topic_id, was_clean=was_clean, sync=self._sync is None):
+        if topic_ids.ensure(self._storage, folder, topic_id, was_clean=was_clean, sync=self._sync is None):
             self._new_folders.add(folder)
 
     def leader_epoch_on_disk(self, topic: str, partition: int) -> int:

@@ -25,13 +25,13 @@ def read(storage: Storage, directory: str) -> bytes | None:
 def write(storage: Storage, directory: str, topic_id: bytes, *, sync: bool) -> None:
     """Note a topic id. Raises OSError.
 
-    `sync`: wait for the disk. What a power cut leaves of it otherwise, `settle` knows.
+    `sync`: wait for the disk. What a power cut leaves of it otherwise, `ensure` knows.
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     storage.save(path, checkpoints.encode_topic_id(topic_id), sync=sync)
 
 
-def settle(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
+def ensure(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool, sync: bool) -> bool:
     """Make sure that the directory of a log that is to be opened holds the topic's id; whether it had to be written.
 
     `was_clean`: how the data directory was left; `sync`: see `write`. Raises DamagedLog when it cannot be read.

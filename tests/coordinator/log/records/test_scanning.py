@@ -18,8 +18,11 @@ from muster.coordinator.log.records.scanning import (
     PLAIN,
     key_of_single,
     pairs_of,
+    parts_of,
     rows_of,
     scan_keys,
+    varint,
+    views_of,
 )
 
 optional = st.none() | st.binary(max_size=300)
@@ -36,6 +39,10 @@ def test_rows_are_what_the_reader_reads(content: list[tuple[bytes | None, bytes 
         (index, key, value is None) for index, (key, value, _) in enumerate(content)
     ]
     assert pairs_of(batch, HEADER_SIZE, len(content)) == [(key, value) for key, value, _ in content]
+    assert [(view.key, view.value) for view in views_of(batch, header)] == [(key, value) for key, value, _ in content]
+    parts, largest = parts_of(batch, len(content), 1000)
+    assert parts == len(content) + sum(len(more) for _, _, more in content)
+    assert largest == max(varint(row.raw, 0)[0] for row in rows)
     assert payload(rows) == batch[HEADER_SIZE:]
     assert assemble(header, payload(rows), len(rows)) == batch
 
