@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from muster.coordinator.groups.offsets.commit import same_for_all
 from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -19,12 +20,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from muster.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from muster.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from muster.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from muster.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -66,29 +62,12 @@ def _heartbeat(_: HeartbeatRequest, code: int) -> Message:
     return HeartbeatResponse(error_code=code)
 
 
-def _commit(message: Any, code: int) -> Message:
-    """The rows of a response may have errors already."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [
-                    OffsetCommitResponsePartition(row.partition_index, getattr(row, "error_code", 0) or code)
-                    for row in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
-
-
 _MAKERS: Final[dict[type, _Make]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
     HeartbeatRequest: _heartbeat,
     LeaveGroupRequest: _only(LeaveGroupResponse),
-    OffsetCommitRequest: _commit,
+    OffsetCommitRequest: same_for_all,
     OffsetFetchRequest: lambda r, code: OffsetFetchResponse(groups=[failed_group(group, code) for group in r.groups]),
     OffsetDeleteRequest: _only(OffsetDeleteResponse),
     DescribeGroupsRequest: lambda r, code: DescribeGroupsResponse(
@@ -103,7 +82,7 @@ _MAKERS: Final[dict[type, _Make]] = {
     SyncGroupResponse: _only(SyncGroupResponse),
     HeartbeatResponse: _only(HeartbeatResponse),
     LeaveGroupResponse: _only(LeaveGroupResponse),
-    OffsetCommitResponse: _commit,
+    OffsetCommitResponse: same_for_all,
     OffsetFetchResponse: lambda r, code: OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group.group_id, [], code) for group in r.groups]
     ),

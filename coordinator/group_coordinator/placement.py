@@ -1,5 +1,5 @@
-"""Do the groups lie on the partitions of __consumer_offsets that they belong to? After a start, whoever copied
-partitions from a cluster with another number of them hears of it. Changes nothing.
+"""Whether the groups lie on the partitions of __consumer_offsets that they belong to: not so when the partitions were
+copied from a cluster with another number of them. Told after a start; changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.protocol.hashing import group_partition, partitions_of
 log = structlog.get_logger("muster.server")
 
 LOOKED_AT: Final = 100
-"""Groups of each partition: what belongs elsewhere nearly always does so for all of them."""
+"""Groups of each partition that are looked at: if one belongs elsewhere, nearly all do."""
 MOST_COUNTED: Final = 10_000
 """Groups of each partition that are counted when there is something to tell."""
 

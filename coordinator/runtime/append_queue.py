@@ -29,8 +29,8 @@ class Batch:
 
 
 class AppendQueue:
-    """The batches to be appended, in their order. `flush` is called when that is to be done; with `at_once`, whoever
-    adds to the queue does it.
+    """The batches to be appended, in their order. `flush` is called when it is time to append them; not with `at_once`,
+    when each addition is to be appended at once.
     """
 
     __slots__ = ("_clock", "_flush", "_linger_ms", "at_once", "batches")
@@ -49,21 +49,16 @@ class AppendQueue:
         """The batch that takes the records of one command, of `size` bytes: the newest one; or a new one when that is
         full, or is of another producer.
         """
-        batches = self.batches
-        batch = batches[-1] if batches else None
+        batch = self.batches[-1] if self.batches else None
         if batch is None or batch.size + size > BATCH_BYTES or batch.producer != producer:
-            if batch is None:
-                self._schedule()
+            if batch is None and self._linger_ms < 0:
+                self._clock.call_soon(self._flush)
+            elif batch is None and self._linger_ms > 0:
+                self._clock.call_at(self._clock.mono_ms() + self._linger_ms, self._flush)
             batch = Batch(self._clock.moment().mono_ms, producer)
-            batches.append(batch)
+            self.batches.append(batch)
         batch.size += size
         return batch
-
-    def _schedule(self) -> None:
-        if self._linger_ms < 0:
-            self._clock.call_soon(self._flush)
-        elif self._linger_ms > 0:
-            self._clock.call_at(self._clock.mono_ms() + self._linger_ms, self._flush)
 
     def take_all(self) -> list[Batch]:
         """The batches, which will not be appended."""

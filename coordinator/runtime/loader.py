@@ -54,7 +54,7 @@ class Loader:
     """All loads of one start, one after the other; `add` them, then `run_for` once. Says how far it is."""
 
     def __init__(self, clock: Clock, what: str, done: Callable[[], object]) -> None:
-        """`what` the shards hold, for log lines; `done` is called once, when everything is loaded."""
+        """`what`: what the shards hold, for log lines; `done` is called once, when everything is loaded."""
         self._clock = clock
         self._what = what
         self._done = done

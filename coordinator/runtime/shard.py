@@ -21,7 +21,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime.append_errors import append_error
-from muster.coordinator.runtime.append_queue import BATCH_BYTES, AppendQueue
+from muster.coordinator.runtime.append_queue import AppendQueue
 from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine
 from muster.coordinator.runtime.loader import in_background, replay
 from muster.coordinator.runtime.pending_replies import PendingReplies
@@ -44,8 +44,8 @@ S = TypeVar("S", bound=StateMachine)
 class CoordinatorShard(Generic[S]):
     """See the module.
 
-    `core`: the state machine while the shard is in office, to be asked there and then, and `log` its log; None:
-    commands are refused with `state_error`. `trouble`: why it is out of office, or was until the load that runs now.
+    `core`: the state machine while the shard is in office (never to be kept); None: commands are refused with
+    `state_error`. `log`: its log, in office. `trouble`: why it is out of office, or was until the load that runs now.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class CoordinatorShard(Generic[S]):
         linger_ms: int = 0,
         on_load: Callable[[S, int, int], object] = lambda *_: None,
     ) -> None:
-        """`what` the state machine holds, for log lines. `open_log`: the log of the partition, opened again when it had
-        failed, and its leader epoch; raises OSError or the log's errors. `linger_ms`: see `AppendQueue`.
-        `on_load(core, records, took_ms)`: the shard is in office, `core.loaded` follows.
+        """`what`: what the state machine holds, for log lines. `open_log`: gives the log of the partition, opened again
+        when it had failed, and its leader epoch; raises OSError or the log's errors. `linger_ms`: see `AppendQueue`.
+        `on_load(core, records, took_ms)` is called when the shard is in office, before `core.loaded`.
         """
         self.partition = partition
         self.core: S | None = None
@@ -84,7 +84,7 @@ class CoordinatorShard(Generic[S]):
         self.log: Log
         self._leader_epoch = -1
         self._term = 0
-        """Another one whenever all that waits has become of no use."""
+        """Changes with each load and each loss of office: callbacks and steps of an earlier term do nothing."""
         self._failures = 0
 
     # ---- commands
@@ -120,15 +120,10 @@ class CoordinatorShard(Generic[S]):
         """The state machine has decided on records that are `rows` of the codec already, `size` bytes of them: append
         them, and answer. Only in office.
         """
-        queue = self.queue
-        batches = queue.batches
-        if batches and (batch := batches[-1]).size + size <= BATCH_BYTES and batch.producer is None:
-            batch.size += size
-        else:
-            batch = queue.batch_for(size, None)
+        batch = self.queue.batch_for(size, None)
         batch.rows += rows
         batch.replies.append((respond, response))
-        if queue.at_once:
+        if self.queue.at_once:
             self._flush()
         core = self.core
         if core is not None and core.deadlines.earliest_ms < self.timer.due_ms:

@@ -83,15 +83,18 @@ def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
 
-def same_for_all(request: OffsetCommitRequest, error: int) -> OffsetCommitResponse:
-    """OffsetCommit has no top-level error: every partition carries it, or 0."""
+def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) -> OffsetCommitResponse:
+    """OffsetCommit has no top-level error: every partition has it, or 0, or the error that a response has already."""
     topics = [
         OffsetCommitResponseTopic(
             topic.name,
             topic.topic_id,
-            [OffsetCommitResponsePartition(one.partition_index, error) for one in topic.partitions],
+            [
+                OffsetCommitResponsePartition(one.partition_index, getattr(one, "error_code", 0) or error)
+                for one in topic.partitions
+            ],
         )
-        for topic in request.topics
+        for topic in asked.topics
     ]
     return OffsetCommitResponse(0, topics)
 

@@ -43,7 +43,7 @@ def test_it_asks_once_to_be_flushed(linger_ms: int, at: int) -> None:
     assert bench.flushed == [at]
 
 
-def test_without_a_linger_whoever_adds_flushes() -> None:
+def test_without_a_linger_it_does_not_ask() -> None:
     bench = Bench(0)
     assert bench.queue.at_once
     bench.queue.batch_for(1, None)
