@@ -99,7 +99,7 @@ conformance: conformance-random conformance-clients conformance-log conformance-
 conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
 	@$(BIN)/python -m tests.stories.random $(ARGS)
 
-conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server
+conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server; what clients without permission are told
 	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*'
 
 conformance-assignors: venv ## every assignor against Kafka's Java class, on thousands of random inputs
