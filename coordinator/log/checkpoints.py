@@ -1,6 +1,4 @@
-"""The small text files of a data directory, under Kafka's names and in Kafka's formats. Pure: text in, values out,
-and back.
-"""
+"""The small text files of a data directory, under Kafka's names and in Kafka's formats. Pure."""
 
 from __future__ import annotations
 
@@ -137,7 +135,5 @@ def encode_topic_id(topic_id: bytes) -> bytes:
 
 
 def encode_clean_shutdown() -> bytes:
-    """The file whose presence says that the last stop was clean (KIP-966); the broker epoch is one that no controller
-    gave.
-    """
+    """The file whose presence says that the last stop was clean (KIP-966); no controller gave the broker epoch."""
     return json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""Up to where a log is durable, who waits for that, and how it is synced.
+"""Whether a log can be written, up to where it is durable, who waits for that, and how it is synced.
 
 A sync never runs on the event loop: only `flush` waits for the disk, at a stop.
 """
@@ -6,12 +6,13 @@ A sync never runs on the event loop: only `flush` waits for the disk, at a stop.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from muster.coordinator.log.availability import Availability
-from muster.coordinator.log.errors import LogOffline
+import structlog
+
+from muster.coordinator.log.errors import DirectoryGone, LogOffline
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import MAX_INT64
@@ -26,7 +27,58 @@ CHECK_NAME_EACH_SYNCS: Final = 8
 """After so many syncs the file is asked whether it still has a name: after each it took 15 % of a commit's CPU. What
 is removed in between is found within a second (`DirectoryMonitor`).
 """
+_logger = structlog.get_logger("muster.log")
 REMOVED: Final = "somebody removed it while the server runs"
+
+
+class Availability:
+    """Whether a log can still be written. After a failed write it cannot: a later append could stand behind a hole."""
+
+    __slots__ = ("_partition", "_topic", "failure", "when_offline")
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic = topic
+        self._partition = partition
+        self.failure: LogOffline | None = None
+        """Why nothing can be appended any more; None while all is well."""
+        self.when_offline: Callable[[LogOffline], object] = lambda _: None
+        """Called when the log goes offline."""
+
+    def fail(self, path: str, error: OSError) -> LogOffline:
+        """Take the log offline, unless it is; the error to raise."""
+        is_told = isinstance(error, DirectoryGone)
+        failure = LogOffline(path, error.strerror or str(error), is_told=is_told)
+        if self.failure is None:
+            self.failure = failure
+            if not is_told:
+                _logger.error("a log is offline", topic=self._topic, partition=self._partition, path=path,
+                              reason=failure.reason)  # fmt: skip
+            self.when_offline(failure)
+        return failure
+
+    @contextlib.contextmanager
+    def failing(self, path: str) -> Iterator[None]:
+        """What is done inside takes the log offline when it raises OSError; LogOffline is raised then."""
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(path, error) from error
+
+    def raise_if_offline(self) -> None:
+        """Raises LogOffline."""
+        if self.failure is not None:
+            raise LogOffline(self.failure.path, self.failure.reason, is_told=self.failure.is_told)
+
+    def come_back(self) -> None:
+        """The data directory, which was away, is back: the log goes on with the files that it has held open."""
+        if self.failure is not None and self.failure.is_told:
+            self.failure = None
+
+    def close(self, path: str) -> LogOffline:
+        """The log is closed; what to tell those that still wait."""
+        if self.failure is None:
+            self.failure = LogOffline(path, "it is closed")
+        return self.failure
 
 
 class Durability:
@@ -79,9 +131,7 @@ class Durability:
         """Monotonic: when `sync_if_older` last found nothing left to sync."""
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back after each append, and when more has become durable; returns what ends that. `callback` must be
-        quick.
-        """
+        """Call `callback` after each append, and when more has become durable; returns what ends that."""
         self._listeners = (*self._listeners, callback)
 
         def remove() -> None:
@@ -90,9 +140,7 @@ class Durability:
         return remove
 
     def when_durable(self, position: int, callback: Waiter) -> None:
-        """Call `callback(None)` once all before `position` is durable, at once when it is; or `callback(error)` when
-        it cannot be.
-        """
+        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
         if position <= self.durable_offset:
             callback(None)
         elif self._availability.failure is not None:

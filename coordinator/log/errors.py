@@ -1,6 +1,4 @@
-"""What can go wrong in a log. Each error that a client can be told of carries Kafka's code in `error_code`; holds no
-behaviour.
-"""
+"""What can go wrong in a log. Each error that a client can be told of has Kafka's code in `error_code`."""
 
 from __future__ import annotations
 
@@ -100,9 +98,7 @@ class FencedLeaderEpoch(LogError):
 
 
 class LogOffline(LogError):
-    """A write or a sync failed, or the log is closed: nothing is appended until it is opened anew
-    (KAFKA_STORAGE_ERROR).
-    """
+    """A write or a sync failed, or the log is closed, until it is opened anew (KAFKA_STORAGE_ERROR)."""
 
     error_code = 56
 
@@ -147,9 +143,7 @@ class DamagedLog(LogError):
 
 
 class UnreadableLog(DamagedLog):
-    """A batch is of a format, or packed by a codec, that is unknown here (KAFKA_STORAGE_ERROR). It may well be
-    sound, so it is left as it is.
-    """
+    """A batch of a format or codec unknown here (KAFKA_STORAGE_ERROR). It may be sound and is left as it is."""
 
     state = "not readable"
 

@@ -1,6 +1,4 @@
-"""What other rooms need of one partition's log. `UnifiedLog` keeps it in segments of files; another engine that has
-these methods can stand in its place.
-"""
+"""What other rooms need of one partition's log. `UnifiedLog` keeps it in files; another engine may do the same."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ class Log(Protocol):
     # -- appending
 
     def append(self, leader_epoch: int, batch: Buffer, *, wall_ms: int) -> AppendResult:
-        """Append whole batches, giving them the next offsets and the epoch. Raises FencedLeaderEpoch,
-        RecordListTooLarge, CorruptBatch or LogOffline.
-        """
+        """Append whole batches under this epoch. Raises FencedLeaderEpoch, BatchError or LogOffline."""
 
     def append_as_is(self, data: Buffer, *, wall_ms: int = 0) -> AppendResult:
         """Append batches that have their offsets and epochs already. Raises the same."""

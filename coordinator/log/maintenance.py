@@ -51,9 +51,7 @@ class Maintenance:
         self._manager.sync_old(self._clock.now().mono_ms)
 
     def checkpoint(self) -> None:
-        """Write the checkpoints, now. A full disk is told and waited out: the old ones stay valid, recovery only
-        takes longer.
-        """
+        """Write the checkpoints, now. With a full disk the old ones stay valid; recovery only takes longer."""
         if self._manager.gone is not None:
             return
         try:

@@ -179,15 +179,8 @@ class LogManager:
 
     def _set_offline(self, key: Partition, damage: DamagedLog) -> None:
         self.offline[key] = damage
-        _logger.error(
-            "a log is damaged",
-            topic=key[0],
-            partition=key[1],
-            path=damage.path,
-            position=damage.position,
-            reason=damage.reason,
-            what_to_do=damage.advice,
-        )
+        _logger.error("a log is damaged", topic=key[0], partition=key[1], path=damage.path, position=damage.position,
+                      reason=damage.reason, what_to_do=damage.advice)  # fmt: skip
 
     def _raise_if_removed(self, key: Partition) -> None:
         """A log whose files are away must not begin anew at offset 0. DamagedLog, also kept in `offline`."""

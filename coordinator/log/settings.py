@@ -1,6 +1,4 @@
-"""The settings of logs: the broker's (`log.…`) and a topic's own, which are derived from them. Field names are Kafka's
-property names with "_" for ".".
-"""
+"""The settings of logs: the broker's, and a topic's own. Names are Kafka's property names with "_" for "."."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ MINUTE_MS = 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """Properties of the broker, with Kafka 4.3's defaults. Of a quantity given in several units the smallest unit
-    counts.
-    """
+    """Properties of the broker, with Kafka 4.3's defaults. Of a quantity in several units the smallest unit counts."""
 
     log_segment_bytes: int = 1024 * 1024 * 1024
     log_roll_ms: int | None = None

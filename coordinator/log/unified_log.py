@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS
-from muster.coordinator.log.durability import Durability
+from muster.coordinator.log.durability import Availability, Durability
 from muster.coordinator.log.errors import (
     BatchError,
     CorruptBatch,
@@ -140,15 +139,11 @@ class UnifiedLog:
         self._availability.come_back()
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back after each append, and when more has become durable; returns what ends that. `callback` must be
-        quick.
-        """
+        """Call `callback`, which must be quick, after each append and when more is durable; returns what ends that."""
         return self.durability.on_append(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
-        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be; at once
-        when that is known.
-        """
+        """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
         self.durability.when_durable(position, callback)
 
     def when_flushed(self, position: int, callback: Waiter) -> None:
@@ -352,9 +347,7 @@ class UnifiedLog:
     # -- removing
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the start of the log up to `offset` (Kafka's DeleteRecords) and remove the segments below it; the new
-        start.
-        """
+        """Move the start of the log up to `offset` (Kafka's DeleteRecords), remove what is below; the new start."""
         if offset > self.durable_offset or offset < 0:
             raise OffsetOutOfRange(offset, self.start_offset, self.durable_offset)
         self._raise_start(offset)

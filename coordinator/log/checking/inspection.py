@@ -58,9 +58,7 @@ class Stretch(NamedTuple):
     problem: str
     """"" for bytes that were reserved and never written."""
     unknown_offset: int = -1
-    """The offset of a batch of a format that is unknown here: it may be sound, and must be left alone. -1: it is none
-    such.
-    """
+    """The offset of a batch of an unknown format, which may be sound and must be left alone; -1: it is none."""
     is_misplaced: bool = False
     """A batch whose CRC is right and whose offset cannot be."""
     is_torn: bool = False

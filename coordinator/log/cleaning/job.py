@@ -136,9 +136,7 @@ class CleaningJob:
         return [segment for segment in self._segments if segment.base_offset in bases]
 
     def _may_swap(self) -> bool:
-        """Whether the log still consists of what was compacted: retention, DeleteRecords or a failure may have changed
-        it.
-        """
+        """Whether the log still consists of what was compacted: retention or a failure may have changed it."""
         log, old = self.log, self._old()
         if log.failure is not None or self._manager.get(log.topic, log.partition) is not log:
             return False
@@ -160,11 +158,6 @@ class CleaningJob:
 
     def _log_result(self) -> None:
         work = self._compaction
-        _logger.info(
-            "a log was compacted",
-            topic=self.log.topic,
-            partition=self.log.partition,
-            up_to=work.end_offset,
-            bytes_before=sum(part.size for part in work.plan.parts),
-            bytes_after=work.bytes_written,
-        )
+        _logger.info("a log was compacted", topic=self.log.topic, partition=self.log.partition, up_to=work.end_offset,
+                     bytes_before=sum(part.size for part in work.plan.parts),
+                     bytes_after=work.bytes_written)  # fmt: skip

@@ -1,6 +1,4 @@
-"""Which logs are due for compaction, and which part of them may be compacted (Kafka: LogToClean, LogCleanerManager).
-Changes nothing.
-"""
+"""Which logs are due for compaction, and which part of them may be compacted (Kafka: LogCleanerManager)."""
 
 from __future__ import annotations
 

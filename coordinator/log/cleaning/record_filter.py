@@ -29,12 +29,11 @@ from muster.coordinator.log.records.headers import (
 from muster.coordinator.log.records.scanning import PLAIN, Row, key_of_single, rows_of, scan_keys
 
 Keep = Callable[[bytes, int, int, int, int], None]
+"""`keep(data, start, end, last_offset, max_timestamp)`: the batch `data[start:end]` stays."""
 
 
 class RecordFilter:
-    """Takes batches in the order of the log, gives those that stay to `keep(data, start, end, last_offset,
-    max_timestamp)`, which is to be set first.
-    """
+    """Takes batches in the order of the log, gives those that stay to `keep`, which is to be set first."""
 
     def __init__(
         self,

@@ -25,9 +25,7 @@ class PartitionFolders:
         """`sync`: threads for syncs; without it they are done here and now."""
         self._storage = storage
         self.files_lock = Lock()
-        """Held while the segments that a directory holds are changed in another thread than the event loop's, or for a
-        log that is just being opened.
-        """
+        """Held while the segments in a directory are changed in another thread, or a log is just being opened."""
         self._sync = sync
         self._new_folders = NewFolders(storage, sync)
         self.draw_uuid: Callable[[], bytes]
@@ -52,9 +50,7 @@ class PartitionFolders:
         self._new_folders.add(f"{topic}-{partition}")
 
     def ensure_topic_id(self, topic: str, partition: int, topic_id: bytes, *, was_clean: bool) -> None:
-        """The directory of a log that is to be opened says whose it is. DamagedLog when it says something unreadable,
-        OSError.
-        """
+        """Make sure that the directory of a log holds the topic's id. DamagedLog when it is unreadable, OSError."""
         folder = f"{topic}-{partition}"
         if topic_ids.ensure(self._storage, folder, topic_id, was_clean=was_clean, sync=self._sync is None):
             self._new_folders.add(folder)
@@ -64,9 +60,7 @@ class PartitionFolders:
         return load_epochs(self._storage, f"{topic}-{partition}").latest
 
     def when_folders_durable(self, callback: Waiter) -> None:
-        """Call `callback(None)` once the folders of all logs that were made so far are on the disk, or
-        `callback(error)`.
-        """
+        """Call `callback(None)` once the folders of all logs made so far are on the disk, or `callback(error)`."""
         self._new_folders.when_synced(callback)
 
     def has_folder(self, topic: str, partition: int) -> bool:
@@ -74,9 +68,7 @@ class PartitionFolders:
         return self._storage.is_directory(f"{topic}-{partition}")
 
     def rename(self, folder: str, partition: Partition, suffix: str, uuid: bytes | None = None) -> str:
-        """Give the folder of a partition, which may have another name already, a free one that ends in `suffix`; the
-        name. Raises OSError.
-        """
+        """Give the folder of a partition a free name that ends in `suffix`; the name. Raises OSError."""
         name = other_name(partition, uuid or self.draw_uuid(), suffix)
         while self._storage.is_directory(name):
             name = other_name(partition, self.draw_uuid(), suffix)

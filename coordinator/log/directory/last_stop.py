@@ -29,9 +29,7 @@ UNKNOWN = LastStop(was_clean=False)
 
 
 def load_offsets(storage: Storage, name: str, *, quiet: bool = False) -> dict[Partition, int]:
-    """An offset checkpoint; nothing when it is not there or cannot be read, which is logged unless `quiet`. Raises
-    OSError.
-    """
+    """An offset checkpoint; {} when it is missing or unreadable, which is logged unless `quiet`. Raises OSError."""
     path = f"{storage.root}/{name}"
     data = storage.load(name)
     try:
@@ -52,9 +50,7 @@ class LastStops:
         self._start_offsets = load_offsets(storage, checkpoints.START_OFFSETS, quiet=quiet)
 
     def of(self, partition: Partition) -> LastStop:
-        """Of one partition. The state of a log that the checkpoint does not know is not known: it was put there by
-        something else.
-        """
+        """Of one partition. How a log was left that the checkpoint does not know is not known."""
         return LastStop(
             was_clean=self.was_clean and partition in self._recovery_points,
             recovery_point=self._recovery_points.get(partition, 0),

@@ -30,9 +30,7 @@ class NewFolders:
             self._made += 1
 
     def when_synced(self, callback: Waiter) -> None:
-        """Call `callback(None)` once all that were added so far are on the disk, at once when they are; or
-        `callback(error)` when that failed.
-        """
+        """Call `callback(None)` once all that were added so far are on the disk, or `callback(error)`."""
         if self._synced == self._made:
             callback(None)
             return

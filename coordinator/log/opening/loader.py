@@ -142,9 +142,7 @@ class LogLoader:
             self._segments.append(segment)
 
     def _start(self, end_offset: int) -> tuple[int, int]:
-        """Where the log begins; and the same, if only the checkpoint says so and segments lie before (-1: all is
-        well).
-        """
+        """Where the log begins; and the same again if segments lie before that by a checkpoint alone (else -1)."""
         segments, noted = self._segments, self._last_stop.start_offset
         if len(segments) > 1 and segments[1].base_offset <= noted <= end_offset:
             # when records are deleted, their segments go before that is noted
@@ -181,9 +179,7 @@ class LogLoader:
         self._segments[0].create()
 
     def _end_of_clean_log(self) -> int:
-        """The offset after the last batch of a log that was closed as it should be. DamagedLog when that is not
-        whole.
-        """
+        """The offset after the last batch of a log that was closed cleanly. DamagedLog when that is not whole."""
         newest = self._segments[-1]
         last = next((segment for segment in reversed(self._segments) if segment.size), newest)
         if last.size == 0:
@@ -254,9 +250,7 @@ class LogLoader:
         return max(next_offset, segments[-1].base_offset)
 
     def _cut_tail(self, index: int, size: int, checked: Checked) -> None:
-        """Cut off what follows the last whole batch of a segment file of `size` bytes. DamagedLog or UnreadableLog when
-        it may hold what was acknowledged.
-        """
+        """Cut off what follows the last whole batch. DamagedLog when it may hold what was acknowledged."""
         segment, reason = self._segments[index], checked.reason
         position = size - checked.left
         later = [one for one in self._segments[index + 1 :] if not only_zeros(one.file, 0, min(one.size, HEADER_SIZE))]
@@ -289,12 +283,8 @@ class LogLoader:
         elif later:
             # A power cut: this end had not reached the disk when the segments behind it did, so nothing of either was
             # acknowledged as synced. What is whole stays.
-            _logger.error(
-                "a torn segment was cut off",
-                **facts,
-                lost_from_offset=checked.next_offset,
-                lost_before_offset=later[0].base_offset,
-            )
+            _logger.error("a torn segment was cut off", **facts, lost_from_offset=checked.next_offset,
+                          lost_before_offset=later[0].base_offset)  # fmt: skip
         elif reason:
             _logger.warning("a torn tail was cut off", **facts, bytes=checked.left, end_offset=checked.next_offset)
 

@@ -54,9 +54,7 @@ class Checked(NamedTuple):
     reason: str
     """Why the batch there does not hold together; "" when nothing is left or only zeros (room reserved in advance)."""
     is_short: bool
-    """The bytes end before the batch does, or are zeros up to the end: an append that did not reach the disk, and no
-    other damage.
-    """
+    """The bytes end before the batch does, or are zeros to the end: an append that did not reach the disk."""
     is_torn: bool
     """What is left may be an append that never came to its end, see `is_torn`."""
     is_unknown: bool
@@ -89,14 +87,10 @@ def check_segment(
 
 
 class WholeBatches:
-    """Goes through the batches of a segment file, with every CRC checked, up to the first that is not whole or cannot
-    stand there: positions and headers.
-    """
+    """Goes through a segment file, with every CRC checked, up to the first batch that is wrong."""
 
     def __init__(self, file: File, position: int, size: int, next_offset: int, base_offset: int) -> None:
-        """From `position` to `size`. `next_offset`: the lowest offset that the first batch may have; `base_offset`:
-        that of the segment.
-        """
+        """`next_offset`: the lowest offset that the first batch may have; `base_offset`: that of the segment."""
         self.position = position
         """How far it came: the end of the last batch that was given."""
         self.next_offset = next_offset
@@ -237,9 +231,7 @@ def only_zeros(file: File, position: int, end: int) -> bool:
 
 
 def whole_batch_at(file: File, position: int, end: int) -> BatchHeader | None:
-    """The header at `position` when its batch is whole and its CRC is right, whatever its offset is. No torn append
-    leaves such a batch.
-    """
+    """The header at `position` when its batch is whole and its CRC right. No torn append leaves such a batch."""
     try:
         header = read_header(file.pread(HEADER_SIZE, position))
         check_shape(header, position)
@@ -268,9 +260,7 @@ def whole_batch_follows(file: File, position: int, end: int, base_offset: int) -
 
 
 def _is_whole(file: File, data: bytes, begin: int, start: int, end: int, base_offset: int) -> bool:
-    """Whether a batch with a right CRC and an offset of the segment begins at `begin` of `data`, which stands at
-    `start`.
-    """
+    """Whether a whole batch with an offset of the segment begins at `begin` of `data`, which stands at `start`."""
     try:
         header = read_header(data, begin)
         check_shape(header, begin)

@@ -156,9 +156,7 @@ def build_control(
 
 
 def control_kind(record: Record) -> int:
-    """CONTROL_ABORT, CONTROL_COMMIT or another number of a record in a control batch; -1 when its key is none of a
-    marker.
-    """
+    """CONTROL_ABORT, CONTROL_COMMIT or another number; -1 when the key is none of a marker."""
     key = record.key
     return _CONTROL_KEY.unpack_from(key)[1] if key is not None and len(key) >= _CONTROL_KEY.size else -1
 

@@ -149,9 +149,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, of whatever format. TruncatedBatch when the bytes end before it does; nothing else is
-    checked.
-    """
+    """The header at `position`, of any format. TruncatedBatch when it is not whole; nothing else is checked."""
     left = len(data) - position
     if left > MAGIC_POSITION and data[position + MAGIC_POSITION] in OLD_MAGIC:
         return _old_header(data, position)
@@ -287,9 +285,7 @@ def set_log_append_time(buffer: bytearray, position: int, wall_ms: int, rest: Bu
 
 
 def set_timestamps(buffer: bytearray, max_timestamp: int) -> None:
-    """Say that the records of the batch in `buffer` carry the times of their creation, of which `max_timestamp` is the
-    greatest, and make its CRC right again.
-    """
+    """Say that the records carry their times of creation, and which is the greatest; make the CRC right again."""
     attributes = _ATTRIBUTES.unpack_from(buffer, CRC_START)[0] & ~LOG_APPEND_TIME
     _ATTRIBUTES.pack_into(buffer, CRC_START, attributes)
     _MAX_TIMESTAMP.pack_into(buffer, _MAX_TIMESTAMP_POSITION, max_timestamp)

@@ -79,9 +79,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, segment_size: int) -> OffsetIndex:
-        """From the bytes of a file beside a segment of `segment_size` bytes; InsaneIndex when they cannot belong to
-        it.
-        """
+        """From the bytes of a file; InsaneIndex when they cannot belong to a segment of `segment_size` bytes."""
         if len(data) % OFFSET_ENTRY:
             raise InsaneIndex(f"{len(data)} bytes are no multiple of {OFFSET_ENTRY}")
         pairs = _from_big_endian("i", data)

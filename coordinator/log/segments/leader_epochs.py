@@ -34,9 +34,7 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """From `start_offset` on, `epoch` leads. True when that is news. Entries that contradict it are dropped, as
-        by Kafka.
-        """
+        """From `start_offset` on, `epoch` leads. True when that is new. What contradicts it is dropped, as by Kafka."""
         if epoch < 0:
             return False
         if self._epochs and epoch == self._epochs[-1] and start_offset >= self._starts[-1]:
@@ -50,9 +48,7 @@ class LeaderEpochs:
         return True
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The greatest epoch not above `epoch`, and where it ends (Kafka: endOffsetFor); (-1, -1) when that is
-        unknown.
-        """
+        """The greatest epoch not above `epoch`, and where it ends (Kafka: endOffsetFor); (-1, -1) when unknown."""
         if epoch == -1 or not self._epochs:  # other negative ones are below all known, to Kafka
             return UNDEFINED
         if epoch == self._epochs[-1]:
@@ -77,9 +73,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Forget what lies before `start_offset`; the epoch in force there begins there now. True when anything
-        changed.
-        """
+        """Forget what lies before `start_offset`; the epoch there begins there now. True when anything changed."""
         index = bisect_right(self._starts, start_offset) - 1
         if index < 0 or (index == 0 and self._starts[0] == start_offset):
             return False

@@ -131,9 +131,7 @@ class LogSegments(Sequence[Segment]):
         return doomed
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Readers find `new`, a compacted segment, in the place of neighbours of the log, `old`; their files are left
-        alone.
-        """
+        """`new`, a compacted segment, takes the place of `old`, neighbours in the log; files are left alone."""
         first = self._segments.index(old[0])
         last = first + len(old)
         self._segments[first:last] = [new]

@@ -20,6 +20,7 @@ from muster.coordinator.log.records.headers import (
     BatchHeader,
     check_shape,
     read_header,
+    unpack_bounds,
     unpack_header,
 )
 from muster.coordinator.log.segments.cleaned_file import CleanedFile
@@ -33,7 +34,6 @@ from muster.coordinator.log.segments.index import (
     load_indexes,
     store_indexes,
 )
-from muster.coordinator.log.segments.offset_search import batch_size, find_offset
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
 
@@ -46,27 +46,10 @@ class Segment:
     """A segment file; `size` is how much of it is log (a preallocated file is longer)."""
 
     __slots__ = (
-        "_index",
-        "_since_index",
-        "_storage",
-        "_stored",
-        "_tail_floor",
-        "_tail_offsets",
-        "_tail_positions",
-        "_time_index",
-        "base_offset",
-        "config",
-        "created_ms",
-        "file",
-        "first_timestamp",
-        "has_full_index",
-        "is_held",
-        "is_replaced",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "name",
-        "size",
-    )
+        "_index", "_since_index", "_storage", "_stored", "_tail_floor", "_tail_offsets", "_tail_positions",
+        "_time_index", "base_offset", "config", "created_ms", "file", "first_timestamp", "has_full_index", "is_held",
+        "is_replaced", "max_timestamp", "max_timestamp_offset", "name", "size",
+    )  # fmt: skip
 
     def __init__(self, storage: Storage, name: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
         """`name`: the path of its files without a suffix."""
@@ -174,9 +157,7 @@ class Segment:
         return len(self.index()) >= limit // OFFSET_ENTRY or len(self.time_index()) >= limit // TIME_ENTRY - 1
 
     def store_indexes(self) -> None:
-        """Write the index files as Kafka leaves them on roll and close: with the greatest timestamp as the last
-        entry.
-        """
+        """Write the index files as Kafka leaves them on roll and close: the last entry is the greatest timestamp."""
         if self._stored:
             return
         time_index = self.time_index()
@@ -185,9 +166,7 @@ class Segment:
         self._stored = True
 
     def seal(self) -> None:
-        """Nothing more will be appended: indexes to their files, preallocated room given back, memory and handle
-        freed.
-        """
+        """Nothing more will be appended: store the indexes, give back preallocated room, memory and handle."""
         self.store_indexes()
         if self.config.preallocate:
             self.file.truncate(self.size)
@@ -268,9 +247,7 @@ class Segment:
         self.time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
 
     def restore_marks(self) -> int:
-        """Find out first and greatest timestamp from the indexes and what follows their last entry; the offset after
-        the last batch.
-        """
+        """Find first and greatest timestamp from the indexes and what follows; the offset after the last batch."""
         index, time_index = self.index(), self.time_index()
         self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = -1, -1, self.base_offset
         if len(time_index):
@@ -306,9 +283,7 @@ class Segment:
         return Place(self.file.path, position)
 
     def batches(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Position and header of the batches from `position` up to `end`; CorruptBatch (with file and position) where
-        one is wrong.
-        """
+        """Position and header of the batches from `position` up to `end`; CorruptBatch where one is wrong."""
         make = BatchHeader._make
         while position < end:
             data = self.file.pread(min(_SCAN_BYTES, end - position), position)
@@ -350,16 +325,14 @@ class Segment:
         size = self.size
         while position < size:
             data = self.file.pread(min(self.config.index_interval_bytes + HEADER_SIZE, size - position), position)
-            at = find_offset(data, offset, self.file, position)
+            at = _find_offset(data, offset, self.file, position)
             if at >= 0:
-                return position + at, batch_size(data, at)
+                return position + at, _batch_size(data, at)
             position -= at
         return None
 
     def read(self, offset: int, max_bytes: int, end_position: int, min_one_message: bool) -> bytes | None:
-        """Bytes from the batch that holds `offset`, at most up to `end_position`; None when the segment ends before
-        `offset`.
-        """
+        """Bytes from the batch that holds `offset`, up to `end_position`; None when the segment ends before."""
         if offset - self.base_offset < self._tail_floor and max_bytes <= _SHORT_READ:
             found = self._read_short(offset, max_bytes, end_position, min_one_message)
             if found is not None:
@@ -381,13 +354,51 @@ class Segment:
             return None
         wanted = 2 * self.config.index_interval_bytes + max_bytes
         data = self.file.pread(min(wanted, end_position - position), position)
-        at = find_offset(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
+        at = _find_offset(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
         if at < 0:
             return None
-        size = batch_size(data, at)
+        size = _batch_size(data, at)
         if size > max_bytes and not min_one_message:
             return b""
         wanted = max(size, max_bytes)
         if at + wanted > len(data) and position + len(data) < end_position:
             return None
         return data[at : at + wanted]
+
+
+def _batch_size(data: bytes, at: int) -> int:
+    """The size in bytes of the batch that begins at `at`."""
+    length: int = unpack_bounds(data, at)[1]
+    return length + LENGTH_OVERHEAD
+
+
+def _find_offset(data: bytes, offset: int, file: File, position: int) -> int:
+    """Where in `data` the first batch stands that ends at `offset` or behind it; the negated count of bytes passed when
+    there is none. `data` begins with a batch, at byte `position` of `file`. Raises CorruptBatch.
+    """
+    at, stop = 0, len(data) - HEADER_SIZE
+    while at <= stop:
+        base, length, magic, delta = unpack_bounds(data, at)
+        if magic != MAGIC:
+            return _find_any(data, at, offset, file, position)
+        if base + delta >= offset:
+            return at
+        at += length + LENGTH_OVERHEAD
+    if at > MAX_RELATIVE_OFFSET:
+        raise CorruptBatch(f"{file.path} has a batch of impossible length behind byte {position}")
+    return -at if at else _find_any(data, 0, offset, file, position)
+
+
+def _find_any(data: bytes, at: int, offset: int, file: File, position: int) -> int:
+    """The same from `at` on, whatever the format of the batches is."""
+    try:
+        while at < len(data):
+            header = read_header(data, at)
+            check_shape(header, position + at)
+            if header.last_offset >= offset:
+                return at
+            at += header.length + LENGTH_OVERHEAD
+    except CorruptBatch as error:
+        if at == 0:
+            raise CorruptBatch(f"{file.path} has no whole batch at byte {position}") from error
+    return -at

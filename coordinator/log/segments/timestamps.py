@@ -1,6 +1,4 @@
-"""Finding a record by its timestamp (KIP-33; Kafka: UnifiedLog.fetchOffsetByTimestamp). Decodes few batches, those that
-may take long in the thread. Changes nothing.
-"""
+"""Finding a record by its timestamp (KIP-33; Kafka: UnifiedLog.fetchOffsetByTimestamp). Changes nothing."""
 
 from __future__ import annotations
 

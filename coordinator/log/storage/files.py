@@ -24,9 +24,7 @@ _PERMISSIONS = 0o644
 
 
 def sync_descriptor(descriptor: int) -> None:
-    """Wait until a file's bytes are on the disk itself (macOS keeps them in the drive's cache unless asked
-    otherwise).
-    """
+    """Wait until a file's bytes are on the disk (macOS keeps them in the drive's cache unless asked otherwise)."""
     if _FULL_SYNC is not None:
         fcntl.fcntl(descriptor, _FULL_SYNC)
     elif hasattr(os, "fdatasync"):
@@ -223,9 +221,7 @@ class DiskFile:
                 os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk. From any thread: a `close` meanwhile takes effect
-        afterwards; a removed file needs none.
-        """
+        """Wait until all is on the disk, in any thread. A `close` meanwhile takes effect afterwards."""
         with self._guard:
             try:
                 descriptor = self._descriptor if self._descriptor >= 0 else self._open()
@@ -289,9 +285,7 @@ class FileStorage:
     """
 
     def __init__(self, root: str | Path, *, read_only: bool = False) -> None:
-        """`root`: the data directory; it is made when `make_directory("")` is called. `read_only`: files are opened for
-        reading, which needs no right to write.
-        """
+        """`root`: the data directory, made by `make_directory("")`; `read_only`: needs no right to write."""
         self.root = str(root)
         self._mode = os.O_RDONLY if read_only else os.O_RDWR
         self._place = Place(self.root)

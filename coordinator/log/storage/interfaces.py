@@ -24,9 +24,7 @@ class Entry(NamedTuple):
 
 
 class File(Protocol):
-    """One file. It is opened at its first use, and again when it is used after `close`. Writing makes it when it is not
-    there.
-    """
+    """One file. It is opened at its first use, again when it is used after `close`, and made when it is written."""
 
     @property
     def path(self) -> str:
@@ -48,14 +46,10 @@ class File(Protocol):
         """Cut it to `size`, or fill it up with zeros."""
 
     def allocate(self, size: int) -> None:
-        """Reserve room up to `size`; what was not written reads as zeros. A storage without reservations does
-        nothing.
-        """
+        """Reserve room up to `size`; what was not written reads as zeros. A storage may do nothing."""
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk. May be called from another thread, also while the file is
-        closed.
-        """
+        """Wait until all that was written is on the disk. In any thread, also while the file is closed."""
 
     def close(self) -> None:
         """Close its handle."""
@@ -85,9 +79,7 @@ class Storage(Protocol):
         """What is in a directory, by name; FileNotFoundError when there is no such directory."""
 
     def verify(self) -> None:
-        """DirectoryGone when the data directory is no longer the one that `lock` took. May be called from another
-        thread.
-        """
+        """DirectoryGone when the data directory is no longer the one that `lock` took. In any thread."""
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory of that name."""
@@ -99,9 +91,7 @@ class Storage(Protocol):
         """A whole small file; None when it is not there."""
 
     def save(self, path: str, data: bytes, *, sync: bool = False) -> None:
-        """Replace a whole small file at once: a reader, or a crash, finds the old bytes or the new. `sync`: wait for
-        the disk.
-        """
+        """Replace a whole small file: a crash leaves the old bytes or the new. `sync`: wait for the disk."""
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file or a directory."""

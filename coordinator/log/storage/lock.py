@@ -1,6 +1,4 @@
-"""One server per data directory: Kafka's `.lock` file, held by the same kind of lock, so that Kafka and Muster also
-keep each other out.
-"""
+"""One server per data directory: Kafka's `.lock` file and kind of lock, so that Kafka is kept out too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A data directory in memory, for `--in-memory` and for tests: the same log code, nothing on a disk, gone with the
-process.
-"""
+"""A data directory in memory, for `--in-memory` and for tests: the same log code, nothing on a disk."""
 
 from __future__ import annotations
 

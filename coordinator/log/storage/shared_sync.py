@@ -27,9 +27,7 @@ Waiter = Callable[[LogOffline | None], object]
 
 
 class Waiters:
-    """Callbacks by the position they wait for; called in the order of positions, those of one position in the order of
-    arrival.
-    """
+    """Callbacks by the position they wait for; called in the order of positions, then of arrival."""
 
     __slots__ = ("_queue",)
 
