@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from muster.coordinator.config.error import ConfigError
-from muster.coordinator.properties import Value
+from muster.coordinator.properties.definition import Value
 
 SMALLEST_SEGMENT_BYTES: Final = 1 << 20
 """What Kafka demands of the topic property `segment.bytes`, though it takes less for those that it is made from."""

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from muster.coordinator.config.listeners import Listener
-from muster.coordinator.properties import BROKER, Property, Value
-from muster.coordinator.properties.lookup import MUSTER
+from muster.coordinator.properties.definition import Property, Value
+from muster.coordinator.properties.lookup import BROKER, MUSTER
 
 Settings = TypeVar("Settings")
 

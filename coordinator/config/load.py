@@ -23,7 +23,8 @@ from muster.coordinator.config.listeners import (
 )
 from muster.coordinator.config.names import hint, known
 from muster.coordinator.config.topics import parse_topics
-from muster.coordinator.properties import BROKER, InvalidProperty
+from muster.coordinator.properties.definition import InvalidProperty
+from muster.coordinator.properties.lookup import BROKER
 
 DEFAULT_DATA_DIR = "muster-data"
 """The data directory when nothing names one, under the directory the server starts in."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from muster.coordinator.properties import BROKER, TOPIC, TOPIC_SYNONYMS, Property
-from muster.coordinator.properties.lookup import MUSTER, OUTSIDE
-from muster.coordinator.properties.table import BROKER_DYNAMIC_ONLY
+from muster.coordinator.properties.definition import Property
+from muster.coordinator.properties.lookup import BROKER, MUSTER, TOPIC
+from muster.coordinator.properties.table import BROKER_DYNAMIC_ONLY, OUTSIDE, TOPIC_SYNONYMS
 
 _LISTENER = "listener.name."
 _PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")

@@ -8,17 +8,8 @@ from typing import NamedTuple
 from muster.coordinator.properties.definition import Property, Value, text_of
 from muster.coordinator.properties.dynamic import changeable
 from muster.coordinator.properties.live import Live, definition
-from muster.coordinator.properties.lookup import (
-    BROKER,
-    BROKER_SYNONYMS,
-    CLIENT_METRICS,
-    DYNAMIC_ONLY,
-    GROUP,
-    GROUP_SYNONYMS,
-    MUSTER,
-    TOPIC,
-    TOPIC_SYNONYMS,
-)
+from muster.coordinator.properties.lookup import BROKER, CLIENT_METRICS, DYNAMIC_ONLY, GROUP, MUSTER, TOPIC
+from muster.coordinator.properties.table import BROKER_SYNONYMS, GROUP_SYNONYMS, TOPIC_SYNONYMS
 from muster.coordinator.properties.topic import broker_default
 
 SOURCE_TOPIC = 1

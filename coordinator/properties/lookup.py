@@ -5,36 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from muster.coordinator.properties.definition import Property, Value
+from muster.coordinator.properties.definition import Property
 from muster.coordinator.properties.own import OWN
 from muster.coordinator.properties.table import BROKER as BROKER_ROWS
 from muster.coordinator.properties.table import BROKER_DYNAMIC_ONLY as DYNAMIC_ONLY_ROWS
-from muster.coordinator.properties.table import (
-    BROKER_SYNONYMS,
-    DYNAMIC_SECURITY,
-    GROUP_SYNONYMS,
-    OUTSIDE,
-    TOPIC_SYNONYMS,
-    Row,
-)
 from muster.coordinator.properties.table import CLIENT_METRICS as CLIENT_METRICS_ROWS
 from muster.coordinator.properties.table import GROUP as GROUP_ROWS
 from muster.coordinator.properties.table import TOPIC as TOPIC_ROWS
-
-__all__ = [
-    "BROKER",
-    "BROKER_SYNONYMS",
-    "CLIENT_METRICS",
-    "DYNAMIC_ONLY",
-    "DYNAMIC_SECURITY",
-    "GROUP",
-    "GROUP_SYNONYMS",
-    "MUSTER",
-    "OUTSIDE",
-    "TOPIC",
-    "TOPIC_SYNONYMS",
-    "default_value",
-]
+from muster.coordinator.properties.table import Row
 
 
 def _by_name(rows: Iterable[Row]) -> Mapping[str, Property]:
@@ -53,8 +31,3 @@ CLIENT_METRICS: Mapping[str, Property] = _by_name(CLIENT_METRICS_ROWS)
 """Kafka's properties of client metrics subscriptions (KIP-714)."""
 MUSTER: Mapping[str, Property] = _by_name(OWN)
 """Muster's own."""
-
-
-def default_value(name: str) -> Value:
-    """Kafka's default of a broker property. Raises KeyError when there is no such property."""
-    return BROKER[name].default_value

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.coordinator.log import LogConfig
-from muster.coordinator.properties import InvalidProperty, topic
+from muster.coordinator.properties import topic
+from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.live import Live
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode

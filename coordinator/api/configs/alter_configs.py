@@ -17,8 +17,8 @@ from muster.coordinator.api.configs.resources import Kind, check_altered_broker,
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.properties import InvalidProperty, client_metrics, dynamic, group
-from muster.coordinator.properties.definition import InvalidRequest
+from muster.coordinator.properties import client_metrics, dynamic, group
+from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError

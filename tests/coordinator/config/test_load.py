@@ -221,7 +221,7 @@ def test_unused_are_those_no_room_asked_for() -> None:
 
 
 def test_every_property_of_kafka_is_accepted_with_its_default(tmp_path: Path) -> None:
-    from muster.coordinator.properties import BROKER
+    from muster.coordinator.properties.lookup import BROKER
 
     file = tmp_path / "all.properties"
     skip = {"node.id", "broker.id", "process.roles"}

@@ -2,7 +2,13 @@
 
 import pytest
 
-from muster.coordinator.properties import BROKER, TOPIC, InvalidProperty, Value, default_value, topic
+from muster.coordinator.properties import topic
+from muster.coordinator.properties.definition import InvalidProperty, Value
+from muster.coordinator.properties.lookup import BROKER, TOPIC
+
+
+def default_value(name: str) -> Value:
+    return BROKER[name].default_value
 
 
 def test_values_are_typed() -> None:

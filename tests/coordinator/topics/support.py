@@ -18,8 +18,9 @@ from muster.coordinator.log import (
     only_batch,
 )
 from muster.coordinator.log.records.compression import allowed
-from muster.coordinator.properties import BROKER, Value
+from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import Defaults, Live
+from muster.coordinator.properties.lookup import BROKER
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.partition import Appended, Partition
