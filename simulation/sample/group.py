@@ -56,15 +56,10 @@ class Group:
         self._awaited = False
         self._expected: list[_Expected] = []
         truth.tell(
-            "group",
-            group=plan.group_id,
-            story=plan.story,
-            about=plan.about,
-            topics=plan.topics,
-            protocol=plan.strategy,
-            session_timeout_ms=plan.session_timeout_ms,
+            "group", group=plan.group_id, story=plan.story, about=plan.about, topics=plan.topics,
+            protocol=plan.strategy, session_timeout_ms=plan.session_timeout_ms,
             commit_interval_ms=plan.commit_interval_ms,
-        )
+        )  # fmt: skip
         world.when_rebalancing(plan.group_id, self.rebalance_began)
 
     # ---- the script
@@ -193,22 +188,14 @@ class Group:
     def _settle(self, generation: int) -> None:
         expected, self._expected = self._expected, []
         number = self.generation
+        owners = {one.name: {topic: list(rows) for topic, rows in one.owned.items()} for one in self.living}
         for one in expected:
             number += 1
-            is_last = one is expected[-1]
-            owners = {
-                each.client.client_id: {topic: list(rows) for topic, rows in each.owned.items()} for each in self.living
-            }
             self.truth.tell(
-                "rebalance",
-                group=self.group_id,
-                generation=number,
-                cause=one.cause,
-                trigger=one.trigger,
-                acted=one.acted_ms,
-                settled=self.world.wall_ms,
-                owners=owners if is_last else None,
-            )
+                "rebalance", group=self.group_id, generation=number, cause=one.cause, trigger=one.trigger,
+                acted=one.acted_ms, settled=self.world.wall_ms,
+                owners=owners if one is expected[-1] else None,
+            )  # fmt: skip
         for unplanned in range(number + 1, generation + 1):
             self.truth.tell("unplanned", group=self.group_id, generation=unplanned)
         self.generation = generation
