@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.simulation.actor import Actor, Script
+from muster.simulation.world import VirtualClock, World
+
+
+class Echo(World):
+    """Answers after 10 ms with the request itself."""
+
+    def send(self, actor: Actor, request: Any) -> None:
+        turn = actor.turn
+        self.later(10, lambda _: actor.take(turn, request))
+
+
+class Client(Actor):
+    def live(self) -> Script:
+        self.got = [(yield HeartbeatRequest("g"))]
+        yield 5
+        self.got.append((yield HeartbeatRequest("h")))
+
+
+def test_what_is_due_in_the_same_ms_happens_in_order_and_time_stands_at_the_end() -> None:
+    world, seen = World(Random(0), ms=100), []
+    VirtualClock(world).call_at(130, lambda: seen.append((world.ms, "clock")))
+    world.later(30, seen.append, "later")
+    world.later(10, seen.append, "first")
+    VirtualClock(world).call_at(120, lambda: seen.append("cancelled")).cancel()
+    assert not world.run(lambda: False, 40)
+    assert seen == ["first", (130, "clock"), "later"]
+    assert world.ms == 140
+
+
+def test_an_answer_for_an_earlier_turn_is_ignored_and_a_paused_process_gets_it_later() -> None:
+    world = Echo(Random(0), ms=0)
+    client = Client(world, "c")
+    client.start()
+    client.again(client.live())
+    client.paused_until_ms = 20
+    world.run(lambda: client.script is None, 100)
+    assert [one.group_id for one in client.got] == ["g", "h"]
+    assert world.ms == 35
