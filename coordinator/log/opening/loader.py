@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -46,34 +47,25 @@ _CHUNK: Final = 1024 * 1024
 _logger = structlog.get_logger("muster.log")
 
 
+@dataclass(slots=True)
 class LogLoader:
     """Opens the log in one directory, which must exist."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        directory: str,
-        topic: str,
-        partition: int,
-        config: LogConfig,
-        last_stop: LastStop,
-        *,
-        wall_ms: int = 0,
-        sync: SharedSync | None = None,
-        wait_for_sync: bool = False,
-    ) -> None:
-        self._storage = storage
-        self._directory = directory
-        self._topic = topic
-        self._partition = partition
-        self._config = config
-        self._last_stop = last_stop
-        self._wall_ms = wall_ms
-        self._sync = sync
-        self._wait_for_sync = wait_for_sync
-        self._facts = {"topic": topic, "partition": partition}
+    storage: Storage
+    directory: str
+    topic: str
+    partition: int
+    config: LogConfig
+    last_stop: LastStop
+    wall_ms: int = 0
+    sync: SharedSync | None = None
+    wait_for_sync: bool = False
+    _segments: list[Segment] = field(default_factory=list, init=False)
+
+    @property
+    def _facts(self) -> dict[str, Any]:
         """For log lines."""
-        self._segments: list[Segment] = []
+        return {"topic": self.topic, "partition": self.partition}
 
     def load(self) -> UnifiedLog:
         """The log. DamagedLog when a batch does not hold together that was whole once; OSError when the disk fails."""
@@ -87,8 +79,8 @@ class LogLoader:
             raise
 
     def _load(self) -> UnifiedLog:
-        last_stop = self._last_stop
-        epochs = load_epochs(self._storage, self._directory)
+        last_stop = self.last_stop
+        epochs = load_epochs(self.storage, self.directory)
         noted = epochs.entries()
         end_offset = self._end_of_clean_log() if last_stop.was_clean else self._recover(epochs)
         start_offset, doubtful_start = self._start(end_offset)
@@ -100,50 +92,50 @@ class LogLoader:
         epochs.truncate_from_end(end_offset + 1)
         epochs.truncate_from_start(start_offset)
         if epochs.entries() != noted:
-            store_epochs(self._storage, self._directory, epochs)
+            store_epochs(self.storage, self.directory, epochs)
         segments = LogSegments(
-            self._storage,
-            self._directory,
+            self.storage,
+            self.directory,
             self._segments,
-            self._config,
+            self.config,
             start_offset=start_offset,
             end_offset=end_offset,
             doubtful_start=doubtful_start,
         )
         return UnifiedLog(
-            self._topic,
-            self._partition,
+            self.topic,
+            self.partition,
             segments,
             epochs,
             recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
-            sync=self._sync,
-            wait_for_sync=self._wait_for_sync,
+            sync=self.sync,
+            wait_for_sync=self.wait_for_sync,
         )
 
     # -- segments, start and end
 
     def _segment(self, base_offset: int, created_ms: int) -> Segment:
-        name = f"{self._directory}/{segment_name(base_offset)}"
-        return Segment(self._storage, name, base_offset, self._config, created_ms)
+        name = f"{self.directory}/{segment_name(base_offset)}"
+        return Segment(self.storage, name, base_offset, self.config, created_ms)
 
     def _find_segments(self) -> None:
         """The segments in order, or one new one; leftovers of an interrupted change are put right."""
-        leftovers.clear(self._storage, self._directory)
-        for entry in self._storage.entries(self._directory):
+        leftovers.clear(self.storage, self.directory)
+        for entry in self.storage.entries(self.directory):
             base_offset = base_offset_of(entry.name)
             if base_offset is not None and entry.name.endswith(LOG_SUFFIX):
-                segment = self._segment(base_offset, entry.modified_ms or self._wall_ms)
+                segment = self._segment(base_offset, entry.modified_ms or self.wall_ms)
                 if entry.size:
                     segment.adopt(entry.size)
                 self._segments.append(segment)
         if not self._segments:
-            segment = self._segment(self._last_stop.start_offset, self._wall_ms)
+            segment = self._segment(self.last_stop.start_offset, self.wall_ms)
             segment.create()
             self._segments.append(segment)
 
     def _start(self, end_offset: int) -> tuple[int, int]:
         """Where the log begins; and the same again if segments lie before that by a checkpoint alone (else -1)."""
-        segments, noted = self._segments, self._last_stop.start_offset
+        segments, noted = self._segments, self.last_stop.start_offset
         if len(segments) > 1 and segments[1].base_offset <= noted <= end_offset:
             # when records are deleted, their segments go before that is noted
             _logger.warning(
@@ -164,8 +156,8 @@ class LogLoader:
         for segment in self._segments:
             segment.file.close()
             for suffix in SUFFIXES[1:]:
-                self._storage.remove(segment.name + suffix)
-            self._storage.rename(segment.name + LOG_SUFFIX, segment.name + LOG_SUFFIX + ASIDE_SUFFIX)
+                self.storage.remove(segment.name + suffix)
+            self.storage.rename(segment.name + LOG_SUFFIX, segment.name + LOG_SUFFIX + ASIDE_SUFFIX)
         _logger.warning(
             "segments were set aside",
             **self._facts,
@@ -203,7 +195,7 @@ class LogLoader:
 
     def _report_lost_end(self, end_offset: int) -> None:
         """Kafka serves what is left without a word; an operator should know that it is not all."""
-        recovery_point = self._last_stop.recovery_point
+        recovery_point = self.last_stop.recovery_point
         if end_offset < recovery_point:
             _logger.error(
                 "records that were synced are gone",
@@ -222,7 +214,7 @@ class LogLoader:
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset)
 
-        segments, recovery_point, has_room = self._segments, self._last_stop.recovery_point, self._wait_for_sync
+        segments, recovery_point, has_room = self._segments, self.last_stop.recovery_point, self.wait_for_sync
         next_offset = segments[0].base_offset
         doubtful = segments[-1].size
         doubtful += sum(one.size for one, follower in pairwise(segments) if follower.base_offset > recovery_point)
@@ -291,7 +283,7 @@ class LogLoader:
     def _demand_no_damage(self, segment: Segment, size: int, checked: Checked, *, has_followers: bool) -> None:
         """Raises DamagedLog or UnreadableLog when what follows the last whole batch must not be cut off."""
         position, reason = size - checked.left, checked.reason
-        recovery_point = self._last_stop.recovery_point
+        recovery_point = self.last_stop.recovery_point
         if checked.is_unknown:
             raise UnreadableLog(segment.place(position), reason)
         if has_followers and not checked.is_short:
@@ -310,19 +302,19 @@ class LogLoader:
 
     def _keep_tail(self, segment: Segment, position: int, size: int) -> str:
         """What is cut off stays beside, in the file whose path is returned. Raises OSError."""
-        kept = self._storage.file(self._free_name(f"{segment_name(segment.base_offset)}{LOG_SUFFIX}.{position}"))
+        kept = self.storage.file(self._free_name(f"{segment_name(segment.base_offset)}{LOG_SUFFIX}.{position}"))
         with contextlib.closing(kept):
             for at in range(position, size, _CHUNK):
                 kept.pwrite(segment.file.pread(min(_CHUNK, size - at), at), at - position)
             kept.sync()
-        self._storage.sync_directory(self._directory)
+        self.storage.sync_directory(self.directory)
         return kept.path
 
     def _free_name(self, name: str) -> str:
         """A path that nothing was set aside under earlier."""
-        names = {entry.name for entry in self._storage.entries(self._directory)}
+        names = {entry.name for entry in self.storage.entries(self.directory)}
         number, free = 1, name + ASIDE_SUFFIX
         while free in names:
             number += 1
             free = f"{name}.{number}{ASIDE_SUFFIX}"
-        return f"{self._directory}/{free}"
+        return f"{self.directory}/{free}"
