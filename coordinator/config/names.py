@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from muster.coordinator.properties.definition import Property
-from muster.coordinator.properties.lookup import BROKER, MUSTER, TOPIC
-from muster.coordinator.properties.table import BROKER_DYNAMIC_ONLY, OUTSIDE, TOPIC_SYNONYMS
+from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY, MUSTER, OUTSIDE, TOPIC, TOPIC_SYNONYMS
 
 _LISTENER = "listener.name."
 _PLUG_INS = ("remote.log.storage.manager.impl.prefix", "remote.log.metadata.manager.impl.prefix")
@@ -26,7 +25,7 @@ def known(name: str, given: Mapping[str, str]) -> Property | None:
         return _of_listener(name)
     if name in OUTSIDE or name.startswith("config.providers.") or _of_plug_in(name, given):
         return Property(name, "STRING", None, None, "LOW", "read-only", False)
-    return next((Property(*row) for row in BROKER_DYNAMIC_ONLY if row[0] == name), None)
+    return DYNAMIC_ONLY.get(name)
 
 
 def _of_listener(name: str) -> Property | None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.properties.definition import Property, Value, text_of
 from muster.coordinator.properties.dynamic import changeable
 from muster.coordinator.properties.live import Live, definition
-from muster.coordinator.properties.lookup import BROKER, CLIENT_METRICS, DYNAMIC_ONLY, GROUP, MUSTER, TOPIC
-from muster.coordinator.properties.table import BROKER_SYNONYMS, GROUP_SYNONYMS, TOPIC_SYNONYMS
+from muster.coordinator.properties.lookup import (
+    BROKER,
+    BROKER_SYNONYMS,
+    CLIENT_METRICS,
+    DYNAMIC_ONLY,
+    GROUP,
+    GROUP_SYNONYMS,
+    MUSTER,
+    TOPIC,
+    TOPIC_SYNONYMS,
+)
 from muster.coordinator.properties.topic import broker_default
 
 SOURCE_TOPIC = 1
@@ -177,7 +186,7 @@ def _layers(live: Live) -> tuple[tuple[int, Callable[[str], str | None]], ...]:
     )
 
 
-def _broker_synonyms(name: str, names: tuple[str, ...], live: Live) -> tuple[Synonym, ...]:
+def _broker_synonyms(name: str, names: Sequence[str], live: Live) -> tuple[Synonym, ...]:
     """ConfigHelper.configSynonyms: what was given before what is default; those before `name` itself are dropped."""
     secret = _is_secret(name, definition(name))
     found = []

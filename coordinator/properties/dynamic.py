@@ -11,8 +11,7 @@ from typing import Final
 
 from muster.coordinator.properties.definition import InvalidProperty, Property, Value
 from muster.coordinator.properties.live import LISTENER_PREFIX, Live, definition, effective
-from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY, MUSTER
-from muster.coordinator.properties.table import DYNAMIC_SECURITY
+from muster.coordinator.properties.lookup import BROKER, DYNAMIC_ONLY, DYNAMIC_SECURITY, MUSTER
 
 PER_BROKER: Final = "per-broker"
 _FIXED: Final = ("listeners", "listener.security.protocol.map")

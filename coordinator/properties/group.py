@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from muster.coordinator.properties.definition import InvalidProperty, Value
-from muster.coordinator.properties.lookup import GROUP
-from muster.coordinator.properties.table import GROUP_SYNONYMS
+from muster.coordinator.properties.lookup import GROUP, GROUP_SYNONYMS
 
 
 def validate(configs: Mapping[str, str], broker: Callable[[str], Value]) -> None:

@@ -1,33 +1,50 @@
-"""The properties by name."""
+"""The properties by name: Kafka's are those of `table.json`, distilled from the jars of Apache Kafka 4.3 by
+tools/properties.
+
+A row of the table is [name, type, default, valid, importance, update mode, internal]. Types are those of Kafka's
+ConfigDef. The default is text as in a properties file, null when Kafka's is null. `valid` is null, a range
+"[min,...,max]", "one of a|b", "any case of a|b", "some of a|b" (a list), "no twice" (a list of any words), or a word
+for a rule of its own. The update mode is that of broker properties ("read-only", "per-broker", "cluster-wide") or "".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any, Final
 
 from muster.coordinator.properties.definition import Property
 from muster.coordinator.properties.own import OWN
-from muster.coordinator.properties.table import BROKER as BROKER_ROWS
-from muster.coordinator.properties.table import BROKER_DYNAMIC_ONLY as DYNAMIC_ONLY_ROWS
-from muster.coordinator.properties.table import CLIENT_METRICS as CLIENT_METRICS_ROWS
-from muster.coordinator.properties.table import GROUP as GROUP_ROWS
-from muster.coordinator.properties.table import TOPIC as TOPIC_ROWS
-from muster.coordinator.properties.table import Row
+
+_TABLE: Final[dict[str, Any]] = json.loads(Path(__file__).with_name("table.json").read_bytes())
 
 
-def _by_name(rows: Iterable[Row]) -> Mapping[str, Property]:
+def _by_name(rows: Iterable[Sequence[Any]]) -> Mapping[str, Property]:
     return MappingProxyType({row[0]: Property(*row) for row in rows})
 
 
-BROKER: Mapping[str, Property] = _by_name(BROKER_ROWS)
-"""Kafka's broker properties, by name, in the order of names."""
-DYNAMIC_ONLY: Mapping[str, Property] = _by_name(DYNAMIC_ONLY_ROWS)
-"""Those that can only be set while the broker runs, and that no file may name."""
-TOPIC: Mapping[str, Property] = _by_name(TOPIC_ROWS)
-"""Kafka's topic properties."""
-GROUP: Mapping[str, Property] = _by_name(GROUP_ROWS)
-"""Kafka's group properties (KIP-848's dynamic group configuration)."""
-CLIENT_METRICS: Mapping[str, Property] = _by_name(CLIENT_METRICS_ROWS)
-"""Kafka's properties of client metrics subscriptions (KIP-714)."""
-MUSTER: Mapping[str, Property] = _by_name(OWN)
+BROKER: Final = _by_name(_TABLE["BROKER"])
+"""Kafka's broker properties (AbstractKafkaConfig.CONFIG_DEF), by name, in the order of names."""
+DYNAMIC_ONLY: Final = _by_name(_TABLE["BROKER_DYNAMIC_ONLY"])
+"""Those that can only be set while the broker runs, and that no file may name (DynamicConfig.Broker)."""
+TOPIC: Final = _by_name(_TABLE["TOPIC"])
+"""Kafka's topic properties (LogConfig)."""
+GROUP: Final = _by_name(_TABLE["GROUP"])
+"""Kafka's group properties (KIP-848's dynamic group configuration: GroupConfig)."""
+CLIENT_METRICS: Final = _by_name(_TABLE["CLIENT_METRICS"])
+"""Kafka's properties of client metrics subscriptions (KIP-714: ClientMetricsConfigs)."""
+MUSTER: Final = _by_name(OWN)
 """Muster's own."""
+
+TOPIC_SYNONYMS: Final[Mapping[str, Sequence[tuple[str, int]]]] = _TABLE["TOPIC_SYNONYMS"]
+"""Broker properties of each topic property, the first given counts, times a factor (ServerTopicConfigSynonyms)."""
+GROUP_SYNONYMS: Final[Mapping[str, str | None]] = _TABLE["GROUP_SYNONYMS"]
+"""The broker property of each group property (GroupConfig.ALL_GROUP_CONFIG_SYNONYMS)."""
+BROKER_SYNONYMS: Final[Mapping[str, Sequence[str]]] = _TABLE["BROKER_SYNONYMS"]
+"""Where a property has others than itself (DynamicBrokerConfig.brokerConfigSynonyms)."""
+DYNAMIC_SECURITY: Final[Sequence[str]] = _TABLE["DYNAMIC_SECURITY"]
+"""DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS."""
+OUTSIDE: Final[Sequence[str]] = _TABLE["OUTSIDE"]
+"""Names that parts of Kafka read beside its definitions: JmxReporter, StandardAuthorizer."""

@@ -1,8 +1,6 @@
-"""Muster's own properties, which Kafka does not have. Their names start with `muster.`; rows are those of `table`."""
+"""Muster's own properties, which Kafka does not have. Their names start with `muster.`; rows are as in `lookup`."""
 
 from __future__ import annotations
-
-from muster.coordinator.properties.table import Row
 
 ABOUT = {
     "muster.cluster.id": "The id of the cluster this node says it is; without it the one kept in the data directory, "
@@ -18,7 +16,7 @@ ABOUT = {
 }
 """What each is for, as DescribeConfigs tells it."""
 
-OWN: tuple[Row, ...] = (
+OWN = (
     ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
     ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),

@@ -1,4 +1,4 @@
-"""What values are valid: the rules of ConfigDef's validators, built from the table's texts, with Kafka's messages."""
+"""What values are valid: the rules of ConfigDef's validators, built from `table.json`, with Kafka's messages."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class OffsetReset(_Plain):
 
 
 def rule_of(valid: str) -> Rule:
-    """The rule that a text of the table stands for (the forms are listed in the table's docstring)."""
+    """The rule that a text of the table stands for (`lookup` lists the forms)."""
     named: dict[str, type[GzipLevel] | type[NonEmpty] | type[ThrottledReplicas] | type[QuorumVoters]] = {
         "[1,...,9] or -1": GzipLevel,
         "non-empty string": NonEmpty,

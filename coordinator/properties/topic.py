@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from muster.coordinator.properties.definition import InvalidProperty, Value
-from muster.coordinator.properties.lookup import TOPIC
-from muster.coordinator.properties.table import TOPIC_SYNONYMS
+from muster.coordinator.properties.lookup import TOPIC, TOPIC_SYNONYMS
 
 
 def validate(configs: Mapping[str, str | None], broker: Callable[[str], Value]) -> dict[str, Value]:

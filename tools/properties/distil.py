@@ -1,4 +1,4 @@
-"""Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/: table.py, and
+"""Distil Kafka's property definitions, as printed by DumpProperties.java, into coordinator/properties/: table.json, and
 the documentation that DescribeConfigs tells into documentation.json.
 
 Run `KAFKA_JARS=directory python -m tools.properties.distil` (Java 17 and Kafka's jars are needed; the table is
@@ -18,23 +18,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TABLE = HERE.parent.parent / "coordinator" / "properties" / "table.py"
+TABLE = HERE.parent.parent / "coordinator" / "properties" / "table.json"
 DOCUMENTATION = TABLE.with_name("documentation.json")
-
-HEAD = '''"""Every property that Apache Kafka {version} knows, distilled from its jars by tools/properties.
-
-A row is (name, type, default, valid, importance, update mode, internal). Types are those of Kafka's ConfigDef. The
-default is text as in a properties file, None when Kafka's is null. `valid` is None, a range "[min,...,max]",
-"one of a|b", "any case of a|b", "some of a|b" (a list), "no twice" (a list of any words), or a word for a rule of its
-own. The update mode is that of broker properties ("read-only", "per-broker", "cluster-wide"), else "".
-"""
-
-from __future__ import annotations
-
-KAFKA_VERSION = "{version}"
-
-Row = tuple[str, str, str | None, str | None, str, str, bool]
-'''
 
 
 def dump(jars: str) -> dict[str, Any]:
@@ -46,7 +31,7 @@ def dump(jars: str) -> dict[str, Any]:
 
 
 def valid(validator: dict[str, Any] | None) -> str | None:
-    """The rule of a validator as one short text (the forms are listed in the table's docstring)."""
+    """The rule of a validator as one short text (coordinator/properties/lookup.py lists the forms)."""
     if validator is None:
         return None
     kind: str = validator["class"]
@@ -70,68 +55,55 @@ def valid(validator: dict[str, Any] | None) -> str | None:
     return words[kind]
 
 
-def rows(keys: list[dict[str, Any]], modes: dict[str, str] | None = None) -> list[str]:
-    """One line of Python for each property."""
-    lines = []
-    for key in keys:
-        mode = "" if modes is None else modes.get(key["name"], "read-only")
-        row = (
+def rows(keys: list[dict[str, Any]], modes: dict[str, str] | None = None) -> list[list[object]]:
+    """A row for each property, as coordinator/properties/lookup.py says."""
+    return [
+        [
             key["name"],
             key["type"],
             key["default"],
             valid(key["validator"]),
             key["importance"],
-            mode,
+            "" if modes is None else modes.get(key["name"], "read-only"),
             key["internal"],
-        )
-        lines.append("    (" + ", ".join(quoted(value) for value in row) + "),")
-    return lines
-
-
-def quoted(value: object) -> str:
-    """Python's own literal, with double quotes as ruff writes them."""
-    return json.dumps(value) if isinstance(value, str) else repr(value)
-
-
-def render(found: dict[str, Any]) -> str:
-    """The whole module's text."""
-    dynamic_only = [
-        key for key in found["brokerDynamicOnly"] if key["name"] not in {k["name"] for k in found["broker"]}
+        ]
+        for key in keys
     ]
-    lines = [HEAD.format(version=found["version"])]
-    for name, about, body in (
-        ("BROKER", "AbstractKafkaConfig.CONFIG_DEF", rows(found["broker"], found["updateModes"])),
-        (
-            "BROKER_DYNAMIC_ONLY",
-            "DynamicConfig.Broker, less BROKER: never in a file",
-            rows(dynamic_only, found["updateModes"]),
-        ),
-        ("TOPIC", "LogConfig", rows(found["topic"])),
-        ("GROUP", "GroupConfig", rows(found["group"])),
-        ("CLIENT_METRICS", "ClientMetricsConfigs", rows(found["clientMetrics"])),
-    ):
-        lines += [f"# {about}", f"{name}: tuple[Row, ...] = (", *body, ")", ""]
-    lines += [
-        "# ServerTopicConfigSynonyms: topic property -> broker properties, the first given counts, times a factor",
-        "",
-    ]
-    lines.append("TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {")
-    for name, synonyms in found["topicSynonyms"].items():
-        pairs = " ".join(f"({quoted(broker)}, {int(of_seven) // 7})," for broker, of_seven, _ in synonyms)
-        lines.append(f"    {quoted(name)}: ({pairs}),")
-    lines += ["}", "", "# GroupConfig.ALL_GROUP_CONFIG_SYNONYMS: group property -> broker property", ""]
-    lines.append("GROUP_SYNONYMS: dict[str, str | None] = {")
-    lines += [f"    {quoted(name)}: {quoted(broker)}," for name, broker in found["groupSynonyms"].items()]
-    lines += ["}", "", "# DynamicBrokerConfig.brokerConfigSynonyms, where a property has others than itself", ""]
-    lines.append("BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {")
-    for name, names in found["brokerSynonyms"].items():
-        lines.append(f"    {quoted(name)}: ({', '.join(map(quoted, names))}),")
-    lines += ["}", "", "# DynamicBrokerConfig.DYNAMIC_SECURITY_CONFIGS", ""]
-    lines.append("DYNAMIC_SECURITY: tuple[str, ...] = (")
-    lines += [f"    {quoted(name)}," for name in found["dynamicSecurity"]] + [")", ""]
-    lines += ["# Names that parts of Kafka read beside its definitions: JmxReporter, StandardAuthorizer", ""]
-    lines.append("OUTSIDE: tuple[str, ...] = (" + ", ".join(quoted(name) for name in found["outside"]) + ")")
-    return "\n".join(lines) + "\n"
+
+
+def table(found: dict[str, Any]) -> dict[str, Any]:
+    """The whole table, by the names of its parts."""
+    modes, in_files = found["updateModes"], {key["name"] for key in found["broker"]}
+    dynamic_only = [key for key in found["brokerDynamicOnly"] if key["name"] not in in_files]
+    return {
+        "BROKER": rows(found["broker"], modes),
+        "BROKER_DYNAMIC_ONLY": rows(dynamic_only, modes),
+        "TOPIC": rows(found["topic"]),
+        "GROUP": rows(found["group"]),
+        "CLIENT_METRICS": rows(found["clientMetrics"]),
+        "TOPIC_SYNONYMS": {
+            name: [[broker, int(of_seven) // 7] for broker, of_seven, _ in synonyms]
+            for name, synonyms in found["topicSynonyms"].items()
+        },
+        "GROUP_SYNONYMS": found["groupSynonyms"],
+        "BROKER_SYNONYMS": found["brokerSynonyms"],
+        "DYNAMIC_SECURITY": found["dynamicSecurity"],
+        "OUTSIDE": found["outside"],
+    }
+
+
+def render(parts: dict[str, Any]) -> str:
+    """The table as JSON, with a line for each row."""
+    texts = []
+    for name, part in parts.items():
+        if isinstance(part, dict):
+            opening, closing = "{", "}"
+            lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in part.items()]
+        else:
+            opening, closing = "[", "]"
+            lines = [json.dumps(row) for row in part]
+        texts.append(f"{json.dumps(name)}: {opening}\n " + ",\n ".join(lines) + f"\n{closing}")
+    return "{\n" + ",\n".join(texts) + "\n}\n"
 
 
 def documentation(found: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -146,9 +118,8 @@ def main() -> None:
     if not jars:
         sys.exit("KAFKA_JARS is not set: name the directory that holds Kafka's jars")
     found = dump(jars)
-    TABLE.write_text(render(found), encoding="utf-8")
+    TABLE.write_text(render(table(found)), encoding="utf-8")
     DOCUMENTATION.write_text(json.dumps(documentation(found), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", str(TABLE)], check=True)
 
 
 if __name__ == "__main__":
