@@ -6,7 +6,8 @@ A plain holder put together by the composition root (`coordinator.server`); it d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, TypeVar
 
 from muster.coordinator import uuids
 from muster.coordinator.api.context import Channel, RequestContext
@@ -25,6 +26,31 @@ if TYPE_CHECKING:
 
 Respond = Callable[[Message | None], None]
 """Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
+
+
+Request = TypeVar("Request", bound=Message)
+JobOfRequest = Callable[["Node", RequestContext, Request], Job[Message | None]]
+Handle = Callable[["Node", RequestContext, Request, Respond], None]
+
+
+def in_slices(job: JobOfRequest[Request]) -> Handle[Request]:
+    """A handler that answers with the result of a job, which is done in slices (`coordinator.slices`)."""
+
+    @wraps(job)
+    def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
+        node.run(context, respond, job(node, context, request))
+
+    return handle
+
+
+def to_the_end(job: JobOfRequest[Request]) -> Handle[Request]:
+    """`in_slices` for a job that changes what others see: it is done whether its client waits for it or not."""
+
+    @wraps(job)
+    def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
+        node.run_to_end(context, respond, job(node, context, request))
+
+    return handle
 
 
 class _Staying:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.log import FileStorage, Storage
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
@@ -23,17 +23,13 @@ IN_MEMORY = "memory"
 """What is told in place of a path when there is none."""
 
 
+@in_slices
 def handle_describe_log_dirs(
-    node: Node, context: RequestContext, request: DescribeLogDirsRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: DescribeLogDirsRequest
+) -> Job[DescribeLogDirsResponse]:
     """The one data directory with the partitions asked for (null: all)."""
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        respond(DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        return
-    node.run(context, respond, _describe(node, request))
-
-
-def _describe(node: Node, request: DescribeLogDirsRequest) -> Job[DescribeLogDirsResponse]:
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
         wanted = [(topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()]]
@@ -43,9 +39,9 @@ def _describe(node: Node, request: DescribeLogDirsRequest) -> Job[DescribeLogDir
     found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
     for name, indexes in wanted:
         for index in indexes:
-            row = _row(node, name, index)
-            if row is not None:
-                found.setdefault(name, {})[index] = row
+            partition = node.topics.open.partition(name, index)
+            if partition is not None:
+                found.setdefault(name, {})[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
             yield None
         yield None
     topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
@@ -61,8 +57,3 @@ def _space(storage: Storage) -> tuple[int, int]:
         return -1, -1
     usage = shutil.disk_usage(storage.root)
     return usage.total, usage.free
-
-
-def _row(node: Node, name: str, index: int) -> DescribeLogDirsPartition | None:
-    partition = node.topics.open.partition(name, index)
-    return None if partition is None else DescribeLogDirsPartition(index, partition.log.size_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
@@ -19,17 +19,14 @@ _SHARE_KEY: Final = 2
 """Kafka's CoordinatorType ids."""
 
 
+@in_slices
 def handle_find_coordinator(
-    node: Node, context: RequestContext, request: FindCoordinatorRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: FindCoordinatorRequest
+) -> Job[FindCoordinatorResponse]:
     """One row per key, in order. The coordinator of a group is the leader of its partition of __consumer_offsets; one
     that is loading or offline says so to the requests that follow. Share groups are not served, so that their keys are
     invalid, as on a Kafka without a share coordinator.
     """
-    node.run(context, respond, _rows(node, context, request))
-
-
-def _rows(node: Node, context: RequestContext, request: FindCoordinatorRequest) -> Job[FindCoordinatorResponse]:
     rows = []
     for key in request.coordinator_keys:
         rows.append(_row(node, context, request.key_type, key))

@@ -16,7 +16,7 @@ from muster.coordinator.api.configs.operations import DELETE, Changes, applied, 
 from muster.coordinator.api.configs.resources import Kind, check_altered_broker, check_altered_loggers, check_authorized
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.properties import client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -39,11 +39,13 @@ MOST_RESOURCES: Final = 100_000
 """Groups and client metrics that may have configs; nothing but their own configs says that there are such."""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
+Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)
 
 
+@to_the_end
 def handle_incremental_alter_configs(
-    node: Node, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest
+) -> Job[incremental.IncrementalAlterConfigsResponse]:
     """Set, unset, append to or take from single configs."""
 
     def alter(row: incremental.AlterConfigsResource) -> None:
@@ -60,19 +62,16 @@ def handle_incremental_alter_configs(
             _check_broker(node, name, broker_after(row.configs, present))
         _change(node, kind, name, applied(kind, row.configs, present), request.validate_only)
 
-    def job() -> Job[incremental.IncrementalAlterConfigsResponse]:
-        rows = yield from _alter_all(request.resources, alter)
-        responses = [incremental.AlterConfigsResourceResponse(*row) for row in rows]
-        if not request.validate_only:
-            yield from until_durable(node, [row for row in responses if not row.error_code])
-        return incremental.IncrementalAlterConfigsResponse(responses=responses)
-
-    node.run_to_end(context, respond, job())
+    responses = yield from _alter_all(
+        node, request.resources, alter, incremental.AlterConfigsResourceResponse, request.validate_only
+    )
+    return incremental.IncrementalAlterConfigsResponse(responses=responses)
 
 
+@to_the_end
 def handle_alter_configs(
-    node: Node, context: RequestContext, request: full.AlterConfigsRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: full.AlterConfigsRequest
+) -> Job[full.AlterConfigsResponse]:
     """Replace all configs of a resource by those given."""
 
     def alter(row: full.AlterConfigsResource) -> None:
@@ -85,19 +84,21 @@ def handle_alter_configs(
         changes: Changes = {key: None for key in present if key not in given}
         _change(node, kind, name, {**changes, **given}, request.validate_only)
 
-    def job() -> Job[full.AlterConfigsResponse]:
-        rows = yield from _alter_all(request.resources, alter)
-        responses = [full.AlterConfigsResourceResponse(*row) for row in rows]
-        if not request.validate_only:
-            yield from until_durable(node, [row for row in responses if not row.error_code])
-        return full.AlterConfigsResponse(responses=responses)
-
-    node.run_to_end(context, respond, job())
+    responses = yield from _alter_all(
+        node, request.resources, alter, full.AlterConfigsResourceResponse, request.validate_only
+    )
+    return full.AlterConfigsResponse(responses=responses)
 
 
-def _alter_all(rows: Sequence[Row], alter: Callable[[Row], object]) -> Job[list[tuple[int, str | None, int, str]]]:
-    """(error code, message, resource type, resource name) of each resource, each altered on its own and as a whole."""
-    answers: list[tuple[int, str | None, int, str]] = []
+def _alter_all(
+    node: Node,
+    rows: Sequence[Row],
+    alter: Callable[[Row], object],
+    answer: Callable[[int, str | None, int, str], Answer],
+    validate_only: bool,
+) -> Job[list[Answer]]:
+    """The answer to each resource; each is altered on its own and as a whole."""
+    answers: list[Answer] = []
     times = Counter((row.resource_type, row.resource_name) for row in rows)
     too_many = sum(len(row.configs) for row in rows) > MOST_CHANGES
     for row in rows:
@@ -110,9 +111,11 @@ def _alter_all(rows: Sequence[Row], alter: Callable[[Row], object]) -> Job[list[
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             alter(row)
         except ApiError as refusal:
-            answers.append((refusal.error_code, refusal.message, kind, name))
+            answers.append(answer(refusal.error_code, refusal.message, kind, name))
         else:
-            answers.append((0, None, kind, name))
+            answers.append(answer(0, None, kind, name))
+    if not validate_only:
+        yield from until_durable(node, [row for row in answers if not row.error_code])
     return answers
 
 

@@ -15,7 +15,7 @@ from muster.coordinator.api.configs.resources import (
 )
 from muster.coordinator.api.configs.rows import described, documentation_of
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import Entry
 from muster.coordinator.security.authorizer import Operation
@@ -36,14 +36,11 @@ _ROW_BYTES: Final = 16
 """Of a row of an answer, besides its texts."""
 
 
+@in_slices
 def handle_describe_configs(
-    node: Node, context: RequestContext, request: DescribeConfigsRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: DescribeConfigsRequest
+) -> Job[DescribeConfigsResponse]:
     """Answer each resource on its own."""
-    node.run(context, respond, _describe(node, context, request))
-
-
-def _describe(node: Node, context: RequestContext, request: DescribeConfigsRequest) -> Job[DescribeConfigsResponse]:
     room = AnswerSize()
     results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from muster.coordinator.api.configs.resources import Kind
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.version_rules import lists_all_config_resources
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
@@ -20,23 +20,18 @@ from muster.protocol.messages.list_config_resources import (
 _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
 
 
+@in_slices
 def handle_list_config_resources(
-    node: Node, context: RequestContext, request: ListConfigResourcesRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: ListConfigResourcesRequest
+) -> Job[ListConfigResourcesResponse]:
     """The resources of the kinds asked for, all when none is; of groups those that were configured."""
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-        respond(ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
-        return
+        return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kinds: Collection[int] = frozenset(request.resource_types) or _ALL
     if not lists_all_config_resources(context.api_version):
         kinds = (Kind.CLIENT_METRICS,)
     if any(kind not in _ALL for kind in kinds):
-        respond(ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
-        return
-    node.run(context, respond, _list(node, kinds))
-
-
-def _list(node: Node, kinds: Collection[int]) -> Job[ListConfigResourcesResponse]:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
     for kind in _ALL:
         if kind not in kinds:

@@ -9,7 +9,7 @@ from muster.coordinator.api import version_rules
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
@@ -27,14 +27,11 @@ _MOST_FILTERS = 50
 _PASSED_OVER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
+@in_slices
 def handle_describe_groups(
-    node: Node, context: RequestContext, request: DescribeGroupsRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: DescribeGroupsRequest
+) -> Job[DescribeGroupsResponse]:
     """Each group is asked at its shard; those that the client may not describe come first, as on Kafka."""
-    node.run(context, respond, _describe(node, context, request))
-
-
-def _describe(node: Node, context: RequestContext, request: DescribeGroupsRequest) -> Job[DescribeGroupsResponse]:
     found: dict[str, tuple[DescribedGroup, int]] = {}
     # before v6 an unknown group is no error, and has operations like any other
     strict = version_rules.describe_knows_group_not_found(context.api_version)
@@ -87,14 +84,11 @@ def _size(row: DescribedGroup) -> int:
     )
 
 
-def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest, respond: Respond) -> None:
+@in_slices
+def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
     """Every shard is asked; one that is loading fails the whole, one led elsewhere or offline is passed over: that its
     partition has no leader stands in Metadata.
     """
-    node.run(context, respond, _list(node, context, request))
-
-
-def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
     failed: list[int] = []
@@ -135,12 +129,11 @@ def _list(node: Node, context: RequestContext, request: ListGroupsRequest) -> Jo
     return ListGroupsResponse(groups=groups)
 
 
-def handle_delete_groups(node: Node, context: RequestContext, request: DeleteGroupsRequest, respond: Respond) -> None:
+@in_slices
+def handle_delete_groups(
+    node: Node, context: RequestContext, request: DeleteGroupsRequest
+) -> Job[DeleteGroupsResponse]:
     """A group named twice has one result, as on Kafka."""
-    node.run(context, respond, _delete(node, context, request))
-
-
-def _delete(node: Node, context: RequestContext, request: DeleteGroupsRequest) -> Job[DeleteGroupsResponse]:
     results: list[DeletableGroupResult] = []
     refused: list[DeletableGroupResult] = []
 

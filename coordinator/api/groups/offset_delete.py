@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import add_partitions, in_pieces
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -22,16 +23,13 @@ from muster.protocol.messages.offset_delete import (
 )
 
 
-def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest, respond: Respond) -> None:
-    """Unknown partitions are refused by row; the group is asked even when nothing is left, for its own errors."""
+@in_slices
+def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[Message]:
+    """Unknown partitions are refused by row; the group is asked even when nothing is left, for its own errors. Some
+    rows at a time; an error of the group ends it.
+    """
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
-        respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
-        return
-    node.run(context, respond, _delete(node, context, request))
-
-
-def _delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[OffsetDeleteResponse]:
-    """Some rows at a time; an error of the group ends it."""
+        return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     rows: list[OffsetDeleteResponseTopic] = []
     pieces = in_pieces(request.topics, lambda topic: topic.partitions, _with_rows)
@@ -82,10 +80,9 @@ def _sort_out(
     for topic in topics:
         found = node.topics.image.by_name.get(topic.name)
         count = 0 if found is None else found.partitions
+        error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic.name not in allowed:
             count, error_code = 0, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        else:
-            error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
         if bad or not count:
             failed = [OffsetDeleteResponsePartition(row.partition_index, error_code) for row in bad]

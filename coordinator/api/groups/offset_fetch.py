@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.core.interface import Command
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -59,9 +59,10 @@ class _Piece(NamedTuple):
     goes_on: bool = False
 
 
-def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest, respond: Respond) -> None:
+@in_slices
+def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
     """One row per group, in the order of the request; a group's error stands in its row."""
-    node.run(context, respond, _Fetch(node, context, request).run())
+    return _Fetch(node, context, request).run()
 
 
 class _Fetch:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.log import LogError
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -20,12 +20,11 @@ from muster.protocol.messages.delete_records import (
 NO_LOW_WATERMARK = -1
 
 
-def handle_delete_records(node: Node, context: RequestContext, request: DeleteRecordsRequest, respond: Respond) -> None:
+@in_slices
+def handle_delete_records(
+    node: Node, context: RequestContext, request: DeleteRecordsRequest
+) -> Job[DeleteRecordsResponse]:
     """Answer each partition once: of one that is named twice the last offset counts, as on Kafka."""
-    node.run(context, respond, _delete_all(node, context, request))
-
-
-def _delete_all(node: Node, context: RequestContext, request: DeleteRecordsRequest) -> Job[DeleteRecordsResponse]:
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for row in topic.partitions:

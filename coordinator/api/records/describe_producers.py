@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
@@ -25,14 +25,11 @@ _ROW_BYTES = 40
 """Of a row of an answer."""
 
 
+@in_slices
 def handle_describe_producers(
-    node: Node, context: RequestContext, request: DescribeProducersRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: DescribeProducersRequest
+) -> Job[DescribeProducersResponse]:
     """Answer each partition on its own."""
-    node.run(context, respond, _describe(node, context, request))
-
-
-def _describe(node: Node, context: RequestContext, request: DescribeProducersRequest) -> Job[DescribeProducersResponse]:
     room = AnswerSize()
     topics = []
     for topic in request.topics:

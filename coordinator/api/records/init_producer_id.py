@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -20,14 +20,11 @@ UNKNOWN = -1
 """No producer id, no epoch."""
 
 
+@in_slices
 def handle_init_producer_id(
-    node: Node, context: RequestContext, request: InitProducerIdRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: InitProducerIdRequest
+) -> Job[InitProducerIdResponse]:
     """A new producer id in epoch 0, whatever id the producer had before."""
-    node.run(context, respond, _init(node, context, request))
-
-
-def _init(node: Node, context: RequestContext, request: InitProducerIdRequest) -> Job[InitProducerIdResponse]:
     try:
         _check(node, context, request)
         response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.api.version_rules import knows_timestamp
 from muster.coordinator.log import LogError
@@ -32,14 +32,11 @@ EARLIEST_PENDING_UPLOAD = -6
 READ_COMMITTED = 1
 
 
-def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest, respond: Respond) -> None:
+@in_slices
+def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
     """Answer each partition on its own; one that is asked twice is refused, and answered once. Topics that the client
     may not describe come last, as on Kafka.
     """
-    node.run(context, respond, _answer_all(node, context, request))
-
-
-def _answer_all(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
     committed = request.isolation_level == READ_COMMITTED
     asked: Counter[tuple[str, int]] = Counter()
     for topic in request.topics:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
@@ -18,16 +18,11 @@ from muster.protocol.messages.offset_for_leader_epoch import (
 )
 
 
+@in_slices
 def handle_offset_for_leader_epoch(
-    node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest, respond: Respond
-) -> None:
-    """Answer each partition on its own; topics that the client may not describe come last, as on Kafka."""
-    node.run(context, respond, _answer_all(node, context, request))
-
-
-def _answer_all(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Job[OffsetForLeaderEpochResponse]:
+    """Answer each partition on its own; topics that the client may not describe come last, as on Kafka."""
     allows = node.authorizer.allows
     is_broker = allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     topics: list[OffsetForLeaderTopicResult] = []

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.api.version_rules import produce_allows_zstd, produce_by_topic_id
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
@@ -55,12 +55,9 @@ ACKS_LEADER = 1
 ACKS_ALL = -1
 
 
-def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
+@in_slices
+def handle_produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
     """Append each partition's batch; the answer leaves when every append is as durable as the topic asks for."""
-    node.run(context, respond, _produce(node, context, request))
-
-
-def _produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
     produce = _Produce(node, context, request.acks)
     rows = len(request.topic_data)
     for topic in request.topic_data:

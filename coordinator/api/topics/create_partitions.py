@@ -6,7 +6,7 @@ from collections import Counter
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import timed_out, until_durable
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -20,14 +20,11 @@ from muster.protocol.messages.create_partitions import (
 )
 
 
+@to_the_end
 def handle_create_partitions(
-    node: Node, context: RequestContext, request: CreatePartitionsRequest, respond: Respond
-) -> None:
+    node: Node, context: RequestContext, request: CreatePartitionsRequest
+) -> Job[CreatePartitionsResponse]:
     """Grow what can be grown; a topic that is named twice is grown by neither row."""
-    node.run_to_end(context, respond, _grow_all(node, context, request))
-
-
-def _grow_all(node: Node, context: RequestContext, request: CreatePartitionsRequest) -> Job[CreatePartitionsResponse]:
     rows: list[CreatePartitionsTopicResult] = []
     if timed_out(request.timeout_ms):
         for topic in request.topics:

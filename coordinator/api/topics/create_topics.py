@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from muster.coordinator.api.configs.rows import created_configs
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import timed_out, until_durable
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
@@ -24,12 +24,11 @@ from muster.protocol.messages.create_topics import (
 )
 
 
-def handle_create_topics(node: Node, context: RequestContext, request: CreateTopicsRequest, respond: Respond) -> None:
+@to_the_end
+def handle_create_topics(
+    node: Node, context: RequestContext, request: CreateTopicsRequest
+) -> Job[CreateTopicsResponse]:
     """Create what can be created; a topic that is named twice is created by neither row."""
-    node.run_to_end(context, respond, _create_all(node, context, request))
-
-
-def _create_all(node: Node, context: RequestContext, request: CreateTopicsRequest) -> Job[CreateTopicsResponse]:
     rows: list[CreatableTopicResult] = []
     if timed_out(request.timeout_ms):
         for topic in request.topics:

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterable
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import timed_out, until_durable
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.api.version_rules import tells_deletion_disabled
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
@@ -23,12 +23,11 @@ _ID_TOO = "The provided topic name maps to an ID that was already supplied."
 _NEITHER_NOR_BOTH = ("You may not specify both topic name and topic id.", "Neither topic name nor id were specified.")
 
 
-def handle_delete_topics(node: Node, context: RequestContext, request: DeleteTopicsRequest, respond: Respond) -> None:
+@to_the_end
+def handle_delete_topics(
+    node: Node, context: RequestContext, request: DeleteTopicsRequest
+) -> Job[DeleteTopicsResponse]:
     """Delete what can be deleted; a topic that is given twice (also once by name and once by id) is not."""
-    node.run_to_end(context, respond, _delete_all(node, context, request))
-
-
-def _delete_all(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> Job[DeleteTopicsResponse]:
     wanted = [(t.name, t.topic_id) for t in request.topics] + [(name, ZERO_UUID) for name in request.topic_names]
     refusal = _refusal(node, context, request)
     rows: list[DeletableTopicResult] = []

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job
@@ -27,16 +27,11 @@ from muster.protocol.messages.describe_topic_partitions import (
 _SORTED_AT_ONCE: Final = 2_000
 
 
+@in_slices
 def handle_describe_topic_partitions(
-    node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest, respond: Respond
-) -> None:
-    """The topics named (all when none is), in the order of names, from the cursor on, up to the limit of partitions."""
-    node.run(context, respond, _describe(node, context, request))
-
-
-def _describe(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Job[DescribeTopicPartitionsResponse]:
+    """The topics named (all when none is), in the order of names, from the cursor on, up to the limit of partitions."""
     cursor = request.cursor
     asked: dict[str, None] = {}
     for wanted in request.topics:
