@@ -13,13 +13,12 @@ from typing import Final, NamedTuple
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline import arguments as args
 from muster.pipeline.delta import EXTENSION, NoDelta
-from muster.pipeline.facts.build import build
-from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.facts.build import build, unusable
+from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.failure import reason
 from muster.pipeline.follow.command import follow
 from muster.pipeline.follow.manifest import NotOurs
@@ -32,13 +31,11 @@ from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
-from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.session import open_session, told_in_full
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.stage import Source, Staged, check, stage, table_kind
-from muster.pipeline.tables import table
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
@@ -109,7 +106,8 @@ class _Run:
         self._progress.steps = len(TABLES) + 3
         self._progress.begin(f"reading {self._source.name()}")
         staged = stage(self._spark, self._source, self._stage, wanted)
-        for name, rows in self._facts(staged).items():
+        facts = build(staged.inputs) | unusable(staged.inputs.decoded, staged.malformed_events)
+        for name, rows in facts.items():
             self._keep(name, rows)
         names = self._what_if(staged, settings)
         about = About(
@@ -129,17 +127,6 @@ class _Run:
         if PARQUET in self._formats:
             remove(self._spark, self._stage)
         return Analysis(about, self._tables, chosen, page)
-
-    def _facts(self, staged: Staged) -> dict[str, DataFrame]:
-        facts = build(staged.inputs)
-        for kind in (MALFORMED, UNKNOWN):
-            rows = facts.pop(kind, None)
-            if rows is None:
-                rows = table(staged.inputs.decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC))
-            facts[kind] = conform(rows, kind)
-        if staged.malformed_events is not None:
-            facts[MALFORMED] = facts[MALFORMED].unionByName(staged.malformed_events)
-        return facts
 
     def _keep(self, name: str, rows: DataFrame) -> None:
         """Write a table, and read it back from where it lies."""

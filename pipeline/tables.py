@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.schema import KINDS, table_columns
 
@@ -22,6 +23,13 @@ def table(decoded: DataFrame, kind: str) -> DataFrame:
     if kind not in KINDS:
         raise ValueError(f"there is no table {kind!r}: it is one of {', '.join(KINDS)}")
     return decoded.where(F.col("kind") == kind).select(*table_columns(kind))
+
+
+def shaped(rows: DataFrame, schema: pa.Schema, known: Mapping[str, Column]) -> DataFrame:
+    """Rows in the columns and types of a schema: the `known` ones, else those that rows have, else null."""
+    there = {**{name: F.col(name) for name in rows.columns}, **known}
+    wanted = from_arrow_schema(schema).fields
+    return rows.select(*(there.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in wanted))
 
 
 def counts(decoded: DataFrame) -> DataFrame:
@@ -39,6 +47,14 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 def groups_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
     """The rows of each group, of batches that have them one group after the other."""
     return groupby(rows_of(batches), itemgetter("group"))
+
+
+def as_row(value: Any) -> Any:
+    """A named tuple as the dictionary that Arrow takes, with all that is in it."""
+    if not isinstance(value, tuple):
+        return value
+    names = getattr(value, "_fields", None)
+    return list(map(as_row, value)) if names is None else dict(zip(names, map(as_row, value), strict=True))
 
 
 def batches_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

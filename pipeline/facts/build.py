@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.balance import balance
 from muster.pipeline.facts.commits import in_order, placed
@@ -26,117 +26,87 @@ from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.static_candidates import static_candidates
 from muster.pipeline.persist import keep
-
-MADE: Final = (
-    "commits",
-    "generations",
-    "memberships",
-    "ownership",
-    "rebalances",
-    "moves",
-    "balance",
-    "regressions",
-    "stalls",
-    "lag",
-    "flapping",
-    "static_candidates",
-)
-"""The tables that are made here, in the best order to make them."""
+from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
+from muster.pipeline.tables import table
 
 
-def build(inputs: Inputs, names: Collection[str] = MADE) -> dict[str, DataFrame]:
-    """The tables by name, each as facts.schema.TABLES says. `names`: only these are planned. AttributeError for one
-    that is not in MADE.
-    """
+def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, DataFrame]:
+    """The tables by name, each as facts.schema.TABLES says. `names`: only these are planned (None: all of MADE)."""
     facts = _Facts(inputs)
-    return {name: getattr(facts, name) for name in MADE if name in names}
+    return {name: facts[name] for name in MADE if names is None or name in names}
+
+
+def unusable(decoded: DataFrame, malformed_events: DataFrame | None) -> dict[str, DataFrame]:
+    """The tables `malformed`, with the rows of `__group_events` that are no events, and `unknown`."""
+    rows = {kind: table(decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)) for kind in (MALFORMED, UNKNOWN)}
+    found = {kind: conform(some, kind) for kind, some in rows.items()}
+    if malformed_events is not None:
+        found[MALFORMED] = found[MALFORMED].unionByName(malformed_events)
+    return found
 
 
 class _Facts:
     """Each table, and what several of them start from, is planned when it is first asked for."""
 
     def __init__(self, inputs: Inputs) -> None:
-        if inputs.epochs is not None:
-            # made by Python, and asked for by nearly everything
-            inputs = inputs._replace(epochs=keep(inputs.epochs))
-        self._inputs = inputs
+        # epochs are made by Python, and asked for by nearly everything
+        self.inputs = inputs if inputs.epochs is None else inputs._replace(epochs=keep(inputs.epochs))
+        self._planned: dict[str, DataFrame] = {}
 
-    @cached_property
-    def commits(self) -> DataFrame:
-        return conform(self._placed, "commits")
+    def __getitem__(self, name: str) -> DataFrame:
+        if name not in self._planned:
+            self._planned[name] = (_TABLES.get(name) or _STARTS[name])(self)
+        return self._planned[name]
 
-    @cached_property
-    def generations(self) -> DataFrame:
-        # small beside the commits, and the start of nearly everything
-        return keep(generations(self._inputs))
-
-    @cached_property
-    def memberships(self) -> DataFrame:
-        return keep(memberships(self.generations, self._concluded, self._inputs.events))
-
-    @cached_property
-    def ownership(self) -> DataFrame:
-        return ownership(self._held_by, self._inputs.epochs)
-
-    @cached_property
-    def rebalances(self) -> DataFrame:
-        happened = rebalances(self._concluded, self._changed, self._inputs.events, self.generations)
-        return keep(self._since(happened, "end_ms"))
-
-    @cached_property
-    def moves(self) -> DataFrame:
-        return moves(self._changed, self.rebalances)
-
-    @cached_property
-    def balance(self) -> DataFrame:
-        return balance(self.generations)
-
-    @cached_property
-    def regressions(self) -> DataFrame:
-        return regressions(self.commits)
-
-    @cached_property
-    def stalls(self) -> DataFrame:
-        return stalls(self.commits, self._inputs.ends)
-
-    @cached_property
-    def lag(self) -> DataFrame:
-        return lag(self.commits, self._inputs.ends)
-
-    @cached_property
-    def flapping(self) -> DataFrame:
-        return flapping(self.rebalances, self.generations, self.commits)
-
-    @cached_property
-    def static_candidates(self) -> DataFrame:
-        return static_candidates(self.memberships, self.rebalances, self.generations)
-
-    # ---- what they start from
-
-    @cached_property
-    def _placed(self) -> DataFrame:
-        # as long as the log, but five tables start from it, and to order it again costs more than to keep it
-        return keep(in_order(placed(self._inputs)))
-
-    @cached_property
-    def _concluded(self) -> DataFrame:
-        concluded = inferred(self._inputs, self._placed)
-        if self._inputs.epochs is not None:
-            every = states(self._inputs)
-            concluded = without_conversions(concluded, every)
-            concluded = concluded.unionByName(epoch_rebalances(self._inputs.epochs, every, self._placed))
-        return keep(concluded)
-
-    @cached_property
-    def _held_by(self) -> DataFrame:
-        return keep(holders(self.generations))
-
-    @cached_property
-    def _changed(self) -> DataFrame:
-        epochs = self._inputs.epochs
-        return self._since(changes(self._held_by, None if epochs is None else takes_of(epochs)), "time_ms")
-
-    def _since(self, rows: DataFrame, when: str) -> DataFrame:
+    def since(self, rows: DataFrame, when: str) -> DataFrame:
         """Without what happened before the time that is asked for."""
-        since_ms = self._inputs.since_ms
+        since_ms = self.inputs.since_ms
         return rows if since_ms is None else rows.where(rows[when] >= since_ms)
+
+
+def _rebalances(of: _Facts) -> DataFrame:
+    happened = rebalances(of["concluded"], of["changed"], of.inputs.events, of["generations"])
+    return keep(of.since(happened, "end_ms"))
+
+
+def _concluded(of: _Facts) -> DataFrame:
+    concluded = inferred(of.inputs, of["placed"])
+    if of.inputs.epochs is not None:
+        every = states(of.inputs)
+        concluded = without_conversions(concluded, every)
+        concluded = concluded.unionByName(epoch_rebalances(of.inputs.epochs, every, of["placed"]))
+    return keep(concluded)
+
+
+def _changed(of: _Facts) -> DataFrame:
+    epochs = of.inputs.epochs
+    return of.since(changes(of["held by"], None if epochs is None else takes_of(epochs)), "time_ms")
+
+
+_Plans = Mapping[str, Callable[[_Facts], DataFrame]]
+
+_TABLES: Final[_Plans] = {
+    "commits": lambda of: conform(of["placed"], "commits"),
+    # small beside the commits, and the start of nearly everything
+    "generations": lambda of: keep(generations(of.inputs)),
+    "memberships": lambda of: keep(memberships(of["generations"], of["concluded"], of.inputs.events)),
+    "ownership": lambda of: ownership(of["held by"], of.inputs.epochs),
+    "rebalances": _rebalances,
+    "moves": lambda of: moves(of["changed"], of["rebalances"]),
+    "balance": lambda of: balance(of["generations"]),
+    "regressions": lambda of: regressions(of["commits"]),
+    "stalls": lambda of: stalls(of["commits"], of.inputs.ends),
+    "lag": lambda of: lag(of["commits"], of.inputs.ends),
+    "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
+    "static_candidates": lambda of: static_candidates(of["memberships"], of["rebalances"], of["generations"]),
+}
+_STARTS: Final[_Plans] = {
+    # as long as the log, but five tables start from it, and to order it again costs more than to keep it
+    "placed": lambda of: keep(in_order(placed(of.inputs))),
+    "concluded": _concluded,
+    "held by": lambda of: keep(holders(of["generations"])),
+    "changed": _changed,
+}
+"""What several tables start from."""
+MADE: Final = tuple(_TABLES)
+"""The tables that are made here, in the best order to make them."""

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.inputs import Inputs, holdings, placed_commits
-
-_PLACE: Final = ("group", "log_partition", "topic", "partition")
-
-
-def held_commits(inputs: Inputs) -> DataFrame:
-    """Commits with the member that held the partition: group, log_partition, log_offset, topic, partition, time_ms,
-    is_deleted, state, member_id. The log does not say who commits.
-    """
-    rows = placed_commits(inputs, ("log_partition",)).withColumnsRenamed(
-        {"at_ms": "time_ms", "is_tombstone": "is_deleted"}
-    )
-    keys = ["group", "state", "topic", "partition"]
-    return rows.join(holdings(inputs).select(*keys, "member_id"), keys)
+from muster.pipeline.facts.commits import PLACE
 
 
 def activity(commits: DataFrame) -> DataFrame:
     """group, state, activity: a list of member_id, commits, first_ms, last_ms, gap_ms (mean time between two commits
     of a partition; of the partition where it is least), max_gap_ms (the longest, likewise), last_gap_ms (the last one).
-    `commits`: rows as `held_commits` makes them, further columns are passed over.
+    `commits`: rows of `commits.placed`. The log does not say who commits: the member is the one that had the partition.
     """
     rows = commits.where(F.col("member_id").isNotNull() & F.col("state").isNotNull() & ~F.col("is_deleted"))
-    in_order = Window.partitionBy(*_PLACE).orderBy("log_offset")
+    in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
     earlier = F.when(F.lag("state").over(in_order) == F.col("state"), F.lag("time_ms").over(in_order))
-    rows = rows.select(
-        *_PLACE, "log_offset", "time_ms", "state", "member_id", (F.col("time_ms") - earlier).alias("gap")
-    )
-    partitions = rows.groupBy(*_PLACE, "state", "member_id").agg(
+    rows = rows.select(*PLACE, "log_offset", "time_ms", "state", "member_id", (F.col("time_ms") - earlier).alias("gap"))
+    partitions = rows.groupBy(*PLACE, "state", "member_id").agg(
         F.count("*").alias("commits"),
         F.min("time_ms").alias("first_ms"),
         F.max("time_ms").alias("last_ms"),

@@ -13,7 +13,7 @@ from muster.pipeline.facts.epoch_states import owners_of
 from muster.pipeline.facts.epoch_values import EPOCH
 from muster.pipeline.facts.inputs import Inputs, holdings, states
 from muster.pipeline.facts.log_times import DAY_MS
-from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import CONSUMER_GROUP, OFFSET_COMMIT, STREAMS_GROUP
 from muster.pipeline.tables import table
 
@@ -37,11 +37,6 @@ def in_order(placed_rows: DataFrame) -> DataFrame:
     no further shuffle or sort.
     """
     return placed_rows.sortWithinPartitions(*PLACE, "log_offset")
-
-
-def commits(inputs: Inputs) -> DataFrame:
-    """Rows of the table `commits`."""
-    return conform(placed(inputs), "commits")
 
 
 def placed(inputs: Inputs) -> DataFrame:

@@ -21,9 +21,7 @@ from muster.pipeline.tables import batches_of, groups_of
 
 
 def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
-    """Rows of INFERRED. `epochs`: rows of EPOCHS, `states`: of `inputs.states`, `commits`: of
-    `activity.held_commits`.
-    """
+    """Rows of INFERRED. `epochs`: rows of EPOCHS, `states`: of `inputs.states`, `commits`: of `commits.placed`."""
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     columns = ("group", "state", "is_tombstone", "generation", "state_timestamp_ms", "at_ms", "members", "change")
     rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns)
@@ -72,17 +70,8 @@ def _member(row: Mapping[str, Any]) -> Member:
 
 
 def _change(row: Mapping[str, Any]) -> Change:
-    members = {one["member_id"]: _member(one) for one in row["gone_members"]}
-    gone = [Gone(members[one["member_id"]], **{name: one[name] for name in Gone._fields[1:]}) for one in row["gone"]]
-    given = {name: row[name] for name in Change._fields}
-    return Change(
-        **{
-            **given,
-            "joined": tuple(row["joined"]),
-            "gone": tuple(gone),
-            "resubscribed": tuple(row["resubscribed"]),
-        }
-    )
+    gone = tuple(Gone(**{**one, "member": _member(one["member"])}) for one in row["gone"])
+    return Change(**{**row, "joined": tuple(row["joined"]), "gone": gone, "resubscribed": tuple(row["resubscribed"])})
 
 
 def row_of(group: str, one: Raised) -> dict[str, Any]:

@@ -11,24 +11,23 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
-from muster.pipeline.facts.epoch_values import CLASSIC, PARTITION_METADATA, Change, Gone, Hold, Member, Record, State
+from muster.pipeline.facts.epoch_values import CLASSIC, PARTITION_METADATA, Hold, Record, State
 from muster.pipeline.facts.epochs import fold
 from muster.pipeline.facts.schema import MEMBER_FACT
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns
-from muster.pipeline.tables import batches_of, groups_of, table
+from muster.pipeline.tables import as_row, batches_of, groups_of, table
 
 _PLACE: Final = columns("topic string, partition int")
 _OWNER: Final = ("member_id", "instance_id", "client_id")
 _TEXTS: Final = pa.list_(pa.string())
-_GONE: Final = pa.struct(columns("member_id string, at_ms long, heard_ms long, away_ms long, owes_ms long"))
+_GONE: Final = pa.struct([("member", MEMBER_FACT), *columns("at_ms long, heard_ms long, away_ms long, owes_ms long")])
 _CHANGE: Final = pa.struct(
     [
         *columns("before int, members_before int"),
         ("joined", _TEXTS),
         ("gone", pa.list_(_GONE)),
-        ("gone_members", pa.list_(MEMBER_FACT)),
         ("resubscribed", _TEXTS),
         *columns("topics_changed boolean, is_conversion boolean"),
     ]
@@ -127,36 +126,14 @@ def _state(one: State) -> dict[str, Any]:
         "generation": one.epoch,
         "protocol": one.assignor,
         "state_timestamp_ms": one.began_ms,
-        "members": [_member(member) for member in one.members],
+        "members": as_row(one.members),
         "owners": [
             {"topic": topic, "partition": partition, "from_offset": offset, "member_id": who}
             for topic, partition, offset, who in one.owners
         ],
-        "takes": [
-            {"topic": take.topic, "partition": take.partition, "at_ms": take.at_ms, "paused_ms": take.paused_ms}
-            for take in one.takes
-        ],
-        "change": None if one.change is None else _change(one.change),
+        "takes": as_row(one.takes),
+        "change": as_row(one.change),
     }
-
-
-def _member(one: Member) -> dict[str, Any]:
-    assigned: list[dict[str, Any]] = [
-        {"topic": share.topic, "partitions": list(share.partitions)} for share in one.assigned
-    ]
-    return {**one._asdict(), "topics": list(one.topics), "assigned": assigned}
-
-
-def _change(one: Change) -> dict[str, Any]:
-    return {
-        **one._asdict(),
-        "gone": [_gone(gone) for gone in one.gone],
-        "gone_members": [_member(gone.member) for gone in one.gone],
-    }
-
-
-def _gone(one: Gone) -> dict[str, Any]:
-    return {"member_id": one.member.member_id, **{name: getattr(one, name) for name in one._fields[1:]}}
 
 
 def _hold(one: Hold) -> dict[str, Any]:
@@ -177,12 +154,11 @@ def _hold(one: Hold) -> dict[str, Any]:
 
 def states_of(epochs: DataFrame) -> DataFrame:
     """The columns of `inputs.states` but for those that are counted there."""
-    nobody, no_shares = F.lit(None).cast("string"), F.lit(None).cast(_spark_type(PARTITIONS))
-    kept = [field.name for field in MEMBER_FACT]
+    nobody, no_shares = F.lit(None).cast("string"), F.lit(None).cast(from_arrow_type(PARTITIONS))
     members = F.transform(
         "members",
         lambda one: F.struct(
-            *(one[name].alias(name) for name in kept),
+            *(one[field.name].alias(field.name) for field in MEMBER_FACT),
             no_shares.alias("owned"),
             F.lit(None).cast("long").alias("metadata"),
         ),
@@ -235,7 +211,3 @@ def owners_of(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataF
     rows = commits.join(lines, ["group", "state", "topic", "partition"], "left")
     owner = F.try_element_at(F.filter("line", lambda one: one.from_offset <= F.col("log_offset")), F.lit(-1))
     return rows.withColumn("owner", owner).withColumns({name: F.coalesce(name, f"owner.{name}") for name in _OWNER})
-
-
-def _spark_type(kind: pa.DataType) -> Any:
-    return from_arrow_schema(pa.schema([("one", kind)])).fields[0].dataType

@@ -12,25 +12,15 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.coordinator.groups.common import events as kind_names
-from muster.pipeline.facts.schema import EVENT_FIELDS, conform
+from muster.pipeline.facts.schema import EVENT_FIELDS, TABLES
+from muster.pipeline.tables import shaped
 
 EVENTS_TOPIC: Final = "__group_events"
 
-COMPLETED: Final = kind_names.REBALANCE_COMPLETED
-STARTED: Final = kind_names.REBALANCE_STARTED
-FAILED: Final = kind_names.REBALANCE_FAILED
-EMPTIED: Final = kind_names.GROUP_EMPTIED
-DELETED: Final = kind_names.GROUP_DELETED
-JOINED: Final = kind_names.MEMBER_JOINED
-LEFT: Final = kind_names.MEMBER_LEFT
-EXPIRED: Final = kind_names.MEMBER_EXPIRED
-REMOVED: Final = kind_names.MEMBER_REMOVED
-REPLACED: Final = kind_names.MEMBER_REPLACED
-
 _OWN_TYPES: Final = {
-    "members": (COMPLETED, FAILED),
-    "member_count": (STARTED,),
-    "topic_counts": (COMPLETED,),
+    "members": (kind_names.REBALANCE_COMPLETED, kind_names.REBALANCE_FAILED),
+    "member_count": (kind_names.REBALANCE_STARTED,),
+    "topic_counts": (kind_names.REBALANCE_COMPLETED,),
     "topic_partitions": (kind_names.OFFSETS_DELETED, kind_names.OFFSETS_EXPIRED),
 }
 """Columns whose field has another type in other kinds, and the kinds with the column's type."""
@@ -77,14 +67,7 @@ def malformed_events(raw: DataFrame) -> DataFrame:
         "raw_value": F.col("value"),
         "is_tombstone": F.col("value").isNull(),
     }
-    for name in ("producer_id", "producer_epoch", "is_transactional"):
-        known[name] = F.col(name) if name in raw.columns else F.lit(None)
-    rows = rows.select(
-        *(column.alias(name) for name, column in known.items()),
-        F.lit(None).alias("key_type"),
-        F.lit(None).alias("value_version"),
-    )
-    return conform(rows, "malformed")
+    return shaped(rows, TABLES["malformed"], known)
 
 
 def _read(raw: DataFrame) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.events import COMPLETED, DELETED, EMPTIED
+from muster.coordinator.groups.common.events import GROUP_DELETED, GROUP_EMPTIED, REBALANCE_COMPLETED
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs, states
 from muster.pipeline.facts.schema import EVENTS_LOG, LOG, conform
 
@@ -38,8 +38,8 @@ def _of_log(inputs: Inputs) -> DataFrame:
 
 def _of_events(events: DataFrame) -> DataFrame:
     in_order = Window.partitionBy("group").orderBy("log_offset")
-    rows = events.where(F.col("kind").isin(COMPLETED, EMPTIED, DELETED))
-    rows = rows.withColumn("end_ms", F.lead("time_ms").over(in_order)).where(F.col("kind") == COMPLETED)
+    rows = events.where(F.col("kind").isin(REBALANCE_COMPLETED, GROUP_EMPTIED, GROUP_DELETED))
+    rows = rows.withColumn("end_ms", F.lead("time_ms").over(in_order)).where(F.col("kind") == REBALANCE_COMPLETED)
     members = F.transform("members", lambda one: F.struct(*(_told(one, name) for name in MEMBER_FIELDS)))
     rows = rows.withColumn("members", members).withColumn("start_ms", F.col("time_ms"))
     return _conform(rows.withColumn("log_offset", F.lit(None)).withColumn("source", F.lit(EVENTS_LOG)))

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
 
 from muster.pipeline.facts import epoch_values
-from muster.pipeline.facts.commit_activity import activity, held_commits
+from muster.pipeline.facts.commit_activity import activity
 from muster.pipeline.facts.infer_departures import REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances, start_ms
@@ -33,9 +33,9 @@ INFERRED: Final = pa.schema(
 """What can be inferred of a rebalance; `gone` are the members that are no more, and how each one ended."""
 
 
-def inferred(inputs: Inputs, commits: DataFrame | None = None) -> DataFrame:
-    """Rows of INFERRED. `commits`: rows of `activity.held_commits` where they are at hand already."""
-    rows = _summaries(inputs, held_commits(inputs) if commits is None else commits)
+def inferred(inputs: Inputs, commits: DataFrame) -> DataFrame:
+    """Rows of INFERRED. `commits`: rows of `commits.placed`."""
+    rows = _summaries(inputs, commits)
     # all of a group together and in order: what a state is judged by lies just before it
     in_order = rows.repartition("group").sortWithinPartitions("group", "state")
     return in_order.mapInArrow(_infer, from_arrow_schema(INFERRED))

@@ -1,5 +1,5 @@
-"""The inputs of the facts, and the views of the offsets log that most of them start from: the states of a group, its
-commits with their state, and the owner of each partition in each state.
+"""The inputs of the facts, and the views of the offsets log that most of them start from: the states of a group, and
+the owner of each partition in each state.
 
 All records of a group are in one partition of the log, so log offsets order everything of a group.
 """
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.epoch_states import states_of
-from muster.pipeline.schema import CLASSIC_GROUP, OFFSET_COMMIT
+from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import table
 
 
@@ -50,15 +50,14 @@ def states(inputs: Inputs) -> DataFrame:
     """Every record of a classic group, and every epoch of one of KIP-848: group, state (1, 2, … in the order of the
     log), log_partition, log_offset, at_ms (when it was logged), is_tombstone, generation, protocol_type, protocol,
     leader, state_timestamp_ms, members (of MEMBER_FACT, `owned` partitions and `metadata`, a hash of all that it told
-    its leader), is_epoch, next_ms (when the next one was logged; null: it is the last). An epoch stands where its own
+    its leader), is_epoch. An epoch stands where its own
     record does, began at state_timestamp_ms, and counts as logged when all its members were there.
     """
     in_order = Window.partitionBy("group").orderBy("log_offset")
     rows = _classic_states(inputs.decoded).withColumn("is_epoch", F.lit(False))
     if inputs.epochs is not None:
         rows = rows.unionByName(states_of(inputs.epochs).withColumn("is_epoch", F.lit(True)))
-    number = F.row_number().over(in_order).alias("state")
-    return rows.select("*", number, F.lead("at_ms").over(in_order).alias("next_ms"))
+    return rows.withColumn("state", F.row_number().over(in_order))
 
 
 def _classic_states(decoded: DataFrame) -> DataFrame:
@@ -75,34 +74,6 @@ def _classic_states(decoded: DataFrame) -> DataFrame:
         *("is_tombstone", "generation", "protocol_type", "protocol", "leader", "state_timestamp_ms"),
         members.alias("members"),
     )
-
-
-def placed_commits(inputs: Inputs, columns: tuple[str, ...] = ()) -> DataFrame:
-    """Every offset commit with the state that its group was in by the log: group, state (null: none yet), log_offset,
-    at_ms (when it was logged), is_tombstone, topic, partition, and further `columns` of the decoded row.
-
-    One pass over the commits in the order of the log, group by group; nothing of it leaves the JVM.
-    """
-    wanted = ("topic", "partition", *columns)
-    commits = table(inputs.decoded, OFFSET_COMMIT)
-    rows = commits.select(
-        "group",
-        "log_offset",
-        F.col("log_timestamp_ms").alias("at_ms"),
-        "is_tombstone",
-        *wanted,
-        F.lit(None).cast("int").alias("state"),
-        F.lit(False).alias("is_state"),
-    )
-    marks = states(inputs).select(
-        *("group", "log_offset", "at_ms", "is_tombstone"),
-        *(F.lit(None).cast(commits.schema[name].dataType).alias(name) for name in wanted),
-        "state",
-        F.lit(True).alias("is_state"),
-    )
-    so_far = Window.partitionBy("group").orderBy("log_offset").rowsBetween(Window.unboundedPreceding, 0)
-    every = rows.unionByName(marks).withColumn("state", F.last("state", ignorenulls=True).over(so_far))
-    return every.where(~F.col("is_state")).drop("is_state")
 
 
 HOLDER: Final = ("member_id", "instance_id", "client_id", "host")

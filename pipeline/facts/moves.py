@@ -46,7 +46,6 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
         F.coalesce("paused_ms", F.when(~adjacent, idle)).alias("idle_ms"),
         F.when(F.col("taken_ms").isNotNull(), F.col("paused_ms")).when(is_between, idle).alias("between_ms"),
     )
-    nobody = F.lit(None).cast("string")
     is_lost = F.col("next_start_ms").isNotNull() & ~(F.col("next_step").eqNullSafe(F.col("step") + 1))
     lost = held_by.where(is_lost).select(
         "group",
@@ -57,14 +56,10 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
         F.lit(LOST).alias("kind"),
         F.col("member_id").alias("from_member_id"),
         F.col("client_id").alias("from_client_id"),
-        nobody.alias("to_member_id"),
-        nobody.alias("to_client_id"),
         F.col("next_start_ms").alias("time_ms"),
         F.col("next_start_ms").alias("moved_ms"),
-        F.lit(None).cast("long").alias("idle_ms"),
-        F.lit(None).cast("long").alias("between_ms"),
     )
-    return taken.unionByName(lost)
+    return taken.unionByName(lost, allowMissingColumns=True)
 
 
 def moves(changed: DataFrame, rebalances: DataFrame) -> DataFrame:

@@ -10,20 +10,17 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.build import MADE, build
+from muster.pipeline.facts.build import MADE, build, unusable
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.lag import lag
-from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.follow.ends import Seen, Watch, committed_by_then
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
 from muster.pipeline.follow.staging import bucket_of, reached, staged
 from muster.pipeline.follow.store import BUCKET, Store
-from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.sources.ends import ends_of_cluster
 from muster.pipeline.sources.topic_names import names_of_cluster
-from muster.pipeline.tables import table
 
 OF_LAG: Final = ("stalls", "lag")
 """Tables whose rows may all change when a topic grows, even without a record of the group."""
@@ -73,12 +70,8 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
 
 def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Folders:
     facts = build(inputs, [name for name in MADE if name not in OF_NOW])
-    for kind in (MALFORMED, UNKNOWN):
-        rows = facts.get(kind, table(inputs.decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)))
-        facts[kind] = conform(rows, kind)
-    facts[MALFORMED] = facts[MALFORMED].unionByName(malformed_events)
     folders: Folders = {}
-    for name, rows in facts.items():
+    for name, rows in (facts | unusable(inputs.decoded, malformed_events)).items():
         folder = store.name("version")
         placed = rows.withColumn(BUCKET, bucket_of(F.col("group")))
         placed.write.partitionBy(BUCKET).parquet(store.folder(name, folder))

@@ -11,7 +11,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.clock import now_ms
 from muster.pipeline.facts.epoch_states import epochs_in
@@ -23,6 +22,7 @@ from muster.pipeline.follow.store import Store
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
+from muster.pipeline.tables import shaped
 from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
 EVENT: Final = "event"
@@ -49,11 +49,8 @@ def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> Data
         "raw_key": F.col("key"),
         "raw_value": F.col("value"),
     }
-    schema = from_arrow_schema(DECODED)
-    told = told.select(
-        *(known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in schema.fields)
-    )
-    return offsets.unionByName(told).withColumn("bucket", bucket_of(F.col("group")))
+    told = told.select(*(column.alias(name) for name, column in known.items()))
+    return offsets.unionByName(shaped(told, DECODED, {})).withColumn("bucket", bucket_of(F.col("group")))
 
 
 def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, options: Mapping[str, str]) -> DataFrame:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Html(str):
@@ -65,6 +65,11 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Content]], left: in
     )
     more = tag("p", f"{left:,} more: see the tables.", class_="more") if left else None
     return join([tag("table", tag("thead", head), tag("tbody", body)), more])
+
+
+def listing(columns: Mapping[Column, Callable[[Any], Content]], rows: Iterable[Any], left: int = 0) -> Html:
+    """A table of rows, with what makes each column's cell of a row."""
+    return table(list(columns), ([cell(row) for cell in columns.values()] for row in rows), left)
 
 
 def section(title: str, *content: Content, id_: str | None = None) -> Html:

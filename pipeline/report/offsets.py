@@ -4,11 +4,13 @@ that static membership would have spared a rebalance. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Final
 
-from muster.pipeline.report.content import Chosen, Row
+from muster.pipeline.report.content import Chosen, Row, Some
 from muster.pipeline.report.formatting import duration, moment, number
-from muster.pipeline.report.markup import Column, Html, join, section, table, tag
+from muster.pipeline.report.markup import Column, Content, Html, join, listing, section, tag
 
 REGRESSIONS: Final = {
     "reset": "reset by a tool or a new start",
@@ -26,101 +28,82 @@ STATUSES: Final = {
 
 def sections(chosen: Chosen) -> Html:
     """All of them."""
-    return join([_offsets(chosen), _static(chosen)])
-
-
-def _offsets(chosen: Chosen) -> Html:
-    return section("Offsets", _regressions(chosen), _stalls(chosen), _lag(chosen), id_="offsets")
-
-
-def _place(row: Row) -> str:
-    return f"{row['topic']}-{row['partition']}"
+    lag = _listed("Behind, at the end of the log", _LAG, chosen.lag, "Nobody is.")
+    if not chosen.about.has_ends:
+        lag = join([tag("h3", "Behind"), _none("Not known: the source has no ends of topics.")])
+    offsets = section(
+        "Offsets",
+        _listed("Commits that went backwards", _REGRESSIONS, chosen.regressions),
+        _listed("Partitions that stood still (Burrow's rules)", _STALLS, chosen.stalls),
+        lag,
+        id_="offsets",
+    )
+    return join([offsets, _static(chosen.static_candidates)])
 
 
 def _none(text: str) -> Html:
     return tag("p", text, class_="dim")
 
 
-def _regressions(chosen: Chosen) -> Html:
-    columns = [Column("when (UTC)"), Column("group"), Column("partition"), Column("from", True), Column("to", True)]
-    columns += [Column("back", True), Column("why"), Column("who")]
-    rows = (
-        (
-            moment(row["time_ms"]),
-            row["group"],
-            _place(row),
-            number(row["from_offset"]),
-            number(row["to_offset"]),
-            number(row["back"]),
-            f"{row['cause']}: {REGRESSIONS.get(row['cause'], '')}".removesuffix(": "),
-            row["client_id"] or "",
-        )
-        for row in chosen.regressions.rows
-    )
-    found = table(columns, rows, chosen.regressions.left) if chosen.regressions.rows else _none("None.")
-    return join([tag("h3", "Commits that went backwards"), found])
+def _listed(title: str, columns: Columns, some: Some, none: str = "None.") -> Html:
+    return join([tag("h3", title), listing(columns, some.rows, some.left) if some.rows else _none(none)])
 
 
-def _stalls(chosen: Chosen) -> Html:
-    columns = [Column("from (UTC)"), Column("for", True), Column("group"), Column("partition"), Column("status")]
-    columns += [Column("offsets"), Column("behind", True), Column("who")]
-    rows = (
-        (
-            moment(row["start_ms"]),
-            "still" if row["end_ms"] is None else duration(row["end_ms"] - row["start_ms"]),
-            row["group"],
-            _place(row),
-            f"{row['status']}: {STATUSES.get(row['status'], '')}",
-            f"{number(row['first_offset'])} → {number(row['last_offset'])}",
-            number(row["lag"]),
-            row["client_id"] or "",
-        )
-        for row in chosen.stalls.rows
-    )
-    found = table(columns, rows, chosen.stalls.left) if chosen.stalls.rows else _none("None.")
-    return join([tag("h3", "Partitions that stood still (Burrow's rules)"), found])
-
-
-def _lag(chosen: Chosen) -> Html:
-    if not chosen.about.has_ends:
-        return join([tag("h3", "Behind"), _none("Not known: the source has no ends of topics.")])
-    columns = [Column("group"), Column("partition"), Column("committed", True), Column("when (UTC)")]
-    columns += [Column("end", True), Column("records behind", True), Column("time behind", True), Column("who")]
-    rows = (
-        (
-            row["group"],
-            _place(row),
-            number(row["committed_offset"]),
-            moment(row["committed_ms"]),
-            number(row["end_offset"]),
-            number(row["lag"]),
-            duration(row["behind_ms"]),
-            row["client_id"] or "",
-        )
-        for row in chosen.lag.rows
-    )
-    found = table(columns, rows, chosen.lag.left) if chosen.lag.rows else _none("Nobody is.")
-    return join([tag("h3", "Behind, at the end of the log"), found])
-
-
-def _static(chosen: Chosen) -> Html | None:
-    if not chosen.static_candidates.rows:
+def _static(members: Some) -> Html | None:
+    if not members.rows:
         return None
-    columns = [Column("group"), Column("client"), Column("came back", True), Column("away (median)", True)]
-    columns += [Column("rebalances spared", True), Column("moves spared", True), Column("session timeout needed", True)]
-    rows = (
-        (
-            row["group"],
-            f"{row['client_id']} ({(row['host'] or '').removeprefix('/')})",
-            number(row["returns"]),
-            duration(row["median_absent_ms"]),
-            number(row["rebalances_spared"]),
-            number(row["moves_spared"]),
-            duration(row["session_timeout_ms_needed"]),
-        )
-        for row in chosen.static_candidates.rows
-    )
     about = "Members that go and come back: with a group.instance.id (KIP-345) their groups would not have rebalanced."
     return section(
-        "Who should be a static member", _none(about), table(columns, rows, chosen.static_candidates.left), id_="static"
+        "Who should be a static member", _none(about), listing(_STATIC, members.rows, members.left), id_="static"
     )
+
+
+def _place(row: Row) -> str:
+    return f"{row['topic']}-{row['partition']}"
+
+
+def _who(row: Row) -> str:
+    return row["client_id"] or ""
+
+
+Columns = Mapping[Column, Callable[[Row], Content]]
+
+_REGRESSIONS: Final[Columns] = {
+    Column("when (UTC)"): lambda row: moment(row["time_ms"]),
+    Column("group"): itemgetter("group"),
+    Column("partition"): _place,
+    Column("from", True): lambda row: number(row["from_offset"]),
+    Column("to", True): lambda row: number(row["to_offset"]),
+    Column("back", True): lambda row: number(row["back"]),
+    Column("why"): lambda row: f"{row['cause']}: {REGRESSIONS.get(row['cause'], '')}".removesuffix(": "),
+    Column("who"): _who,
+}
+_STALLS: Final[Columns] = {
+    Column("from (UTC)"): lambda row: moment(row["start_ms"]),
+    Column("for", True): lambda row: "still" if row["end_ms"] is None else duration(row["end_ms"] - row["start_ms"]),
+    Column("group"): itemgetter("group"),
+    Column("partition"): _place,
+    Column("status"): lambda row: f"{row['status']}: {STATUSES.get(row['status'], '')}",
+    Column("offsets"): lambda row: f"{number(row['first_offset'])} → {number(row['last_offset'])}",
+    Column("behind", True): lambda row: number(row["lag"]),
+    Column("who"): _who,
+}
+_LAG: Final[Columns] = {
+    Column("group"): itemgetter("group"),
+    Column("partition"): _place,
+    Column("committed", True): lambda row: number(row["committed_offset"]),
+    Column("when (UTC)"): lambda row: moment(row["committed_ms"]),
+    Column("end", True): lambda row: number(row["end_offset"]),
+    Column("records behind", True): lambda row: number(row["lag"]),
+    Column("time behind", True): lambda row: duration(row["behind_ms"]),
+    Column("who"): _who,
+}
+_STATIC: Final[Columns] = {
+    Column("group"): itemgetter("group"),
+    Column("client"): lambda row: f"{row['client_id']} ({(row['host'] or '').removeprefix('/')})",
+    Column("came back", True): lambda row: number(row["returns"]),
+    Column("away (median)", True): lambda row: duration(row["median_absent_ms"]),
+    Column("rebalances spared", True): lambda row: number(row["rebalances_spared"]),
+    Column("moves spared", True): lambda row: number(row["moves_spared"]),
+    Column("session timeout needed", True): lambda row: duration(row["session_timeout_ms_needed"]),
+}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from muster.pipeline.report import offsets, settings
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, duration, moment, number, odd_times, percent, plural, why
-from muster.pipeline.report.markup import Column, Content, Html, join, section, table, tag
+from muster.pipeline.report.markup import Column, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.pictures import group_picture, legend, mark, over_time
 from muster.pipeline.report.style import sheet
 
@@ -82,17 +82,13 @@ def _overview(chosen: Chosen) -> Html:
     ]
     if chosen.about.has_ends:
         figures.append((number(lag), "records behind"))
-    rows = (
-        (
-            join([mark(row["cause"]), " ", cause_words(row["cause"]).title]),
-            number(row["rebalances"]),
-            duration(row["took_ms"]),
-            duration(row["paused_partition_ms"]),
-            percent(row["confidence"]),
-        )
-        for row in chosen.causes
-    )
-    columns = [Column("cause"), *(Column(one, True) for one in ("rebalances", "took (mean)", "paused", "confidence"))]
+    causes: Mapping[Column, Callable[[Row], Content]] = {
+        Column("cause"): lambda row: [mark(row["cause"]), " ", cause_words(row["cause"]).title],
+        Column("rebalances", True): lambda row: number(row["rebalances"]),
+        Column("took (mean)", True): lambda row: duration(row["took_ms"]),
+        Column("paused", True): lambda row: duration(row["paused_partition_ms"]),
+        Column("confidence", True): lambda row: percent(row["confidence"]),
+    }
     chart = (
         over_time(chosen.buckets, chosen.bucket_ms, chosen.first_ms, chosen.last_ms)
         if chosen.first_ms is not None and chosen.last_ms is not None
@@ -104,34 +100,36 @@ def _overview(chosen: Chosen) -> Html:
         tag("h3", "Rebalances over time"),
         chart,
         tag("h3", "Why groups rebalanced"),
-        table(columns, rows) if chosen.causes else tag("p", "No group rebalanced.", class_="dim"),
+        listing(causes, chosen.causes) if chosen.causes else tag("p", "No group rebalanced.", class_="dim"),
         id_="overview",
     )
 
 
 def _groups(chosen: Chosen) -> Html:
     drawn = {story.group for story in chosen.stories}
-    titles = ("members", "rebalances", "paused", "moved", "longest", "flapping", "behind")
-    columns = [Column("group"), *(Column(one, True) for one in titles), Column("mostly")]
-    rows = (
-        (
-            tag("a", row["group"], href=f"#{anchor(row['group'])}") if row["group"] in drawn else row["group"],
-            number(row["members"]),
-            number(row["rebalances"]),
-            duration(row["paused_partition_ms"]),
-            number(row["moved"]),
-            duration(row["longest_ms"]),
-            number(row["score"]),
-            number(row["lag"]),
-            _mostly(row),
-        )
-        for row in chosen.groups.rows
-    )
+
+    def name(row: Row) -> Content:
+        group = row["group"]
+        return tag("a", group, href=f"#{anchor(group)}") if group in drawn else group
+
+    columns: Mapping[Column, Callable[[Row], Content]] = {
+        Column("group"): name,
+        Column("members", True): lambda row: number(row["members"]),
+        Column("rebalances", True): lambda row: number(row["rebalances"]),
+        Column("paused", True): lambda row: duration(row["paused_partition_ms"]),
+        Column("moved", True): lambda row: number(row["moved"]),
+        Column("longest", True): lambda row: duration(row["longest_ms"]),
+        Column("flapping", True): lambda row: number(row["score"]),
+        Column("behind", True): lambda row: number(row["lag"]),
+        Column("mostly"): _mostly,
+    }
     about = (
         "Worst first. Paused: how long partitions had nobody to read them, all added up. "
         "Flapping: 0 (calm) to 100. Behind: records not yet committed."
     )
-    return section("Groups", tag("p", about, class_="dim"), table(columns, rows, chosen.groups.left), id_="groups")
+    return section(
+        "Groups", tag("p", about, class_="dim"), listing(columns, chosen.groups.rows, chosen.groups.left), id_="groups"
+    )
 
 
 def _mostly(row: Row) -> Content:

@@ -13,6 +13,7 @@ from pyspark.sql.types import BinaryType, DataType, TimestampNTZType, TimestampT
 from muster.pipeline.decode import decode_all
 from muster.pipeline.schema import DECODED, OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.segment_files import NoSource
+from muster.pipeline.tables import shaped
 
 CONNECTOR_OPTIONS: Final = {
     "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
@@ -59,15 +60,7 @@ def raw_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
         rows = rows.where(F.col("topic") == topic)
     when = "timestamp_ms" if "timestamp_ms" in types else "timestamp"
     known = {"topic": F.lit(topic), "timestamp_ms": _milliseconds(when, types[when])}
-    wanted = from_arrow_schema(RAW)
-    return rows.select(
-        *(
-            (known.get(field.name, F.col(field.name) if field.name in types else F.lit(None)))
-            .cast(field.dataType)
-            .alias(field.name)
-            for field in wanted.fields
-        )
-    )
+    return shaped(rows, RAW, known)
 
 
 def _milliseconds(name: str, kind: DataType) -> Column:

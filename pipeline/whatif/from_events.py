@@ -10,6 +10,7 @@ from typing import Any, Final
 from muster.pipeline.whatif.history import (
     AFTER,
     BEFORE,
+    CLIENT,
     COMPLETED,
     EMPTIED,
     EVENTS,
@@ -110,8 +111,7 @@ class _Reader:
     # ---- members
 
     def joined(self, value: Value) -> None:
-        spell = self._new(value["member"], value["time"])
-        spell.joined_rank = self._rank(value["time"])
+        self._new(value["member"], value["time"])
         if value["protocol_type"] != "consumer":
             self.history.unusable = f"it is no group of consumers but of type {value['protocol_type']!r}"
 
@@ -119,8 +119,7 @@ class _Reader:
         old = self._spells.get(value["replaced"])
         if old is not None:
             old.end, old.end_ms = REPLACED, value["time"]
-        spell = self._new(value["member"], value["time"])
-        spell.joined_rank = self._rank(value["time"])
+        self._new(value["member"], value["time"])
 
     def left(self, value: Value) -> None:
         self._ends(value, LEFT).reason = value["reason"]
@@ -147,11 +146,9 @@ class _Reader:
         spell = Spell(
             member["member"],
             member["instance"],
-            member["client_id"],
-            member["host"],
-            member["session_timeout_ms"],
-            member["rebalance_timeout_ms"],
-            joined_ms,
+            **{name: member[name] for name in CLIENT},
+            joined_ms=joined_ms,
+            joined_rank=BEFORE if joined_ms is None else self._rank(joined_ms),
         )
         spell.offers.append((joined_ms or 0, self._read_offers(member["protocols"])))
         spell.remembers = joined_ms is not None and any(claims(one["metadata"]) for one in member["protocols"])
@@ -283,10 +280,7 @@ class _Reader:
                 spell.asked_ms = asked_ms
 
     def _take_counts(self, counts: Mapping[str, int], since_ms: int) -> None:
-        if (
-            any(self._counts.get(topic) != count for topic, count in counts.items())
-            or counts.keys() != self._counts.keys()
-        ):
+        if counts != self._counts:
             self._counts = dict(counts)
             self.history.counts.append((since_ms, self._counts))
 
@@ -306,3 +300,5 @@ _TELL: Final = {
     "requests_refused": _Reader.refused,
     "member_fenced": _Reader.refused,
 }
+KINDS: Final = ("group_created", *_TELL)
+"""The events that say something here."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.whatif.history import (
     AFTER,
+    CLIENT,
     COMPLETED,
     EMPTIED,
     EXPIRED,
@@ -27,6 +28,7 @@ from muster.pipeline.whatif.history import (
     Rejoin,
     Round,
     Spell,
+    has_less,
     with_assigned,
 )
 from muster.pipeline.whatif.leader import claims, is_cooperative, keeps
@@ -241,19 +243,10 @@ class _Reader:
     def _given_up(self, stayed: Sequence[str]) -> str | None:
         """A member that the last generation took partitions from: it joins again by itself."""
         generations = self.history.generations
-        if not generations:
+        before = generations[-2] if len(generations) > 1 else self.history.given
+        if not generations or before is None:
             return None
-        if len(generations) > 1:
-            before: Mapping[str, Owned] = generations[-2].shares
-        elif self.history.given is not None:
-            before = self.history.given.shares
-        else:
-            return None
-        for name in stayed:
-            had, owned = before.get(name, {}), self._shares[name]
-            if any(set(partitions) - set(owned.get(topic, ())) for topic, partitions in had.items()):
-                return name
-        return None
+        return next((name for name in stayed if has_less(before.shares.get(name, {}), self._shares[name])), None)
 
     def _join_end_ms(self, record: Record, at_ms: int) -> int:
         told_ms = record["state_timestamp_ms"]
@@ -288,12 +281,9 @@ class _Reader:
         spell = Spell(
             member["member_id"],
             member["instance_id"],
-            member["client_id"],
-            member["host"],
-            member["session_timeout_ms"],
-            member["rebalance_timeout_ms"],
-            joined_ms,
-            AFTER,
+            **{name: member[name] for name in CLIENT},
+            joined_ms=joined_ms,
+            joined_rank=AFTER,
         )
         spell.offers.append((joined_ms or 0, self._offers(member, protocol)))
         spell.remembers = joined_ms is not None and keeps(protocol) and claims(member.get("subscription") or "")

@@ -36,6 +36,9 @@ AFTER: Final = 2
 Owned = Mapping[str, Sequence[int]]
 """Partitions by topic."""
 
+CLIENT: Final = ("client_id", "host", "session_timeout_ms", "rebalance_timeout_ms")
+"""What events, records and a `Spell` tell of a member under the same names, in its order."""
+
 
 class Offer(NamedTuple):
     """One strategy that a member offers, with its subscription."""
@@ -173,3 +176,8 @@ def with_assigned(counts: Mapping[str, int], shares: Mapping[str, Owned]) -> dic
             if partitions:
                 found[topic] = max(found.get(topic, 0), max(partitions) + 1)
     return found
+
+
+def has_less(before: Owned, after: Owned) -> bool:
+    """Was some partition taken away?"""
+    return any(set(partitions) - set(after.get(topic, ())) for topic, partitions in before.items())

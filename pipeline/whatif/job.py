@@ -32,24 +32,6 @@ LONGEST_HISTORY: Final = 32_000_000
 """Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
 _STARTS: Final = "starts"
-_KINDS: Final = (
-    events.GROUP_CREATED,
-    events.GROUP_EMPTIED,
-    events.GROUP_DELETED,
-    events.MEMBER_JOINED,
-    events.MEMBER_LEFT,
-    events.MEMBER_EXPIRED,
-    events.MEMBER_REMOVED,
-    events.MEMBER_REPLACED,
-    events.MEMBERS_SYNCED,
-    events.REBALANCE_STARTED,
-    events.REBALANCE_COMPLETED,
-    events.REBALANCE_FAILED,
-    "requests_refused",
-    "member_fenced",
-)
-"""The events that say something here."""
-
 _RESULT: Final = pa.schema(
     [
         ("is_whatif", pa.bool_()),
@@ -185,7 +167,7 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
         records = records.unionByName(starts)
     if inputs.events is None:
         return records
-    told = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*_KINDS))
+    told = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*from_events.KINDS))
     groups = told.where(F.col("kind") == events.REBALANCE_COMPLETED).select("group").distinct()
     told = _row(told.join(groups, "group", "left_semi"), EVENTS, F.col("value"))
     return told.unionByName(records.join(groups, "group", "left_anti"))

@@ -17,7 +17,7 @@ from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING
 from muster.coordinator.groups.core import GroupCore
 from muster.pipeline.whatif.costs import Costs
-from muster.pipeline.whatif.history import FAR, Generation
+from muster.pipeline.whatif.history import FAR, Generation, has_less
 from muster.pipeline.whatif.leader import Book, Said, is_cooperative, keeps
 from muster.pipeline.whatif.processes import SILENT, SLOW, Cast, Met
 from muster.pipeline.whatif.schedule import Part
@@ -311,10 +311,9 @@ class Actor:
         book, before = self._replay.book, self._share
         self._share = int(response.assignment) if response.assignment else 1
         self.be_heard()
-        if before > 1 and before != self._share and is_cooperative(response.protocol_name):
-            had, has = book.shares[before], book.shares[self._share]
-            if any(set(partitions) - set(has.get(topic, ())) for topic, partitions in had.items()):
-                self._replay.later(self._follow_ms(), self._follow, self._generation)
+        lost = before > 1 and before != self._share and has_less(book.shares[before], book.shares[self._share])
+        if lost and is_cooperative(response.protocol_name):
+            self._replay.later(self._follow_ms(), self._follow, self._generation)
 
     def _follow_ms(self) -> int:
         """When it joins again because it had to give up partitions."""

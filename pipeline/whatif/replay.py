@@ -89,7 +89,7 @@ class Replay:
         self.cooperative = False
         self.counts: dict[str, Topic] = {}
         self.counts_id: tuple[tuple[str, int], ...] = ()
-        self.actors = [Actor(self, part) for part in schedule.parts]
+        self.actors: list[Actor] = [Actor(self, part) for part in schedule.parts]
         self.by_member: dict[str, Actor] = {}
         settings = GroupSettings(
             group_min_session_timeout_ms=1,
@@ -240,9 +240,6 @@ class Replay:
         self.costs.completed(self.ms, names, cooperative=self.cooperative)
         self.generations.append(Made(facts["generation"], self.ms, shares))
 
-    def _emptied(self, _: Event) -> None:
-        self.costs.emptied(self.ms)
-
     def _gone(self, event: Event) -> None:
         facts: dict[str, Any] = event.facts
         actor = self.by_member.pop(facts["member"].member, None)
@@ -258,27 +255,12 @@ class Replay:
 
     # ---- what comes from outside
 
-    def _ask(self, fact: Fact) -> None:
-        self.actors[fact.who].ask()
-
-    def _start(self, fact: Fact) -> None:
-        self.actors[fact.who].start()
-
     def _leave(self, fact: Fact) -> None:
         actor = self.actors[fact.who]
         member_id = actor.go()
         if member_id:
             request = LeaveGroupRequest(self.group_id, "", [MemberIdentity(member_id, None, None)])
             self.send(Command(request, _ignore, actor.client))
-
-    def _vanish(self, fact: Fact) -> None:
-        self.actors[fact.who].vanish()
-
-    def _back(self, fact: Fact) -> None:
-        self.actors[fact.who].come_back()
-
-    def _rejoin(self, fact: Fact) -> None:
-        self._again(self.actors[fact.who], changed=True)
 
     def _lead(self, _: Fact) -> None:
         group = self.group()
@@ -293,10 +275,6 @@ class Replay:
         actor.bump += changed
         if group.state != PREPARING or (changed and group.members[actor.member_id].parked_join is not None):
             actor.join()
-
-    def _counts(self, fact: Fact) -> None:
-        if fact.value is not None:
-            self._take_counts(fact.value)
 
     def _take_counts(self, counts: Mapping[str, int]) -> None:
         self.counts = {topic: Topic(count) for topic, count in counts.items()}
@@ -314,20 +292,20 @@ _NOBODY: Final = Client("", "")
 _TOLD: Final[Mapping[str, Callable[[Replay, Event], None]]] = {
     events.REBALANCE_STARTED: Replay._rebalance_began,
     events.REBALANCE_COMPLETED: Replay._rebalance_completed,
-    events.GROUP_EMPTIED: Replay._emptied,
+    events.GROUP_EMPTIED: lambda replay, _: replay.costs.emptied(replay.ms),
     events.MEMBER_LEFT: Replay._gone,
     events.MEMBER_EXPIRED: Replay._gone,
     events.MEMBER_REMOVED: Replay._gone,
     events.MEMBER_REPLACED: Replay._replaced,
 }
 _ACTS: Final[Mapping[str, Callable[[Replay, Fact], None]]] = {
-    ASK: Replay._ask,
-    START: Replay._start,
+    ASK: lambda replay, fact: replay.actors[fact.who].ask(),
+    START: lambda replay, fact: replay.actors[fact.who].start(),
     LEAVE: Replay._leave,
-    VANISH: Replay._vanish,
-    BACK: Replay._back,
-    REJOIN: Replay._rejoin,
+    VANISH: lambda replay, fact: replay.actors[fact.who].vanish(),
+    BACK: lambda replay, fact: replay.actors[fact.who].come_back(),
+    REJOIN: lambda replay, fact: replay._again(replay.actors[fact.who], changed=True),
     LEAD: Replay._lead,
-    COUNTS: Replay._counts,
+    COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
     DELETE: Replay._delete,
 }

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts.inputs import Inputs, holdings, placed_commits, states
-from tests.pipeline.facts.history import START_MS, Log, decoded, member
+from muster.pipeline.facts.commits import placed
+from muster.pipeline.facts.inputs import Inputs, holdings, states
+from tests.pipeline.facts.history import Log, decoded, member
 
 
 def test_states_are_numbered_in_the_order_of_the_log(spark: SparkSession) -> None:
@@ -12,13 +13,12 @@ def test_states_are_numbered_in_the_order_of_the_log(spark: SparkSession) -> Non
     assert [(row.state, row.generation, row.is_tombstone) for row in rows] == [
         (1, 0, False), (2, 1, False), (3, None, True),
     ]  # fmt: skip
-    assert [row.next_ms for row in rows] == [START_MS + 1000, START_MS + 9000, None]
 
 
 def test_a_commit_falls_into_the_state_before_it(spark: SparkSession) -> None:
     one = Log().commit(0, 0).state(1, 1, member("a")).commit(2, 0).commit(3, 1).state(4, 2).commit(5, 0)
     two = Log("other").commit(0, 7)
-    rows = placed_commits(Inputs(decoded(spark, one, two)), ("committed_offset",)).orderBy("group", "log_offset")
+    rows = placed(Inputs(decoded(spark, one, two))).orderBy("group", "log_offset")
     assert [(row.group, row.log_offset, row.state) for row in rows.collect()] == [
         ("g", 0, None), ("g", 2, 1), ("g", 3, 1), ("g", 5, 2), ("other", 0, None),
     ]  # fmt: skip
