@@ -34,9 +34,7 @@ class RebalanceProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member's subscription and the partitions that it claims. The fields are those of a consumer's subscription
-    (protocol.consumer) and of the JoinGroup response.
-    """
+    """A member's subscription and the partitions that it claims: what a JoinGroup response has of it."""
 
     member_id: str
     topics: Sequence[str] = ()

@@ -122,8 +122,7 @@ class Group:
 
 
 class Racks:
-    """Racks of members and partitions. They count if some racks hold members and partitions, but not each holds every
-    partition."""
+    """Racks. They count if some hold members and partitions, but not each holds every partition."""
 
     def __init__(self, members: Sequence[Member], topics: Sequence[Topic]) -> None:
         self.used = False

@@ -1,6 +1,4 @@
-"""An analysis from end to end: source, facts, what-if, tables, page. `run` is for programs, `main` for the command line
-and for spark-submit (`submit.py`).
-"""
+"""An analysis from end to end. `run` is for programs, `main` for the command line and spark-submit (`submit.py`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The options of an analysis, for `muster analyze` and for spark-submit. Needs nothing of Spark's, so that the help is
-there without it.
-"""
+"""The options of an analysis. Needs nothing of Spark's, so that the help is there without it."""
 
 from __future__ import annotations
 

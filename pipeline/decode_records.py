@@ -1,6 +1,4 @@
-"""Records one by one, by `protocol`: all but offset commits, and offset commits of rare forms. Says why a row cannot be
-read.
-"""
+"""Records one by one, by `protocol`: all but offset commits of usual forms. Says why a row cannot be read."""
 
 from __future__ import annotations
 

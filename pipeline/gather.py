@@ -62,9 +62,7 @@ def octets(data: Octets, positions: Ints) -> Ints:
 
 
 def varints(data: Octets, positions: Ints) -> tuple[Ints, Ints]:
-    """Zigzag varints and the positions after them. After one of more than ten bytes the position is far outside the
-    buffer.
-    """
+    """Zigzag varints, and the positions after them: far outside the buffer after one of more than ten bytes."""
     last = octets(data, positions)
     value = last & 127
     after = positions + 1

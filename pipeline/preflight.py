@@ -1,6 +1,4 @@
-"""Checks before Spark starts: are the addresses valid, does the master listen, can the results be written? No Spark
-here.
-"""
+"""Checks before Spark starts: valid addresses, a master that listens, a folder that can be written? No Spark here."""
 
 from __future__ import annotations
 
@@ -45,9 +43,7 @@ def _is_place(match: re.Match[str] | None) -> bool:
 
 
 def check_master(url: str | None) -> None:
-    """Check that the master of a standalone cluster listens: Spark itself would try for over a minute. Raises
-    NotUsable.
-    """
+    """Check that a standalone master listens: Spark would try for over a minute. Raises NotUsable."""
     match = None if url is None else _MASTER.fullmatch(url)
     if match is None or match["places"] is None:
         return

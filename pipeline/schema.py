@@ -32,8 +32,7 @@ RAW: Final = pa.schema(
         "producer_id long, producer_epoch short, is_transactional boolean, damage string"
     )
 )
-"""A row of a source. The three facts about the producer come from segment files only; `damage` says what could not be
-read there and is null in every other row."""
+"""A row of a source; only segment files tell of the producer. `damage`: what could not be read, else null."""
 
 PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]))
 

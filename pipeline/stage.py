@@ -83,9 +83,7 @@ def check(source: Source) -> None:
 
 
 def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL) -> Staged:
-    """Read a source into `folder`. Raises NoSource, also when there is nothing of what is wanted, ClusterError,
-    BadOption, ValueError (see `sources.frame`).
-    """
+    """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
     check(source)
     name, path, source = source.name(), source.path, _as_rows(spark, source)
     # before the log is read: groups may have committed, by then, for what came after

@@ -47,9 +47,7 @@ def is_wanted(wanted: Wanted, when: Column, *, of_any_group: Column | None = Non
 
 
 def is_kept(wanted: Wanted) -> Column:
-    """Whether a decoded row is kept: it is wanted, or it is an older record of a group's state, or its group cannot be
-    read.
-    """
+    """Whether a decoded row is wanted, or is an older record of a group's state, or of no readable group."""
     return _asked_for(wanted, F.col("log_timestamp_ms"), F.col("kind").isin(*_OF_STATES), F.col("group").isNull())
 
 
@@ -95,9 +93,7 @@ def pattern_of(groups: Sequence[str]) -> str:
 
 
 def with_last_before(staged: DataFrame, wanted: Wanted) -> DataFrame:
-    """Of a group's records before the wanted time, keep only the last, which has its members; of a KIP-848 group the
-    last of each key.
-    """
+    """Of a group's records before the wanted time, keep the last of each key: it has the members."""
     if wanted.since_ms is None:
         return staged
     is_state = F.col("kind").isin(*_OF_STATES)

@@ -1,5 +1,4 @@
-"""The work of a Connect group's leader (ConnectAssignor.performAssignment): from workers' metadata to assignments, as
-bytes."""
+"""The work of a Connect group's leader (ConnectAssignor): from workers' metadata to assignments, as bytes."""
 
 from __future__ import annotations
 

@@ -67,9 +67,7 @@ def deal_round(loads: Sequence[Load], items: Iterable[Task]) -> None:
 
 
 def overloads(loads: Sequence[Load], total: int, *, connectors: bool) -> dict[str, list[Task]]:
-    """What must be taken from each worker so that none has more than an even share of `total`. If it does not divide,
-    the first workers may keep one more (KIP-851).
-    """
+    """What must be taken from each worker for even shares of `total`; the first may keep one more (KIP-851)."""
     least, extras = divmod(total, len(loads))
     sizes = [len(load.kind(connectors)) for load in loads]
     if sizes.count(least + 1) == extras and sizes.count(least) + extras == len(loads):

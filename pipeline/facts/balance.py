@@ -1,6 +1,4 @@
-"""The table `balance`: how even each generation's assignment is, and how much it kept of the one before
-(muster.assignors.measures).
-"""
+"""The table `balance`: how even each generation's assignment is, and how much of the one before it kept."""
 
 from __future__ import annotations
 

@@ -33,9 +33,7 @@ PLACE: Final = ("group", "log_partition", "topic", "partition")
 
 
 def in_order(placed_rows: DataFrame) -> DataFrame:
-    """The same rows, those of a partition in the order of the log. If this is kept (`persist`), tables made of it need
-    no further shuffle or sort.
-    """
+    """The same rows, those of a partition in the order of the log: if kept, tables made of it need no further sort."""
     return placed_rows.sortWithinPartitions(*PLACE, "log_offset")
 
 
@@ -96,9 +94,7 @@ def _state_marks(inputs: Inputs) -> DataFrame:
 
 
 def _epoch_marks(inputs: Inputs) -> DataFrame:
-    """The epochs of Streams groups (KIP-1071), and of KIP-848 groups if there are no states of them. They do not have
-    the number of members.
-    """
+    """The epochs of Streams groups (KIP-1071), and of KIP-848 groups without states. They have no number of members."""
     gone = F.col("is_tombstone")
     mark = F.struct(
         F.lit(None).alias("state"),

@@ -1,6 +1,4 @@
-"""What the log says of a KIP-848 group so far: its members, the topics of its patterns, and the owner of each
-partition. Pure; its size does not grow with the history.
-"""
+"""The members of a KIP-848 group, the topics of its patterns, and the owner of each partition, up to a record. Pure."""
 
 from __future__ import annotations
 

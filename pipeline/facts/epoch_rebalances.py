@@ -1,6 +1,4 @@
-"""The rebalances of KIP-848 groups: each new epoch, with its cause. Spark joins each state with its commits, and
-`epoch_causes` goes through them group by group.
-"""
+"""The rebalances of KIP-848 groups: each new epoch with its cause, by `epoch_causes`, group by group."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -
 
 
 def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
-    """Rows of INFERRED of classic groups, without those that were KIP-848 groups a moment before: such a group goes on
-    in the generation that it had as an epoch.
-    """
+    """Rows of INFERRED, without those of KIP-848 groups that became classic: they go on in their generation."""
     in_order = Window.partitionBy("group").orderBy("state")
     before = {name: F.lag(name).over(in_order) for name in ("is_epoch", "is_tombstone", "at_ms")}
     rows = states.withColumns({f"was_{name}": column for name, column in before.items()})

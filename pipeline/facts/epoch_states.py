@@ -179,9 +179,7 @@ def holds_of(epochs: DataFrame) -> DataFrame:
 
 
 def takes_of(epochs: DataFrame) -> DataFrame:
-    """Partitions that got an owner: group, log_offset (of the epoch), topic, partition, taken_ms (when), paused_ms (how
-    long it had no owner; null: it was to have none).
-    """
+    """Partitions that got an owner: group, log_offset (of the epoch), topic, partition, taken_ms, paused_ms."""
     rows = epochs.select("group", "log_offset", F.explode("takes").alias("one"))
     # a member may have had it twice in one epoch
     return rows.groupBy("group", "log_offset", "one.topic", "one.partition").agg(

@@ -259,8 +259,7 @@ class _Group:
         )
 
     def _begin_again(self, offset: int, at_ms: int) -> None:
-        """The same epoch, with other ids. A member that was away meanwhile may still have partitions to give up or
-        take."""
+        """The same epoch, with other ids. Members that were away may still give up or take partitions."""
         assert self._epoch is not None
         there = {self._image.key(one) for one in self._image.members}
         self._gone = [(key, one) for key, one in self._gone if key not in there]

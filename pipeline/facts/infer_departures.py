@@ -164,9 +164,7 @@ def began(before: State, after: State, habits: Habits, waits: bool = False) -> i
 
 
 def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
-    """Did the join phase go on after all that stayed had given up their partitions? They join again at once, so it
-    waited for a member that is gone.
-    """
+    """Did the join phase go on after all that stayed had given up their partitions, and so waited for a dead member?"""
     stayed = survivors(before, after)
     committed = _committed(before, after)
     if before.is_cooperative or habits.commits_at_parting <= 0.8 or not stayed or len(committed) < len(stayed):
@@ -211,9 +209,7 @@ def _some_parted(before: State, after: State) -> bool:
 
 
 def _parts_with_commit(before: State, after: State, habits: Habits) -> float:
-    """The probability that a member commits last before it goes: its group's habit, unless those that stayed did not
-    follow it this time; then there was nothing to commit.
-    """
+    """The probability that a member commits last before it goes: the habit, or less if those that stayed did not."""
     if before.is_cooperative or not survivors(before, after) or _some_parted(before, after):
         return habits.commits_at_parting
     return min(habits.commits_at_parting, 0.5)

@@ -1,6 +1,4 @@
-"""The evidence for the cause of a rebalance: two states of a group in a row, and what its members committed in the
-first. Plain values, no Spark; times are ms since 1970.
-"""
+"""The evidence for the cause of a rebalance: two states in a row, and the commits in the first. Times are ms."""
 
 from __future__ import annotations
 
@@ -93,9 +91,7 @@ class State(NamedTuple):
 
 
 def continued(before: State, after: State) -> State:
-    """A state whose record was written again (a static member came back under another id, or the group was loaded):
-    commits under the first record count too.
-    """
+    """A state whose record was written again (for a static member's new id, or on loading), with all its commits."""
     ids = {member.key: member.member_id for member in before.members}
     activity = dict(after.activity)
     for member in after.members:

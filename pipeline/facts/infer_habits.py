@@ -33,8 +33,7 @@ class Habits(NamedTuple):
     usual_ms: int | None = None
     """How long two commits are apart; None: no member has committed twice."""
     parting: float = 0.0
-    """Log odds that members commit just before they give partitions up (by auto-commit, in a rebalance listener, or
-    before close())."""
+    """Log odds that members commit just before they give partitions up (or leave)."""
 
     @property
     def commits_at_parting(self) -> float:

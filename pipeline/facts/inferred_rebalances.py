@@ -1,6 +1,4 @@
-"""Rebalances inferred from the offsets log: Spark makes one small row of each state, and `infer_history` goes through
-them group by group in the order of the log.
-"""
+"""Rebalances inferred from the offsets log: small rows of states by Spark, which `infer_history` goes through."""
 
 from __future__ import annotations
 

@@ -81,9 +81,7 @@ HOLDER: Final = ("member_id", "instance_id", "client_id", "host")
 
 
 def holdings(inputs: Inputs) -> DataFrame:
-    """The owner of each partition in each state of a classic group: group, state, generation, topic, partition and
-    HOLDER.
-    """
+    """The owner of each partition in each state of a classic group: HOLDER, and the columns that tell these apart."""
     return held(states(inputs).where(~F.col("is_epoch")), ("group", "state", "generation"))
 
 

@@ -44,9 +44,7 @@ class Day(NamedTuple):
 
 
 def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFrame | None]:
-    """Decoded rows (DECODED) with possible times, and the changed ones (ODD); None: there are none. Usually a look at
-    the days of each partition is enough.
-    """
+    """Decoded rows (DECODED) with possible times, and the changed ones (ODD); None: there are none."""
     partitions = sorted(partition for partition, days in _days(decoded).items() if are_odd(days, now_ms))
     if not partitions:
         return decoded, None

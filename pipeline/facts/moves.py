@@ -63,9 +63,7 @@ def changes(held_by: DataFrame, takes: DataFrame | None = None) -> DataFrame:
 
 
 def moves(changed: DataFrame, rebalances: DataFrame) -> DataFrame:
-    """Rows of `changes` without `kept`. A moved partition paused for as long as its rebalance took, unless the exact
-    time is known; a gained one since it was lost.
-    """
+    """Rows of `changes` without `kept`. If no exact time is known, a moved partition paused as its rebalance did."""
     took = rebalances.select("group", "generation", F.col("end_ms").alias("time_ms"), "took_ms")
     rows = changed.where(F.col("kind") != KEPT).join(took, ["group", "generation", "time_ms"], "left")
     paused = F.when(F.col("kind") == MOVED, F.coalesce("idle_ms", "took_ms")).otherwise(F.col("idle_ms"))

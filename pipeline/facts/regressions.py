@@ -127,9 +127,7 @@ def _step_back_up() -> Column:
 
 
 def _ran_ahead_before() -> Column:
-    """A former owner made the commit before this one, soon after it had to give the partition up; this one is the new
-    owner's, which goes on from its own place.
-    """
+    """A former owner made the commit before this one. This one is the new owner's, which goes on from its own place."""
     to, base = F.col("committed_offset"), F.col("two_before")
     soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
     is_later = F.col("takeover.log_offset") < F.col("log_offset")

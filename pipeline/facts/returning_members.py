@@ -1,6 +1,4 @@
-"""Dynamic members that came back: departures and arrivals of one client id and host, in pairs. Plain values; knows
-nothing of Spark.
-"""
+"""Dynamic members that came back: departures and arrivals of one client id and host, in pairs. Plain values."""
 
 from __future__ import annotations
 
@@ -39,9 +37,7 @@ class Return(NamedTuple):
 
 
 def pair_returns(stays: Iterable[Stay]) -> list[Return]:
-    """The returns in the order of arrival. If several members of one client id and host are away, the one that left
-    last comes back.
-    """
+    """The returns in the order of arrival. Of several of one client id and host, the one that left last comes back."""
     by_place: dict[tuple[str, str], list[Stay]] = {}
     for stay in stays:
         by_place.setdefault((stay.client_id, stay.host), []).append(stay)

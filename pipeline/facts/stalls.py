@@ -52,9 +52,7 @@ def _until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
 
 
 def _thinned(commits: DataFrame) -> DataFrame:
-    """The commits that are looked at: `life` counts the deletions of the partition's offset before it, `gone_ms` is
-    when it was deleted, in the last one of a life that ended so.
-    """
+    """The commits that are looked at. `life`: deletions before it; `gone_ms`, in the last of a life: when it ended."""
     in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
     rows = commits.select(
         *PLACE,

@@ -1,6 +1,4 @@
-"""The table `static_candidates`: dynamic members that came back with the same client id and host, and what a
-`group.instance.id` (KIP-345) would have spared their group.
-"""
+"""The table `static_candidates`: members that came back, and what a `group.instance.id` (KIP-345) would have spared."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""When the ends of the topics may be compared with the staged log: not before all commits up to that moment are staged.
-Otherwise a group that reads on meanwhile would seem late.
-"""
+"""When ends of topics may be compared with the staged log: once all that was committed up to then is staged."""
 
 from __future__ import annotations
 
@@ -65,9 +63,7 @@ class Watch:
         return self._known
 
     def has_grown(self, staged: Offsets) -> bool:
-        """Whether a look may be used now, and partitions that matter have another end than at the newest look: groups
-        get later while they do not commit.
-        """
+        """Whether a look may be used now, and partitions that matter have another end than at the newest look."""
         now, known = self._look(), self._known
         if not now.is_in(staged):
             return False

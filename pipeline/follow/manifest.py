@@ -155,9 +155,7 @@ def merged(before: Manifest, old: Iterable[Chunk], new: Chunk | None, since_ms: 
 
 
 def horizon(manifest: Manifest, keep_ms: int | None) -> int | None:
-    """The time from which the log is kept. It moves in steps of an eighth of `keep_ms`, because cutting costs as much
-    as the whole log.
-    """
+    """The time from which the log is kept. It moves in large steps: cutting costs as much as the whole log."""
     if keep_ms is None or manifest.last_ms is None:
         return manifest.since_ms
     wanted_ms = manifest.last_ms - keep_ms

@@ -1,6 +1,4 @@
-"""The stream of the log, and how it is appended to the staged log: one batch is one chunk, written by one job, with
-files for each bucket and kind.
-"""
+"""The stream of the log, and how it is appended to the staged log: one batch is one chunk, written by one job."""
 
 from __future__ import annotations
 
@@ -61,9 +59,7 @@ def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, option
 
 
 def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
-    """What Spark calls with each batch. A batch that was staged already (Spark died before it noted that) changes
-    nothing.
-    """
+    """What Spark calls with each batch. A batch that was staged already changes nothing."""
 
     def append(rows: DataFrame, batch: int) -> None:
         if batch <= store.manifest.batch:
@@ -137,9 +133,7 @@ def staged(
     buckets: Collection[int] | None = None,
     listed: Callable[[], Mapping[str, str]] = dict,
 ) -> tuple[Inputs, DataFrame]:
-    """The staged log of some buckets (None: of all) as the facts take it, and the rows of `__group_events` that are no
-    events. `listed`: see `epoch_states.epochs_in`.
-    """
+    """The staged log of some buckets (None: all) for the facts, and what is no event. `listed`: see `epochs_in`."""
     rows = store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED)
     if buckets is not None:
         rows = rows.where(F.col("bucket").isin(*sorted(buckets)))

@@ -152,9 +152,7 @@ class Store:
     # ---- for readers that know nothing of manifests
 
     def show(self, manifest: Manifest) -> None:
-        """On this machine: OUT/tables is a link to folders with all files of each table, switched all at once. The
-        files are the same ones (hard links).
-        """
+        """On this machine: OUT/tables is a link to folders with hard links of all files, switched all at once."""
         if self.local is None:
             return
         views = self.local / KEPT / "views"

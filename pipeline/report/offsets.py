@@ -1,6 +1,4 @@
-"""The parts of the page about offsets: commits that went backwards, partitions that stand still or lag, and members
-that static membership would have spared a rebalance. Pure.
-"""
+"""The parts of the page about offsets, and about members that should be static. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The pictures of the page: rebalances over time, the partitions of a group's processes, the effect of settings. Their
-text is text, so that it is readable on a phone. Pure.
-"""
+"""The pictures of the page. Their text is text, so that it is readable on a phone. Pure."""
 
 from __future__ import annotations
 

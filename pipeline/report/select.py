@@ -1,6 +1,4 @@
-"""Selects the content of a page from the tables (facts.schema.TABLES; those of the what-if may be missing). Each query
-gives a bounded number of rows.
-"""
+"""The content of a page, from the tables (facts.schema.TABLES): of each a bounded number of rows."""
 
 from __future__ import annotations
 

@@ -83,9 +83,7 @@ class Cluster:
             self._complaints[_PLACE.sub("", error.str())] = None
 
     def error(self, what: object) -> ClusterError | BadOption:
-        """`what` went wrong, with all that the library complained of. BadOption: an option (by librdkafka's name) does
-        not exist or has an impossible value.
-        """
+        """`what` went wrong, with all that the library complained of. BadOption: an option is unknown or impossible."""
         if isinstance(what, KafkaException):
             what = what.args[0]
         text = what.str() if isinstance(what, KafkaError) else str(what)
@@ -122,9 +120,7 @@ def asking(client: Mapping[str, str]) -> Iterator[AdminClient]:
 
 
 def knock(client: Mapping[str, str]) -> None:
-    """Check that the cluster answers; the library itself would try for over half a minute. Raises ClusterError,
-    BadOption.
-    """
+    """Check that the cluster answers; the library would try for over half a minute. Raises ClusterError, BadOption."""
     cluster = Cluster(client)
     try:
         admin = AdminClient(cluster.config)

@@ -171,9 +171,7 @@ def _rows_of_folder(system: fs.FileSystem, folder: Folder) -> list[Row]:
 
 
 def _times(data: bytes, base_offset: int) -> list[tuple[int, int]]:
-    """What a time index says, as (end offset, time). The room that a broker reserves behind its entries is zeros, and
-    what stands there otherwise (a torn file) does not rise.
-    """
+    """What a time index says, as (end offset, time). Behind its entries stand zeros, or what does not rise."""
     entries = np.frombuffer(data, _TIME_ENTRY, len(data) // _TIME_ENTRY.itemsize)
     entries = entries[: int(np.argmin(entries["time_ms"] > 0))] if (entries["time_ms"] <= 0).any() else entries
     offsets = entries["offset"].astype(np.int64)
@@ -194,9 +192,7 @@ def _thinned(history: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int] | None:
-    """Where a partition ends and since when: after the last batch of its newest segment that has one. Where there is
-    none any more, the log ends where its newest segment begins.
-    """
+    """Where a partition ends and since when: by its last batch, or where its newest segment begins."""
     if not logs:
         return None
     for log in reversed(logs):
@@ -208,9 +204,7 @@ def _last_end(system: fs.FileSystem, logs: list[fs.FileInfo]) -> tuple[int, int]
 
 
 def _last_batch(system: fs.FileSystem, log: fs.FileInfo) -> tuple[int, int] | None:
-    """The offset after the last whole batch of a segment, and its greatest timestamp. Begins where the offset index
-    says that the last batch it knows is.
-    """
+    """The offset after the last whole batch of a segment, and its greatest timestamp; found by the offset index."""
     base_offset = int(log.base_name[:20])
     at = _last_position(system, log)
     found: tuple[int, int] | None = None

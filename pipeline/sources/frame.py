@@ -70,9 +70,7 @@ def _milliseconds(name: str, kind: DataType) -> Column:
 
 
 def some_rows(rows: DataFrame, topic: str = OFFSETS_TOPIC) -> DataFrame:
-    """`raw_rows`, of which there must be some: raises NoSource with the explanation when there is none. Of a stream
-    there need not be any yet.
-    """
+    """`raw_rows`; raises NoSource with the explanation when there is none. A stream need not have any yet."""
     raw = raw_rows(rows, topic)
     if not rows.isStreaming and raw.isEmpty():
         raise NoSource(EXPLANATION)

@@ -111,9 +111,7 @@ def _read_partition(partition: InputPartition, options: Options) -> Iterator[pa.
 
 
 class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A live cluster as a stream: at most `maxRowsPerTrigger` offsets a batch. Spark keeps the offsets as a dictionary
-    of partition (text, as JSON wants it) to the next offset.
-    """
+    """A live cluster as a stream. Spark keeps its place as JSON: partition (text) to the next offset."""
 
     def __init__(self, options: Options) -> None:
         self._options = options

@@ -46,9 +46,7 @@ def _id_in(system: fs.FileSystem, file: str) -> str | None:
 
 
 def names_of_cluster(client: Mapping[str, str]) -> dict[str, str]:
-    """Names by ids of the topics of a live cluster that may be seen; `client`: options under librdkafka's names. Raises
-    ClusterError.
-    """
+    """Names by ids of the topics of a live cluster that may be seen. Raises ClusterError."""
     found: dict[str, str] = {}
     with asking(client) as admin:
         topics = sorted(admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics)

@@ -25,9 +25,7 @@ class Outcomes:
 
     @classmethod
     def of(cls, files: Iterable[Iterable[Stretch]]) -> Outcomes:
-        """The outcomes for the first of some files that follow one another; later ones are read only as far as a
-        transaction of the first is still open.
-        """
+        """The outcomes for the first of some files in a row; others are read while a transaction of it is open."""
         outcomes = cls()
         for index, file in enumerate(files):
             if index and not outcomes._open:

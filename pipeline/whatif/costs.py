@@ -130,9 +130,7 @@ class Costs:
         self._left.clear()
 
     def figures(self, ms: int, *, cooperative: bool, unassigned: int = 0) -> Figures:
-        """The sums at the end; what still lasts counts until then. `unassigned`: the partitions of a group that never
-        had any.
-        """
+        """The sums at the end; what still lasts counts until then. `unassigned`: partitions that never had an owner."""
         paused, began_ms = self._paused, self._began_ms
         if began_ms is None or cooperative:
             self._hush(ms)

@@ -42,9 +42,7 @@ _ID_HELD_UP_MS: Final = 1_000
 
 
 def history_of(group: str, values: Iterable[Value], end_ms: int = 0) -> History:
-    """The history; `unusable` says why it cannot be replayed. `end_ms`: the end of the log, if later than the last
-    value.
-    """
+    """The history; `unusable` says why it cannot be replayed. `end_ms`: the end of the log, if known."""
     reader = _Reader(group)
     before: Value | None = None
     begun, time_ms = False, 0

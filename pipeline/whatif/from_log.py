@@ -54,9 +54,7 @@ def history_of(
     end_ms: int = 0,
     starts: Starts | None = None,
 ) -> History:
-    """The history. `ends`: how memberships ended, by member id; only "expired" counts, all others left. `end_ms`: the
-    end of the log. `starts`: the known ones.
-    """
+    """The history. `ends`: how memberships ended, by member id, if not by leaving; `starts`: of rebalances."""
     reader = _Reader(group, ends or {}, starts or {})
     for record in records:
         reader.feed(record)
@@ -253,9 +251,7 @@ class _Reader:
         return min(max(told_ms, self._at_ms + 1), at_ms) if told_ms is not None and told_ms > 0 else at_ms
 
     def _first_join_ms(self, members: int, ended_ms: int) -> int:
-        """The group was empty: the first member came a delay before the join phase ended, or two delays when others
-        came meanwhile.
-        """
+        """The group was empty: the first member came a delay before the join phase ended, two if others came too."""
         history, created_ms = self.history, self._created_ms
         self._created_ms = None
         if created_ms is not None:

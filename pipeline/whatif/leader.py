@@ -141,8 +141,7 @@ class Book:
     def _as_recorded(
         self, strategy: str, members: Sequence[tuple[str, str | None, bytes]], slots: Mapping[str, str]
     ) -> list[tuple[str, bytes]] | None:
-        """What was recorded for the same members; under a cooperative strategy they must also have had the same
-        partitions."""
+        """What was recorded for the same members, under a cooperative strategy with the same partitions."""
         ids = [member_id for member_id, _, _ in members]
         had = [self._said[int(metadata)].share for _, _, metadata in members]
         # the very members, else others in the same places

@@ -249,8 +249,7 @@ class Actor:
         return self._protocols
 
     def _give_up(self, topics: Sequence[str]) -> None:
-        """Before it joins, it gives up partitions of topics that it is no longer subscribed to, as Java's consumer
-        does."""
+        """Before it joins, it gives up topics that it is not subscribed to any more, as Java's consumer does."""
         book = self._replay.book
         had = book.shares[self._share]
         if self._share and any(topic not in topics for topic in had):
@@ -339,9 +338,7 @@ class Actor:
 
 
 def initial_record(replay: Surroundings, given: Generation | None) -> tuple[GroupMetadataKey, GroupMetadataValue]:
-    """The record of the generation with which a history begins, with the members' protocols; without one, that of an
-    empty group.
-    """
+    """The record of the generation with which a history begins; without one, that of an empty group."""
     history = replay.cast.history
     key = GroupMetadataKey(replay.group_id)
     if given is None:

@@ -138,9 +138,7 @@ class Cast:
         return self._met[at - 1 if before_ms <= after_ms else bisect_right(began, began[at]) - 1]
 
     def reaction(self, process: Process, ms: int, turn: int) -> int | None:
-        """How long this process usually takes to join again: as in its nearest real rebalance, or as other processes if
-        it had none; None if there is none at all.
-        """
+        """How long a process takes to join again: as in its nearest rebalance, or as others; None: nothing tells."""
         known = process.reactions
         if not known:
             if not self.reactions:
@@ -264,9 +262,7 @@ class Cast:
                 process.absences[number] = absence._replace(from_ms=self._began[at])
 
     def _usual_heartbeat_ms(self) -> int:
-        """Clients do not tell it. It is their default or a third of a session, or the whole seconds in which all of
-        them always noticed a rebalance.
-        """
+        """The default, a third of a session, or the whole seconds in which all members always noticed a rebalance."""
         sessions = [spell.session_timeout_ms // 3 for spell in self.history.spells]
         most_ms = max(min([HEARTBEAT_MS, *sessions]), 1)
         noticed = [took_ms for _, took_ms in self.reactions if took_ms <= most_ms]

@@ -222,8 +222,7 @@ class Replay:
         return self._stretched(took_ms)
 
     def _stretched(self, took_ms: int) -> int:
-        """How long a member takes to join again; the part until it notices the rebalance is scaled to the heartbeat
-        interval."""
+        """How long a member takes to join again; until it notices is scaled to the heartbeat interval."""
         interval_ms = self.schedule.setting.heartbeat_interval_ms
         if interval_ms is None:
             return took_ms

@@ -22,9 +22,7 @@ REJOIN: Final = "rejoin"
 LEAD: Final = "lead"
 COUNTS: Final = "counts"
 DELETE: Final = "delete"
-"""Kinds of facts: a process asks for an id, starts, leaves, falls silent, comes back, joins again; the leader joins
-again; partition counts change; the group is deleted.
-"""
+"""Kinds of facts: what a process does, that the leader joins again, topics change, or the group is deleted."""
 
 
 class Fact(NamedTuple):

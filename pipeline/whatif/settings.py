@@ -73,9 +73,7 @@ assert set(_FIELDS.values()) | {"name"} == {field.name for field in fields(Setti
 
 
 def parse(text: str) -> list[Setting]:
-    """The settings that a text means: JSON when it begins as that, else `key=value` with commas between, perhaps after
-    a name and a colon. Raises BadSetting.
-    """
+    """The settings that a text means: JSON, or `key=value,…`, perhaps after a name and a colon. Raises BadSetting."""
     text = text.strip()
     if text[:1] in ("{", "["):
         try:
