@@ -116,7 +116,7 @@ def stickiness(before: Owned, after: Owned) -> float:
     not count against a strategy. Sum of |before(m) and after(m)| over all members m, divided by the sum of
     min(|before(m) and A|, |after(m)|), with A all partitions that have an owner after.
     """
-    have = _by_topic(after)
+    have = finish(_by_topic_in_steps(after))
     kept = possible = 0
     for member, topics in before.items():
         now = after.get(member)
@@ -178,12 +178,8 @@ def rack_locality(
 _NONE: frozenset[int] = frozenset()
 
 
-def _by_topic(assignment: Owned) -> Mapping[str, set[int]]:
-    """The partitions that have an owner."""
-    return finish(_by_topic_in_steps(assignment))
-
-
 def _by_topic_in_steps(assignment: Owned) -> Generator[None, None, Mapping[str, set[int]]]:
+    """The partitions that have an owner."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     rows_left = ROWS_A_STEP
     for topics in assignment.values():

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.assignors.assignor import Member, Topic
+from muster.assignors.assignor import Member, Partitions, Topic
 from muster.assignors.java_order import sort_strings, string_order
+
+
+def no_user_data(_: object, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG001 - of the protocol
+    """`Assignor.user_data` of a strategy whose members need not tell anything."""
+    return None
 
 
 def require_distinct(members: Sequence[Member]) -> None:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.assignor import Assignment, Member, RebalanceProtocol, Topic
 from muster.assignors.java_order import sort_strings
-from muster.assignors.members import by_identity, require_distinct, subscribers, topics_in_hash_order
+from muster.assignors.members import by_identity, no_user_data, require_distinct, subscribers, topics_in_hash_order
 from muster.assignors.range_racks import RackMatching, matters
 
 
@@ -27,6 +27,7 @@ class RangeAssignor:
 
     name = "range"
     protocols = (RebalanceProtocol.EAGER,)
+    user_data = no_user_data
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. Raises ValueError when two members have one id."""
@@ -40,10 +41,6 @@ class RangeAssignor:
             for name in names:
                 _assign_topic(name, consumers[name], topics[name].partitions, assignment)
         return assignment
-
-    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
-        """None: range keeps nothing."""
-        return None
 
 
 def _assign_topic(name: str, consumers: Sequence[Member], partitions: int, assignment: Assignment) -> None:

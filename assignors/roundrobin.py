@@ -13,9 +13,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
-from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.assignor import Assignment, Member, RebalanceProtocol, Topic
 from muster.assignors.java_order import sort_strings
-from muster.assignors.members import by_identity, distinct_subscriptions, existing, require_distinct
+from muster.assignors.members import by_identity, distinct_subscriptions, existing, no_user_data, require_distinct
 
 
 class RoundRobinAssignor:
@@ -23,6 +23,7 @@ class RoundRobinAssignor:
 
     name = "roundrobin"
     protocols = (RebalanceProtocol.EAGER,)
+    user_data = no_user_data
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. Raises ValueError when two members have one id."""
@@ -40,10 +41,6 @@ class RoundRobinAssignor:
         for name, takers in seats.items():
             turn = _deal(name, topics[name].partitions, takers, bisect_left(takers, turn), shares) + 1
         return assignment
-
-    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
-        """None: round robin keeps nothing."""
-        return None
 
 
 def _deal(name: str, partitions: int, takers: Sequence[int], first: int, shares: Sequence[dict[str, list[int]]]) -> int:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.assignor import Assignment, Member, RebalanceProtocol, Topic
+from muster.assignors.members import no_user_data
 from muster.assignors.range import RangeAssignor
 
 
@@ -21,12 +22,9 @@ class ServerRangeAssignor:
 
     name = "range"
     protocols = (RebalanceProtocol.COOPERATIVE,)
+    user_data = no_user_data
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. The result is the target assignment. Raises ValueError when two members have one id."""
         assignment = RangeAssignor().assign([replace(member, rack=None) for member in members], topics)
         return {member: dict(sorted(share.items())) for member, share in assignment.items()}
-
-    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
-        """None: members tell the server what they have."""
-        return None

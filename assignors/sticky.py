@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
-from muster.assignors.sticky_data import Claims, decode_owned, encode_owned
+from muster.assignors.sticky_data import decode_owned, encode_owned
 from muster.assignors.sticky_equal import EqualShares
 from muster.assignors.sticky_general import general_shares
 from muster.assignors.sticky_group import Group
@@ -33,14 +33,10 @@ class StickyAssignor:
         """
         if not members:
             return {}
-        group = Group(members, topics, _claims)
+        group = Group(members, topics, lambda member: decode_owned(member.user_data))
         equal = group.all_subscribed_alike()
         return group.by_name(EqualShares(group).shares if equal else general_shares(group))
 
     def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:
         """What it was last assigned, and in which generation."""
         return None if owned is None else encode_owned(owned, generation)
-
-
-def _claims(member: Member) -> tuple[Claims, int | None]:
-    return decode_owned(member.user_data)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from muster.assignors.assignor import Assignment, Member, Partitions, RebalanceProtocol, Topic
+from muster.assignors.assignor import Assignment, Member, RebalanceProtocol, Topic
+from muster.assignors.members import no_user_data
 from muster.assignors.target_group import TargetGroup
 from muster.assignors.uniform_equal import equal_shares
 from muster.assignors.uniform_general import GeneralShares
@@ -24,6 +25,7 @@ class UniformAssignor:
 
     name = "uniform"
     protocols = (RebalanceProtocol.COOPERATIVE,)
+    user_data = no_user_data
 
     def assign(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
         """See Assignor.assign. The result is the target assignment. Raises ValueError when two members have one id."""
@@ -32,7 +34,3 @@ class UniformAssignor:
         group = TargetGroup(members, topics)
         equal = group.all_subscribed_alike()
         return group.by_name(equal_shares(group) if equal else GeneralShares(group).shares())
-
-    def user_data(self, owned: Partitions | None, generation: int) -> bytes | None:  # noqa: ARG002 - of the protocol
-        """None: members tell the server what they have."""
-        return None

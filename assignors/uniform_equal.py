@@ -5,8 +5,6 @@ Kafka: UniformHomogeneousAssignmentBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from muster.assignors.java_order import int_order
 from muster.assignors.target_group import Share, TargetGroup
 
@@ -37,7 +35,10 @@ def equal_shares(group: TargetGroup) -> list[Share]:
             lacking.append((member, room))
         larger -= larger_one
         shares.append({topic: list(partitions) for topic, partitions in share.items()})
-    _fill(shares, lacking, iter(free))
+    left = iter(free)
+    for member, room in lacking:
+        for _, (topic, partition) in zip(range(room), left, strict=False):
+            shares[member].setdefault(topic, []).append(partition)
     return shares
 
 
@@ -51,9 +52,3 @@ def _cut(group: TargetGroup, member: int, room: int) -> tuple[Share, list[Partit
         given_up += [(topic, partition) for partition in partitions[room:]]
         room -= len(kept[topic])
     return kept, given_up
-
-
-def _fill(shares: list[Share], lacking: list[tuple[int, int]], free: Iterator[Partition]) -> None:
-    for member, room in lacking:
-        for _, (topic, partition) in zip(range(room), free, strict=False):
-            shares[member].setdefault(topic, []).append(partition)

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import ArrayType, MapType, StructType
 
 from muster.pipeline.failure import reason
 from muster.pipeline.formats import CSV, JSON, PARQUET
@@ -78,17 +78,13 @@ def _flat(table: DataFrame) -> DataFrame:
     return table.select(
         *(
             F.to_json(field.name).alias(field.name)
-            if _is_nested(field.dataType)
+            if isinstance(field.dataType, ArrayType | MapType | StructType)
             else F.base64(field.name).alias(field.name)
             if field.dataType.typeName() == "binary"
             else F.col(field.name)
             for field in table.schema.fields
         )
     )
-
-
-def _is_nested(kind: DataType) -> bool:
-    return isinstance(kind, ArrayType | MapType | StructType)
 
 
 def write_text(spark: SparkSession, path: str, text: str) -> str:

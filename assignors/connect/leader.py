@@ -14,7 +14,6 @@ from muster.protocol.connect import (
     NAMES,
     ConnectAssignment,
     ConnectorTasks,
-    ConnectWorkerState,
     decode_worker_state,
     encode_assignment,
 )
@@ -97,7 +96,7 @@ def perform(
     changes, frame.delay_ms, state = incremental.assign(
         state,
         now_ms,
-        {name: _held(worker) for name, worker in workers.items()},
+        {name: from_rows(one.assignment.assigned) if one.assignment else () for name, one in workers.items()},
         snapshot.configured,
         max_delay_ms=max_delay_ms,
         generation=rebalance.generation,
@@ -110,14 +109,10 @@ def perform(
     )
 
 
-def _held(worker: ConnectWorkerState) -> Work:
-    return from_rows(worker.assignment.assigned) if worker.assignment is not None else ()
-
-
 def _encode(frame: ConnectAssignment, assigned: Work, version: int, revoked: Work = ()) -> bytes:
     """One worker's assignment, with the rows in Kafka's order."""
     frame.assigned = _assigned_rows(assigned)
-    frame.revoked = to_rows(sorted(revoked, key=_is_task))
+    frame.revoked = to_rows(sorted(revoked, key=lambda item: item.number != CONNECTOR))
     return encode_assignment(frame, version)
 
 
@@ -125,7 +120,3 @@ def _assigned_rows(items: Iterable[Task]) -> list[ConnectorTasks]:
     """Connectors pass through a HashSet on their way, tasks do not."""
     connectors = [item for item in items if item.number == CONNECTOR]
     return to_rows([*as_hash_sets(connectors), *(item for item in items if item.number != CONNECTOR)])
-
-
-def _is_task(item: Task) -> bool:
-    return item.number != CONNECTOR

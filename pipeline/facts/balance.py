@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -24,11 +23,10 @@ def balance(generations: DataFrame) -> DataFrame:
     rows = generations.select("group", "generation", "start_ms", shares.alias("shares"))
     rows = rows.withColumn("before", F.lag("shares").over(in_order))
     rows = rows.where(F.exists("shares", lambda one: one["assigned"].isNotNull()))
-    return rows.mapInArrow(_measured, from_arrow_schema(TABLES["balance"]))
-
-
-def _measured(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches_of(map(measure, rows_of(batches)), TABLES["balance"])
+    schema = TABLES["balance"]
+    return rows.mapInArrow(
+        lambda batches: batches_of(map(measure, rows_of(batches)), schema), from_arrow_schema(schema)
+    )
 
 
 def measure(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
     table `generations`, which tells since when a group was empty.
     """
     counts = _counts(changed)
-    concluded = _with_counts(inferred.drop("gone").withColumn("source", F.lit(INFERRED)), counts)
-    concluded = concluded.withColumn("reason", F.lit(None).cast("string"))
+    concluded = inferred.drop("gone").withColumns({"source": F.lit(INFERRED), "reason": F.lit(None).cast("string")})
+    concluded = concluded.join(counts, _KEY, "left").fillna(0, [KEPT, MOVED, GAINED, LOST])
     concluded = _from_empty(concluded, known)
     if events is None:
         return _conform(concluded)
@@ -38,10 +38,6 @@ def _counts(changed: DataFrame) -> DataFrame:
     kinds = [F.count_if(F.col("kind") == kind).alias(kind) for kind in (KEPT, MOVED, GAINED, LOST)]
     rows = changed.groupBy("group", "generation", F.col("time_ms").alias("end_ms"))
     return rows.agg(*kinds, F.count("between_ms").alias("between"), F.sum("between_ms").alias("between_ms"))
-
-
-def _with_counts(rows: DataFrame, counts: DataFrame) -> DataFrame:
-    return rows.join(counts, _KEY, "left").fillna(0, [KEPT, MOVED, GAINED, LOST])
 
 
 def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:

@@ -97,10 +97,11 @@ def _windowed(rows: DataFrame) -> DataFrame:
 def _judged(rows: DataFrame) -> DataFrame:
     """Each commit with the `status` that it leads to, and `stop_ms`: from when on it is STOP instead (null: never)."""
     full = F.col("commits") == WINDOW
+    never_shrank = (F.col("lags") == WINDOW) & (F.col("least_lag") > 0) & (F.col("shrinks") == 0)
     status = (
         F.when(F.col("committed_offset") < F.col("most"), REWIND)
         .when(full & (F.col("least") == F.col("most")) & (F.col("beyond_ms") <= F.col("first_ms")), STALL)
-        .when(full & _lag_never_shrank() & (F.col("least") < F.col("most")), WARN)
+        .when(full & never_shrank & (F.col("least") < F.col("most")), WARN)
         .otherwise(OK)
     )
     is_last = F.col("next_ms").isNull()
@@ -122,10 +123,6 @@ def _stop_ms(is_last: Column) -> Column:
         .when(is_last, too_long)
         .otherwise(F.greatest(too_long, F.col("beyond_ms") + SETTLE_MS))
     )
-
-
-def _lag_never_shrank() -> Column:
-    return (F.col("lags") == WINDOW) & (F.col("least_lag") > 0) & (F.col("shrinks") == 0)
 
 
 def _intervals(rows: DataFrame) -> DataFrame:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 LARGEST: Final = (1 << 63) - 1
@@ -37,7 +37,7 @@ def with_ends(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     rows = rows.select(
         "*",
         F.max("mark").over(in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)).alias("latest"),
-        F.max("committed_offset").over(_so_far(in_time)).alias("reached"),
+        F.max("committed_offset").over(in_time.rowsBetween(Window.unboundedPreceding, 0)).alias("reached"),
     )
     # what was committed beyond the end (of a log that was made anew, or by hand) proves nothing
     proven = F.when(F.col("committed_offset") <= F.col("latest.end_offset"), F.col("time_ms"))
@@ -79,10 +79,6 @@ def _marks(ends: DataFrame) -> DataFrame:
         F.col("end_offset").alias("committed_offset"),
         F.struct("end_offset", F.col("time_ms").alias("end_ms"), below).alias("mark"),
     )
-
-
-def _so_far(window: WindowSpec) -> WindowSpec:
-    return window.rowsBetween(Window.unboundedPreceding, 0)
 
 
 def minus(left: Column, right: Column) -> Column:

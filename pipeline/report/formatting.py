@@ -23,36 +23,39 @@ _GROUPS_NAMED: Final = 3
 class CauseWords(NamedTuple):
     """One cause of rebalances in words."""
 
-    mark: str
-    """Its letter in a picture: not all readers can tell the colours apart."""
     title: str
-    sentence: str
+    mark: str = "?"
+    """Its letter in a picture: not all readers can tell the colours apart."""
+    colour: str = "#8a8f98"
+    sentence: str = ""
     """With {who} for the trigger."""
 
 
 CAUSES: Final[Mapping[str, CauseWords]] = {
-    events.NEW_MEMBER: CauseWords("J", "member joined", "{who} joined"),
-    events.LEFT: CauseWords("L", "member left", "{who} left"),
-    events.SESSION_EXPIRED: CauseWords("X", "session expired", "{who} sent no heartbeat for its session timeout"),
-    events.SUBSCRIPTION_CHANGED: CauseWords("S", "subscription changed", "{who} subscribed to other topics"),
-    events.METADATA_CHANGED: CauseWords("M", "metadata changed", "{who} joined again with other metadata"),
-    events.PARTITIONS_CHANGED: CauseWords(
-        "P", "partitions changed", "a topic has other partitions; {who} joined again"
-    ),
-    events.LEADER_REJOINED: CauseWords("R", "leader rejoined", "the leader, {who}, joined again"),
-    events.STATIC_MEMBER_BACK: CauseWords("I", "static member returned", "{who} came back under its instance id"),
-    events.JOIN_TIMEOUT: CauseWords("T", "join timeout", "{who} did not join again within the rebalance timeout"),
-    events.SYNC_TIMEOUT: CauseWords("T", "sync timeout", "{who} did not sync within the rebalance timeout"),
-    REVOCATION_TIMEOUT: CauseWords(
-        "T", "revocation timeout", "{who} did not give its partitions up within the rebalance timeout"
-    ),
-    events.ASSIGNMENT_TOO_LARGE: CauseWords(
-        "B", "assignment too large", "what the leader, {who}, gave out was larger than a record may be"
-    ),
-    events.GROUP_FULL: CauseWords("F", "group full", "there was no room for {who}"),
-    events.OVER_CAPACITY: CauseWords("F", "group over capacity", "the group had more members than are allowed"),
+    cause: CauseWords(cause.replace("_", " "), *look)
+    for cause, *look in (
+        (events.NEW_MEMBER, "J", "#2e7d4f", "{who} joined"),
+        (events.LEFT, "L", "#5f6b7a", "{who} left"),
+        (events.SESSION_EXPIRED, "X", "#c62f2f", "{who} sent no heartbeat for its session timeout"),
+        (events.SUBSCRIPTION_CHANGED, "S", "#8a4bb0", "{who} subscribed to other topics"),
+        (events.METADATA_CHANGED, "M", "#7d8fb3", "{who} joined again with other metadata"),
+        (events.PARTITIONS_CHANGED, "P", "#0f8a94", "a topic has other partitions; {who} joined again"),
+        (events.LEADER_REJOINED, "R", "#b97a00", "the leader, {who}, joined again"),
+        (events.STATIC_MEMBER_BACK, "I", "#3f7fd0", "{who} came back under its instance id"),
+        (events.JOIN_TIMEOUT, "T", "#d9541e", "{who} did not join again within the rebalance timeout"),
+        (events.SYNC_TIMEOUT, "T", "#d9541e", "{who} did not sync within the rebalance timeout"),
+        (REVOCATION_TIMEOUT, "T", "#c2410c", "{who} did not give its partitions up within the rebalance timeout"),
+        (
+            events.ASSIGNMENT_TOO_LARGE,
+            "B",
+            "#9c2755",
+            "what the leader, {who}, gave out was larger than a record may be",
+        ),
+        (events.GROUP_FULL, "F", "#9c2755", "there was no room for {who}"),
+        (events.OVER_CAPACITY, "F", "#9c2755", "the group had more members than are allowed"),
+    )
 }
-UNKNOWN_CAUSE: Final = CauseWords("?", "not known", "nobody knows why")
+UNKNOWN_CAUSE: Final = CauseWords("not known", sentence="nobody knows why")
 
 
 def cause_words(cause: str | None) -> CauseWords:
@@ -60,7 +63,7 @@ def cause_words(cause: str | None) -> CauseWords:
     if cause is None:
         return UNKNOWN_CAUSE
     plain = cause.replace("_", " ")
-    return CAUSES.get(cause) or CauseWords("?", plain, plain)
+    return CAUSES.get(cause) or CauseWords(plain, sentence=plain)
 
 
 def duration(ms: float | None) -> str:

@@ -62,7 +62,7 @@ def select(tables: Tables, about: About) -> Chosen:
         _buckets(tables["rebalances"], bucket_ms),
         _stories(tables, [row["group"] for row in groups.rows[:STORIES] if row["members"]]),
         _some(tables["regressions"], F.desc("back"), F.asc("time_ms")),
-        _some(_not_ok(tables["stalls"]), F.asc_nulls_first("end_ms"), F.desc("start_ms")),
+        _some(tables["stalls"].where("status <> 'OK'"), F.asc_nulls_first("end_ms"), F.desc("start_ms")),
         _some(tables["lag"].where("lag > 0"), F.desc("lag")),
         _some(tables["static_candidates"], F.desc("rebalances_spared"), F.desc("returns")),
         _row(tables["static_candidates"].agg(F.sum("rebalances_spared").alias("all")))["all"] or 0,
@@ -164,13 +164,6 @@ def _rebalances_of(rebalances: DataFrame, groups: list[str]) -> dict[str, Some]:
     for row in _rows(counted.where(F.col("place") <= REBALANCES).orderBy("group", "place")):
         found.setdefault(row["group"], []).append(row)
     return {group: Some(some, some[0]["total"]) for group, some in found.items()}
-
-
-# ---- offsets
-
-
-def _not_ok(stalls: DataFrame) -> DataFrame:
-    return stalls.where("status <> 'OK'")
 
 
 # ---- what-if

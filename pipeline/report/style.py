@@ -5,26 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Final
 
-from muster.coordinator.groups.common import events
-from muster.pipeline.facts.epoch_causes import REVOCATION_TIMEOUT
-from muster.pipeline.report.formatting import CAUSES
+from muster.pipeline.report.formatting import CAUSES, UNKNOWN_CAUSE
 
-_COLOURS: Final = {
-    events.NEW_MEMBER: "#2e7d4f",
-    events.LEFT: "#5f6b7a",
-    events.SESSION_EXPIRED: "#c62f2f",
-    events.SUBSCRIPTION_CHANGED: "#8a4bb0",
-    events.METADATA_CHANGED: "#7d8fb3",
-    events.PARTITIONS_CHANGED: "#0f8a94",
-    events.LEADER_REJOINED: "#b97a00",
-    events.STATIC_MEMBER_BACK: "#3f7fd0",
-    events.JOIN_TIMEOUT: "#d9541e",
-    REVOCATION_TIMEOUT: "#c2410c",
-    events.SYNC_TIMEOUT: "#d9541e",
-    events.ASSIGNMENT_TOO_LARGE: "#9c2755",
-    events.GROUP_FULL: "#9c2755",
-    events.OVER_CAPACITY: "#9c2755",
-}
 OTHER: Final = "other"
 
 
@@ -35,6 +17,6 @@ def cause_class(cause: str | None) -> str:
 
 def sheet() -> str:
     """The whole style sheet."""
-    causes = "".join(f".c-{cause}{{--c:{colour}}}" for cause, colour in _COLOURS.items())
+    causes = "".join(f".c-{cause}{{--c:{words.colour}}}" for cause, words in CAUSES.items())
     base = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
-    return f"{base}{causes}.c-{OTHER}{{--c:#8a8f98}}"
+    return f"{base}{causes}.c-{OTHER}{{--c:{UNKNOWN_CAUSE.colour}}}"

@@ -12,6 +12,7 @@ from muster.pipeline.sources.segment_files import NoSource, file_system
 
 _LOOKED_AT: Final = 64
 """So many files of a table at most: a store that is far away answers late."""
+_BYTES: Final = (pa.binary(), pa.large_binary(), pa.null())
 _EXPECTED: Final = "a table of raw rows in Parquet has columns partition, offset, timestamp, key, value"
 
 
@@ -35,13 +36,9 @@ def check_table(path: str) -> None:
             there = ", ".join(schema.names)
             raise NoSource(f"{path} is no copy of a log: {file.base_name}: {lacking}; there are {there}")
         for name in ("key", "value"):
-            if name in schema.names and not _may_be_bytes(schema.field(name).type):
+            if name in schema.names and schema.field(name).type not in _BYTES:
                 told = f"column {name} is {schema.field(name).type}: it must be binary, as Kafka keeps it"
                 raise NoSource(f"{path} is no copy of a log: {file.base_name}: {told}")
-
-
-def _may_be_bytes(kind: pa.DataType) -> bool:
-    return kind in (pa.binary(), pa.large_binary(), pa.null())
 
 
 def _files(system: fs.FileSystem, root: str) -> tuple[list[fs.FileInfo], list[fs.FileInfo]]:
