@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from muster.coordinator.properties.rules import INTEGER_LIMITS, Rule, java_double, rule_of
+from muster.coordinator.properties.rules import INTEGER_LIMITS, Rule, counts_once, java_double, rule_of
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A value that was read: LIST is a tuple, CLASS and PASSWORD are text; None only where Kafka's default is null."""
@@ -102,9 +102,9 @@ class Property:
             return value
         if self._rule is None:
             self._rule = rule_of(self.valid)
-        if isinstance(value, tuple):
-            value = self._rule.normal(value)
-        message = self._rule.check(self.name, value)
+        if isinstance(value, tuple) and counts_once(self.valid):
+            value = tuple(dict.fromkeys(value))
+        message = self._rule(self.name, value)
         if message is not None:
             raise InvalidProperty(self.name, text, message)
         return value

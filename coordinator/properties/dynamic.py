@@ -28,6 +28,7 @@ _THREADS: Final = (
     "remote.log.reader.threads",
 )
 """Pools that grow and shrink by half at a time."""
+_CLEANER_THREADS: Final = "log.cleaner.threads"
 _PER_IP: Final = "max.connections.per.ip.overrides"
 _MEGABYTE: Final = 1 << 20
 _NOT_DYNAMIC: Final = "Cannot update these configs dynamically"
@@ -137,22 +138,16 @@ def _check_cordoned(directories: Value, cordoned: Value) -> None:
 
 def _within_reach(value: Callable[[str], Value], live: Live) -> None:
     """What the parts that are reconfigured would refuse: too large a change of threads, no connection at all."""
-    for name in _THREADS:
+    for name in (*_THREADS, _CLEANER_THREADS):
         new, old = _number(value(name)), _number(live.value(name))
-        if new is None or old is None or new == old:
+        if new is None or old is None or new == old or old / 2 <= new <= old * 2:
             continue
+        if name == _CLEANER_THREADS:
+            how = "reduced to less than half" if new < old else "increased to more than double"
+            raise _wrapped(name, f"Log cleaner threads cannot be {how} the current value {old}")
+        how = "be at least half" if new < old else "not be greater than double"
         what = f"Dynamic thread count update validation failed for {name}={new}"
-        if new < old / 2:
-            raise _wrapped(name, f"{what}, value should be at least half the current value {old}")
-        if new > old * 2:
-            raise _wrapped(name, f"{what}, value should not be greater than double the current value {old}")
-    name = "log.cleaner.threads"
-    new, old = _number(value(name)), _number(live.value(name))
-    if new is not None and old is not None:
-        if new < old / 2:
-            raise _wrapped(name, f"Log cleaner threads cannot be reduced to less than half the current value {old}")
-        if new > old * 2:
-            raise _wrapped(name, f"Log cleaner threads cannot be increased to more than double the current value {old}")
+        raise _wrapped(name, f"{what}, value should {how} the current value {old}")
     for name in ("max.connections", "max.connection.creation.rate"):
         if value(name) == 0 and live.value(name) != 0:
             raise _wrapped(name, f"Invalid {name} 0")
