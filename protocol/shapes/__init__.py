@@ -7,6 +7,7 @@ converted here, in one small module for each API.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from muster.protocol.message import Message
 NEVER: Final = 32767
 """A version that none reaches: every version is converted."""
 
-# API key -> (first version that needs no raising, first version that needs no lowering, module)
+# API key -> (first version that needs no raising, first version that needs no lowering, module); 0: none needs it
 _CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
     ApiKey.PRODUCE: (0, 10, "produce"),
     ApiKey.FETCH: (15, 16, "fetch"),
@@ -35,7 +36,6 @@ _CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
     ApiKey.END_TXN: (0, 2, "producer_fenced"),
     ApiKey.TXN_OFFSET_COMMIT: (0, 2, "txn_offset_commit"),
 }
-_loaded: Final[dict[int, Any]] = {}
 
 
 def raise_request(key: int, version: int, request: Message) -> Any:
@@ -43,7 +43,7 @@ def raise_request(key: int, version: int, request: Message) -> Any:
     row = _CONVERTERS.get(key)
     if row is None or version >= row[0]:
         return request
-    return (_loaded.get(key) or _load(key, row[2])).raise_request(version, request)
+    return _module(row[2]).raise_request(version, request)
 
 
 def lower_response(key: int, version: int, response: Message) -> Any:
@@ -51,7 +51,7 @@ def lower_response(key: int, version: int, response: Message) -> Any:
     row = _CONVERTERS.get(key)
     if row is None or version >= row[1]:
         return response
-    return (_loaded.get(key) or _load(key, row[2])).lower_response(version, response)
+    return _module(row[2]).lower_response(version, response)
 
 
 def converted(key: int, version: int) -> tuple[bool, bool]:
@@ -60,6 +60,6 @@ def converted(key: int, version: int) -> tuple[bool, bool]:
     return (False, False) if row is None else (version < row[0], version < row[1])
 
 
-def _load(key: int, module: str) -> Any:
-    _loaded[key] = import_module(f"muster.protocol.shapes.{module}")
-    return _loaded[key]
+@cache
+def _module(name: str) -> Any:
+    return import_module(f"muster.protocol.shapes.{name}")

@@ -1,8 +1,8 @@
-"""DeleteTopics 1-5: a list of names instead of rows with name or id (KIP-516)."""
+"""DeleteTopics 1-5: a list of names instead of rows with name or id (KIP-516). Answers need no change."""
 
 from __future__ import annotations
 
-from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 
 def raise_request(_version: int, request: DeleteTopicsRequest) -> DeleteTopicsRequest:
@@ -10,8 +10,3 @@ def raise_request(_version: int, request: DeleteTopicsRequest) -> DeleteTopicsRe
     request.topics = [DeleteTopicState(name=name) for name in request.topic_names]
     request.topic_names = ()
     return request
-
-
-def lower_response(_version: int, response: DeleteTopicsResponse) -> DeleteTopicsResponse:
-    """Nothing to do: rows of requests by name have names, and older versions leave out the id."""
-    return response

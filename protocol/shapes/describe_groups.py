@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-
-
-def raise_request(_version: int, request: DescribeGroupsRequest) -> DescribeGroupsRequest:
-    """Nothing to do: Kafka's defaults say it."""
-    return request
+from muster.protocol.messages.describe_groups import DescribeGroupsResponse
 
 
 def lower_response(_version: int, response: DescribeGroupsResponse) -> DescribeGroupsResponse:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from muster.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-
-
-def raise_request(_version: int, request: ListOffsetsRequest) -> ListOffsetsRequest:
-    """Nothing to do: Kafka's defaults say it."""
-    return request
+from muster.protocol.messages.list_offsets import ListOffsetsResponse
 
 
 def lower_response(_version: int, response: ListOffsetsResponse) -> ListOffsetsResponse:

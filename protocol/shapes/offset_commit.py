@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from muster.protocol.messages.offset_commit import OffsetCommitResponse
 
 OLDER_CODES: Final = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.UNSUPPORTED_VERSION,
 }
-
-
-def raise_request(_version: int, request: OffsetCommitRequest) -> OffsetCommitRequest:
-    """Nothing to do: Kafka's defaults say it."""
-    return request
 
 
 def lower_response(_version: int, response: OffsetCommitResponse) -> OffsetCommitResponse:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from muster.protocol.messages.produce import ProduceRequest, ProduceResponse
-
-
-def raise_request(_version: int, request: ProduceRequest) -> ProduceRequest:
-    """Nothing to do: Kafka's defaults say it."""
-    return request
+from muster.protocol.messages.produce import ProduceResponse
 
 
 def lower_response(_version: int, response: ProduceResponse) -> ProduceResponse:

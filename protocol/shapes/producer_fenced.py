@@ -5,12 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
-
-
-def raise_request(_version: int, request: Message) -> Message:
-    """Nothing to do: Kafka's defaults say it."""
-    return request
 
 
 def lower_response(_version: int, response: Any) -> Any:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-
-
-def raise_request(_version: int, request: TxnOffsetCommitRequest) -> TxnOffsetCommitRequest:
-    """Nothing to do: Kafka's defaults say it."""
-    return request
+from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 
 def lower_response(_version: int, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
