@@ -75,7 +75,7 @@ def decode_worker_state(data: bytes) -> tuple[int, ConnectWorkerState]:
     """Read a worker's metadata: (version it claims, state). Raises MalformedMessage."""
     reader = _Reader(data, "ConnectWorkerState")
     version = reader.version()
-    state = ConnectWorkerState(reader.string("url"), reader.int64("offset"))
+    state = ConnectWorkerState(reader.string("url"), reader.number(8, "offset"))
     if version > 0:
         nested = reader.bytes_or_none("assignment")
         if nested is not None:
@@ -88,15 +88,15 @@ def decode_assignment(data: bytes) -> tuple[int, ConnectAssignment]:
     reader = _Reader(data, "ConnectAssignment")
     version = reader.version()
     assignment = ConnectAssignment(
-        reader.int16("error"),
+        reader.number(2, "error"),
         reader.string("leader"),
         reader.string("leader_url"),
-        reader.int64("offset"),
+        reader.number(8, "offset"),
         reader.connectors("assigned", null=version > 0),
     )
     if version > 0:
         assignment.revoked = reader.connectors("revoked", null=True)
-        assignment.delay_ms = reader.int32("delay_ms")
+        assignment.delay_ms = reader.number(4, "delay_ms")
     return version, assignment
 
 
@@ -170,22 +170,16 @@ class _Reader:
         return MalformedMessage(f"{self._name}.{field}", reason)
 
     def version(self) -> int:
-        version = self.int16("version")
+        version = self.number(2, "version")
         if version < 0:
             raise self._malformed("version", f"is {version}, which is negative")
         return version
 
-    def int16(self, field: str) -> int:
-        return int.from_bytes(self._take(2, field), "big", signed=True)
-
-    def int32(self, field: str) -> int:
-        return int.from_bytes(self._take(4, field), "big", signed=True)
-
-    def int64(self, field: str) -> int:
-        return int.from_bytes(self._take(8, field), "big", signed=True)
+    def number(self, size: int, field: str) -> int:
+        return int.from_bytes(self._take(size, field), "big", signed=True)
 
     def string(self, field: str) -> str:
-        size = self.int16(field)
+        size = self.number(2, field)
         if size < 0:
             raise self._malformed(field, "is null" if size == -1 else f"negative length {size}")
         try:
@@ -194,7 +188,7 @@ class _Reader:
             raise self._malformed(field, f"not UTF-8: {error.reason} at byte {error.start}") from None
 
     def bytes_or_none(self, field: str) -> bytes | None:
-        size = self.int32(field)
+        size = self.number(4, field)
         if size == -1:
             return None
         if size < 0:
@@ -207,12 +201,12 @@ class _Reader:
         for i in range(count):
             connector = self.string(f"{field}[{i}].connector")
             tasks = self._count(f"{field}[{i}].tasks", 4, False)
-            rows.append(ConnectorTasks(connector, [self.int32(f"{field}[{i}].tasks") for _ in range(tasks)]))
+            rows.append(ConnectorTasks(connector, [self.number(4, f"{field}[{i}].tasks") for _ in range(tasks)]))
         return rows
 
     def _count(self, field: str, least: int, null: bool) -> int:
         """A number of elements that take at least `least` bytes each."""
-        count = self.int32(field)
+        count = self.number(4, field)
         if count == -1 and null:
             return 0
         left = len(self._data) - self._position

@@ -9,6 +9,7 @@ A type that this codec does not know raises `UnknownRecord`, so that callers can
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from struct import Struct
@@ -89,11 +90,7 @@ class KeyedRecords:
         self._table = table
         self._keys: dict[int, _Codec] = {}
         self._values: dict[int, _Codec] = {}
-        self._key_codecs: dict[type[Message], _Codec] = {}
-        self._value_codecs: dict[type[Message], _Codec] = {}
-        self._types: dict[str, int] = {}
-        for record_type, (name, _, _, _) in table.items():
-            self._types[f"{name}Key"] = self._types[f"{name}Value"] = record_type
+        self._by_message: dict[type[Message], _Codec] = {}
 
     def decode_key(self, data: bytes) -> tuple[int, Any]:
         """Read a key: (record type, key message). Raises UnknownRecord and MalformedMessage."""
@@ -116,20 +113,12 @@ class KeyedRecords:
 
     def encode_key(self, message: Message) -> bytes:
         """Write a key with its record type. Raises UnrepresentableField."""
-        codec = self._key_codecs.get(type(message))
-        if codec is None:
-            record_type = self._type_of(message)
-            codec = self._keys.get(record_type) or self._load_key(record_type)
-            self._key_codecs[type(message)] = codec
+        codec = self._by_message.get(type(message)) or self._codec_of(message, "Key", self._load_key)
         return codec.encode(codec.newest, message)
 
     def encode_value(self, message: Message, version: int) -> bytes:
         """Write a value in a version. Raises UnrepresentableField."""
-        codec = self._value_codecs.get(type(message))
-        if codec is None:
-            record_type = self._type_of(message)
-            codec = self._values.get(record_type) or self._load_value(record_type)
-            self._value_codecs[type(message)] = codec
+        codec = self._by_message.get(type(message)) or self._codec_of(message, "Value", self._load_value)
         return codec.encode(version, message)
 
     def type_name(self, record_type: int) -> str | None:
@@ -137,11 +126,13 @@ class KeyedRecords:
         row = self._table.get(record_type)
         return None if row is None else row[0]
 
-    def _type_of(self, message: Message) -> int:
-        try:
-            return self._types[type(message).__name__]
-        except KeyError:
-            raise UnrepresentableField(type(message).__name__, f"is no record of {self._log}") from None
+    def _codec_of(self, message: Message, part: str, load: Callable[[int], _Codec]) -> _Codec:
+        name = type(message).__name__
+        for record_type, row in self._table.items():
+            if name == row[0] + part:
+                codec = self._by_message[type(message)] = load(record_type)
+                return codec
+        raise UnrepresentableField(name, f"is no record of {self._log}")
 
     def _load_key(self, record_type: int) -> _Codec:
         module, name = self._place(record_type)
@@ -165,17 +156,12 @@ SHARE_STATE: Final = KeyedRecords("__share_group_state", records_table.SHARE)
 TRANSACTION_STATE: Final = KeyedRecords("__transaction_state", records_table.TRANSACTION)
 
 _metadata_types: Final = {row[0]: key for key, row in records_table.METADATA.items()}
-_metadata: Final[dict[int, _Codec]] = {}
 
 
+@cache
 def _metadata_codec(record_type: int) -> _Codec:
-    codec = _metadata.get(record_type)
-    if codec is None:
-        name, module, _, _ = records_table.METADATA[record_type]
-        codec = _metadata[record_type] = _Codec(
-            module, name, lambda version: b"".join((uv(METADATA_FRAME), uv(record_type), uv(version)))
-        )
-    return codec
+    name, module, _, _ = records_table.METADATA[record_type]
+    return _Codec(module, name, lambda version: b"".join((uv(METADATA_FRAME), uv(record_type), uv(version))))
 
 
 def decode_metadata(data: bytes) -> tuple[int, int, Any]:
@@ -203,6 +189,4 @@ def encode_metadata(message: Message, version: int | None = None) -> bytes:
         raise UnrepresentableField(name, "is no record of __cluster_metadata")
     record_type = _metadata_types[name]
     codec = _metadata_codec(record_type)
-    if version is None:
-        version = codec.newest
-    return codec.encode(version, message)
+    return codec.encode(codec.newest if version is None else version, message)

@@ -20,6 +20,8 @@ LONGEST: Final = 249
 """Characters of a name (the longest name of a topic); a longer one is cut and ends with CUT."""
 CUT: Final = "…"
 
+FACTS: Final = ("api", "error_code", "client_id", "host", "instance", "count")
+"""What an event tells, in this order."""
 Facts = dict[str, Any]
 
 
@@ -57,21 +59,10 @@ class RefusalCounts:
         """The group and the facts of each event to write; nothing is counted any more."""
         counts, others = self._counts, self._others
         self._counts, self._others, self._bytes_left, self.began_ms = {}, 0, MOST_BYTES, None
-        for (group_id, api, error, client_id, host, instance), count in counts.items():
-            yield (
-                group_id,
-                {
-                    "api": api,
-                    "error_code": error,
-                    "client_id": client_id,
-                    "host": host,
-                    "instance": instance,
-                    "count": count,
-                },
-            )
+        for (group_id, *facts), count in counts.items():
+            yield group_id, dict(zip(FACTS, (*facts, count), strict=True))
         if others:
-            yield None, {"api": None, "error_code": None, "client_id": None, "host": None, "instance": None,
-                         "count": others}  # fmt: skip
+            yield None, dict.fromkeys(FACTS) | {"count": others}
 
 
 def cut(name: str) -> str:

@@ -21,6 +21,7 @@ from muster.coordinator.log.records.headers import (
     MIN_BATCH_SIZE,
     UNKNOWN_COUNT,
     BatchHeader,
+    check_crc,
     check_shape,
     read_header,
 )
@@ -128,19 +129,13 @@ def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterato
             "deleteHorizon": header.base_timestamp if horizon else None,
             "baseSequence": header.base_sequence,
         }
-        yield row | _facts(header) | {"crcIsRight": _crc_is_right(batch, header)}
+        yield row | _facts(header) | {"crcIsRight": check_crc(batch, 0, header)}
 
 
 def _timestamp_type(header: BatchHeader) -> str:
     if header.magic == 0:
         return "NoTimestampType"
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
-
-
-def _crc_is_right(batch: bytes, header: BatchHeader) -> bool:
-    from muster.coordinator.log.records.headers import check_crc
-
-    return check_crc(batch, 0, header)
 
 
 def _facts(header: BatchHeader) -> Row:
