@@ -8,17 +8,14 @@ import logging
 import random
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 from tests.simulation import seeds
 from tests.support.servers import QUICK, MusterServer
 from tests.torture.kills import PARTITIONS, TOPIC, Killing
-from tests.torture.node.history import History, told
+from tests.torture.node.seeds import CHUNK, play_nodes
 
 SEEDS = 1 << 32
-CHUNK = 20
-"""Histories that are played in one go."""
 
 
 def main() -> int:
@@ -35,23 +32,10 @@ def main() -> int:
     parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE", help="of the real server")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
-    wrong = seeds.play(nodes, min(CHUNK, options.nodes or 1), options.seed, options.nodes)
+    wrong = seeds.play(play_nodes, min(CHUNK, options.nodes or 1), options.seed, options.nodes)
     if options.kills:
         wrong = _kills(options.seed, options.kills, dict(one.split("=", 1) for one in options.override)) or wrong
     return 1 if wrong else 0
-
-
-def nodes(first: int, count: int) -> seeds.Played:
-    """Play so many histories. One alone is told in full."""
-    counts: Counter[str] = Counter()
-    failures = []
-    for seed in range(first, first + count):
-        history = History(seed)
-        history.run()
-        counts += Counter(histories=1, processes=history.world.processes, answers=history.world.answers)
-        if history.failure is not None:
-            failures.append(told(history, in_full=count == 1))
-    return seeds.Played(counts, failures)
 
 
 def _kills(seed: int, kills: int, overrides: dict[str, str]) -> bool:

@@ -1,0 +1,24 @@
+"""Histories of whole nodes, many of them: for `make torture` and `make simulate ARGS=--nodes`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.simulation import seeds
+from tests.torture.node.history import History, told
+
+CHUNK = 20
+"""Histories that are played in one go."""
+
+
+def play_nodes(first: int, count: int) -> seeds.Played:
+    """Play so many histories. One alone is told in full."""
+    counts: Counter[str] = Counter()
+    failures = []
+    for seed in range(first, first + count):
+        history = History(seed)
+        history.run()
+        counts += Counter(histories=1, processes=history.world.processes, answers=history.world.answers)
+        if history.failure is not None:
+            failures.append(told(history, in_full=count == 1))
+    return seeds.Played(counts, failures)
