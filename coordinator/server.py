@@ -46,7 +46,7 @@ from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.slices import Slices
+from muster.coordinator.slices import Slices, at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
@@ -186,11 +186,11 @@ class Server:
         self.topics.load()
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)
-        self.topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+        at_once(self.topics.ensuring(GROUP_OFFSETS_TOPIC))
         if config.settings(ObserveSettings).muster_group_events_enable:
-            self.topics.ensure_topic(GROUP_EVENTS_TOPIC)
+            at_once(self.topics.ensuring(GROUP_EVENTS_TOPIC))
         for name, partitions in config.topics:
-            there = len(self.topics.ensure_topic(name, partitions).partitions)
+            there = len(at_once(self.topics.ensuring(name, partitions)).partitions)
             if there != partitions:
                 log.warning(
                     "a topic of --topic is there with another number of partitions: it stays as it is",

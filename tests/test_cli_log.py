@@ -18,6 +18,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import DirectoryLocked, FileStorage, LogConfig, LogManager, LogSettings, batches
 from muster.coordinator.log.storage.lock import DirectoryLock
+from muster.coordinator.slices import at_once
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
 GOLDEN = Path(__file__).parent / "golden" / "offsets-log"
@@ -220,7 +221,7 @@ class TestCheckAndRepair:
         assert main(["log", "check", str(tmp_path)]) == 0
         topics = make_topics(FileStorage(tmp_path), clock)
         assert topics.by_name["t"].is_online(0)
-        topics.delete(topics.by_name["u"])
+        at_once(topics.deleting(topics.by_name["u"]))
         topics.logs.close()
         (tmp_path / "u-0").mkdir()
         (tmp_path / "u-0" / "partition.metadata").write_text("nonsense")

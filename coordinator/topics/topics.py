@@ -13,7 +13,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
 from muster.coordinator.log.storage.shared_sync import Waiter
-from muster.coordinator.slices import Job, OneByOne, at_once
+from muster.coordinator.slices import Job, OneByOne
 from muster.coordinator.topics.adopt_offsets import adopted, take_over
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
@@ -169,11 +169,7 @@ class Topics:
         """Give each new image to `callback`; the present one is `image`."""
         self._subscribers.append(callback)
 
-    # -- changing
-
-    def create(self, topic: NewTopic, *, validate_only: bool = False) -> int:
-        """`creating` here and now."""
-        return at_once(self.creating(topic, validate_only=validate_only))
+    # -- changing: jobs, which `slices.at_once` runs here and now
 
     def creating(self, topic: NewTopic, *, validate_only: bool = False) -> Job[int]:
         """Create a topic; the result is how many partitions it gets. Raises `ApiError`."""
@@ -188,16 +184,10 @@ class Topics:
             yield from self._make(topic.name, topic.topic_id, records)
         return sum(type(record) is PartitionRecord for record in records)
 
-    def ensure_topic(self, name: str, partitions: int = USE_DEFAULT) -> Topic:
-        """The topic, created here and now when it is not there; an internal one gets its own configs and number of
-        partitions.
-
+    def ensuring(self, name: str, partitions: int = USE_DEFAULT) -> Job[Topic]:
+        """The topic, created when it is not there; an internal one gets its own configs and number of partitions.
         Raises `ApiError` when it cannot be created.
         """
-        return at_once(self.ensuring(name, partitions))
-
-    def ensuring(self, name: str, partitions: int = USE_DEFAULT) -> Job[Topic]:
-        """`ensure_topic` as a job."""
         topic = self.by_name.get(name)
         if topic is None:
             topic = yield from self._changes.run(self._ensuring(name, partitions))
@@ -216,12 +206,6 @@ class Topics:
         count = None if offsets is None else len(offsets.partitions)
         return internal_topic(name, self.draw_uuid(), self.settings, count) if name in INTERNAL_TOPICS else None
 
-    def grow(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
-    ) -> None:
-        """`growing` here and now."""
-        at_once(self.growing(name, count, assignments, validate_only=validate_only))
-
     def growing(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
     ) -> Job[None]:
@@ -234,10 +218,6 @@ class Topics:
         records = decide_growth(self.state, name, count, assignments, self.home)
         if not validate_only:
             yield from self._make(name, self.by_name[name].topic_id, records)
-
-    def delete(self, topic: Topic) -> None:
-        """`deleting` here and now."""
-        at_once(self.deleting(topic))
 
     def deleting(self, topic: Topic) -> Job[None]:
         """Delete a topic, and its records once that is durable. Raises `ApiError` when the metadata log cannot be

@@ -22,6 +22,7 @@ from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, ba
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
@@ -66,7 +67,7 @@ class World(world.World):
         self._topics = Topics(topics, self.clock, self._logs, identity, TopicConfigs(), self._draw_uuid)
         self._topics.load()
         for name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
-            self._topics.ensure_topic(name)
+            at_once(self._topics.ensuring(name))
         self._journals: list[Journal] = []
         shards = group_shards(self._topics, self.clock, settings, AT_ONCE, self._observe)
         self.routing = Routing(shards)
@@ -123,13 +124,13 @@ class World(world.World):
 
     def create_topic(self, name: str, partitions: int, records_per_s: int) -> None:
         """A topic with producers."""
-        self._topics.create(NewTopic(name, self._draw_uuid(), partitions, 1))
+        at_once(self._topics.creating(NewTopic(name, self._draw_uuid(), partitions, 1)))
         random = Random(f"{self._seed}:{name}")
         self.traffic[name] = Traffic(name, partitions, records_per_s, self.wall_ms, random)
 
     def grow_topic(self, name: str, partitions: int) -> None:
         """Give a topic more partitions."""
-        self._topics.grow(name, partitions, None)
+        at_once(self._topics.growing(name, partitions, None))
         self.traffic[name].grow(partitions, self.wall_ms)
 
     def partition_counts(self, names: Sequence[str]) -> dict[str, int]:

@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -34,7 +35,7 @@ def image(**leaders: list[int]) -> ClusterImage:
 def node() -> Node:
     """This node leads partition 0 of the topic t, the other broker partition 1."""
     node = data_node()
-    node.topics.ensure_topic("t", 2)
+    at_once(node.topics.ensuring("t", 2))
     node.cluster = image(t=[1, 2])
     return node
 

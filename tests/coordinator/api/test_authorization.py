@@ -9,6 +9,7 @@ import pytest
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.slices import at_once
 from muster.protocol.api import api_named
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from tests.coordinator.api import harness
@@ -21,7 +22,7 @@ from tests.coordinator.api.harness import Refusing, make_context, make_group_nod
 def node() -> Node:
     """A node with a topic `t` and a group `g` that has committed an offset."""
     node = data_node()
-    node.topics.ensure_topic("t")
+    at_once(node.topics.ensuring("t"))
     groups = make_group_node(node.topics, shards=1, clock=node.clock)  # type: ignore[arg-type]  # has an image
     node.routing = Routing(groups.routing.shards)
     node.cluster = groups.cluster

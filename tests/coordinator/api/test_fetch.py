@@ -9,6 +9,7 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.records.fetch import _fetch
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
@@ -194,7 +195,7 @@ def test_what_is_there_is_not_enough_when_more_is_wanted(node: Node) -> None:
 
 def test_a_deleted_topic_answers_those_who_wait(node: Node) -> None:
     answers = send(node, fetch_request(node, ("b", 0, 0), max_wait_ms=500))
-    node.topics.delete(node.topics.by_name["b"])
+    at_once(node.topics.deleting(node.topics.by_name["b"]))
     assert rows(answers.one(), node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)]
     assert rows(
         ask_one(node, FetchRequest(topics=[FetchTopic(topic_id=b"?" * 16, partitions=[FetchPartition(0)])])), node
@@ -259,7 +260,7 @@ def test_a_session_knows_the_name_of_a_topic_that_was_deleted(node: Node) -> Non
             for t in response.responses
         ]
 
-    node.topics.delete(node.topics.by_name["b"])
+    at_once(node.topics.deleting(node.topics.by_name["b"]))
     assert follow(1) == [(deleted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False)]
     add_topic(node.topics, "b")
     assert follow(2) == [(deleted, ErrorCode.INCONSISTENT_TOPIC_ID, True)]
@@ -269,7 +270,7 @@ def test_a_session_reads_a_topic_that_came_after_it(node: Node) -> None:
     later = FetchTopic(topic_id=b"later" + bytes(11), partitions=[FetchPartition(0, partition_max_bytes=1000)])
     began = ask_one(node, FetchRequest(session_epoch=0, topics=[later]))
     assert rows(began, node) == [(None, 0, ErrorCode.UNKNOWN_TOPIC_ID, 0)]
-    node.topics.create(NewTopic("c", later.topic_id, 1, 1))
+    at_once(node.topics.creating(NewTopic("c", later.topic_id, 1, 1)))
     followed = ask_one(node, fetch_request(node, session_id=began.session_id, session_epoch=1))
     assert rows(followed, node) == [("c", 0, 0, 0)]
 

@@ -11,7 +11,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.headers import read_header
-from muster.coordinator.slices import AtOnce
+from muster.coordinator.slices import AtOnce, at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -213,7 +213,7 @@ def test_zstd_needs_version_7(node: Node) -> None:
 
 
 def test_nobody_writes_to_internal_topics(node: Node) -> None:
-    node.topics.ensure_topic("__consumer_offsets", 1)
+    at_once(node.topics.ensuring("__consumer_offsets", 1))
     wanted = request(node, (0, batch()))
     wanted.topic_data[0].topic_id = topic_id(node, "__consumer_offsets")
     assert rows(ask_one(node, wanted)) == [(0, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
@@ -335,6 +335,6 @@ def varint(value: int) -> bytes:
 
 
 def test_a_topic_that_is_deleted_while_its_batch_is_checked(node: Node, elsewhere: Elsewhere) -> None:
-    elsewhere.before.append(lambda: node.topics.delete(node.topics.by_name["t"]))
+    elsewhere.before.append(lambda: at_once(node.topics.deleting(node.topics.by_name["t"])))
     ((_, code, _),) = rows(ask_one(node, request(node, (0, zeros(2)))))
     assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
+from muster.coordinator.slices import at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages import alter_configs as full
@@ -96,7 +97,7 @@ def test_topics_are_deleted_by_name_or_id(node: Node) -> None:
 
 
 def test_what_is_not_deleted(node: Node) -> None:
-    node.topics.ensure_topic("__consumer_offsets", 1)
+    at_once(node.topics.ensuring("__consumer_offsets", 1))
     the_id = topic_id(node, "t")
     assert delete(node, DeleteTopicState(name="t"), DeleteTopicState(name="t")) == [("t", ErrorCode.INVALID_REQUEST)]
     assert delete(node, DeleteTopicState(name="t", topic_id=the_id)) == [("t", ErrorCode.INVALID_REQUEST)]
@@ -202,7 +203,7 @@ def test_partitions_are_added(node: Node) -> None:
 
 
 def test_the_offsets_topic_does_not_grow(node: Node) -> None:
-    node.topics.ensure_topic("__consumer_offsets", 1)
+    at_once(node.topics.ensuring("__consumer_offsets", 1))
     answer = ask_one(
         node, CreatePartitionsRequest(timeout_ms=1_000, topics=[CreatePartitionsTopic("__consumer_offsets", 5, None)])
     )
@@ -235,7 +236,7 @@ def test_configs_are_set_unset_and_described(node: Node) -> None:
 
 
 def test_the_history_of_the_groups_is_never_compacted(node: Node) -> None:
-    node.topics.ensure_topic("__group_events")
+    at_once(node.topics.ensuring("__group_events"))
     for operation, text in ((SET, "compact"), (SET, "compact,delete"), (APPEND, "compact")):
         assert alter(node, ("cleanup.policy", operation, text), name="__group_events") == ErrorCode.INVALID_CONFIG
     assert alter(node, ("retention.ms", SET, "7"), ("cleanup.policy", SET, "delete"), name="__group_events") == 0
@@ -334,7 +335,7 @@ def test_records_are_deleted(node: Node) -> None:
         ("t", [(0, 2, 0), (7, -1, unknown)]),
         ("no", [(0, -1, unknown)]),
     ]
-    node.topics.ensure_topic("__consumer_offsets", 1)
+    at_once(node.topics.ensuring("__consumer_offsets", 1))
     internal = ErrorCode.INVALID_TOPIC_EXCEPTION
     assert delete(("__consumer_offsets", 0, 0), ("__consumer_offsets", 1, 0)) == [
         ("__consumer_offsets", [(0, -1, internal), (1, -1, unknown)])

@@ -21,6 +21,7 @@ from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import Defaults, Live
 from muster.coordinator.properties.lookup import BROKER
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.partition import Appended, Partition
@@ -89,7 +90,7 @@ def make_topics(
 def add_topic(topics: Topics, name: str = "t", partitions: int = 1, **configs: str) -> Partition:
     """A new topic with configs (retention_ms for retention.ms); its first partition."""
     named = {key.replace("_", "."): text for key, text in configs.items()}
-    topics.create(NewTopic(name, topics.draw_uuid(), partitions, 1, configs=named))
+    at_once(topics.creating(NewTopic(name, topics.draw_uuid(), partitions, 1, configs=named)))
     partition = topics.open.partition(name, 0)
     assert partition is not None
     return partition

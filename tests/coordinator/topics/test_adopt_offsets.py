@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.hashing import group_partition
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
@@ -33,7 +34,7 @@ def test_a_new_directory_takes_them_over_with_id_and_epochs(highest: int, partit
     storage = MemoryStorage()
     data = put(storage, 1), put(storage, highest, epoch=5)
     topics = make_topics(storage, offsets_topic_num_partitions=10)
-    topic = topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+    topic = at_once(topics.ensuring(GROUP_OFFSETS_TOPIC))
     assert (topic.topic_id, len(topic.partitions)) == (KAFKAS_ID, partitions)
     for index, held in zip((1, highest), data, strict=True):
         partition = topic.partitions[index]
@@ -65,11 +66,11 @@ def test_their_number_is_taken_over_unless_it_is_given(written: int, only: range
     storage = MemoryStorage()
     put_groups(storage, written, only)
     topics = make_topics(storage, offsets_partitions_are_given=False)
-    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == expected
+    assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == expected
     storage = MemoryStorage()
     put_groups(storage, written, only)
     topics = make_topics(storage, offsets_topic_num_partitions=120)
-    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == 120
+    assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 120
 
 
 def test_groups_in_messages_of_old_formats_say_how_many_there_were() -> None:
@@ -80,7 +81,7 @@ def test_groups_in_messages_of_old_formats_say_how_many_there_were() -> None:
         rows = [Row(0, 5, OFFSETS.encode_key(GroupMetadataKey(f"group-{number}")), None)]
         storage.save(f"{GROUP_OFFSETS_TOPIC}-{index}/{NAME}", messages(number % 2, rows, number % 4))
     topics = make_topics(storage, offsets_partitions_are_given=False)
-    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == 83
+    assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 83
 
 
 def test_where_nothing_says_how_many_there_were_there_are_as_many_as_usual() -> None:
@@ -88,13 +89,13 @@ def test_where_nothing_says_how_many_there_were_there_are_as_many_as_usual() -> 
     put(storage, 2)
     storage.make_directory(f"{GROUP_OFFSETS_TOPIC}-1")
     topics = make_topics(storage, offsets_partitions_are_given=False)
-    assert len(topics.ensure_topic(GROUP_OFFSETS_TOPIC).partitions) == 50
+    assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 50
 
 
 def test_those_put_into_a_directory_in_use_get_its_id() -> None:
     storage = MemoryStorage()
     topics = make_topics(storage, offsets_topic_num_partitions=3)
-    own_id = topics.ensure_topic(GROUP_OFFSETS_TOPIC).topic_id
+    own_id = at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).topic_id
     topics.logs.close()
     storage.remove_tree(f"{GROUP_OFFSETS_TOPIC}-1")
     data = put(storage, 1, epoch=4), put(storage, 7)

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, MemoryStorage, batches
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.topics import Topics
@@ -29,7 +30,7 @@ def prepared(*, clean: bool) -> MemoryStorage:
     """
     clock = ManualClock(0, NOW.wall_ms)
     topics = make_topics(clock=clock, offsets_topic_num_partitions=1)
-    topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+    at_once(topics.ensuring(GROUP_OFFSETS_TOPIC))
     small = {"index_interval_bytes": "100"}
     for name, more in (("plain", {}), ("cut", {}), ("keyed", {"cleanup_policy": "compact"})):
         partition = add_topic(topics, name, 1, **small, **more)
@@ -43,7 +44,7 @@ def prepared(*, clean: bool) -> MemoryStorage:
     cut.delete_records(15)
     gone = add_topic(topics, "gone")
     produce(gone, batch(b"gone"), NOW)
-    topics.delete(topics.by_name["gone"])
+    at_once(topics.deleting(topics.by_name["gone"]))
     topics.next_producer_id()
     topics.logs.checkpoint()
     topics.logs.close(clean=clean)

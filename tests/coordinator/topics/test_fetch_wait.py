@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.fetch_wait import FetchWait
 from muster.coordinator.topics.topics import Topics
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
@@ -48,7 +49,7 @@ def test_small_appends_add_up_to_the_bytes_wanted() -> None:
 
 def test_a_topic_that_goes_wakes() -> None:
     parked = Parked(min_bytes=1000)
-    parked.topics.delete(parked.topics.by_name["a"])
+    at_once(parked.topics.deleting(parked.topics.by_name["a"]))
     assert parked.times == 1
 
 

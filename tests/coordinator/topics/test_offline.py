@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import DamagedLog, LogOffline, MemoryStorage, checkpoints
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog
@@ -24,7 +25,7 @@ NOW = Now(0, 1_700_000_000_000)
 
 def refused(topics: Topics, name: str, partitions: int = 1) -> int:
     with pytest.raises(ApiError) as refusal:
-        topics.create(NewTopic(name, topics.draw_uuid(), partitions, 1))
+        at_once(topics.creating(NewTopic(name, topics.draw_uuid(), partitions, 1)))
     assert "No space left on device" in str(refusal.value.message)
     return refusal.value.error_code
 
@@ -65,7 +66,7 @@ def test_what_a_full_disk_did_not_let_go_is_not_taken_for_a_later_topic() -> Non
         patch.setattr(MetadataLog, "write", _offline)
         patch.setattr(disk, "rename", _full)
         with pytest.raises(ApiError):
-            topics.create(NewTopic("t", topics.draw_uuid(), 1, 1))
+            at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 1, 1)))
     assert topics.logs.folders.on_disk()[-1] == ("t", 0)
     partition = add_topic(topics)
     produce(partition, batch(b"new"), NOW)
@@ -90,11 +91,11 @@ def test_partitions_that_cannot_be_added_are_not_there() -> None:
     add_topic(topics)
     disk.room = len(disk.directories) + 1
     with pytest.raises(ApiError) as refusal:
-        topics.grow("t", 3, None)
+        at_once(topics.growing("t", 3, None))
     assert refusal.value.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert len(topics.by_name["t"].partitions) == len(topics.state.topics["t"].partitions) == 1
     disk.room = 100
-    topics.grow("t", 3, None)
+    at_once(topics.growing("t", 3, None))
     assert [topics.by_name["t"].is_online(index) for index in range(3)] == [True] * 3
 
 
@@ -262,6 +263,6 @@ def test_a_topic_can_be_deleted_on_a_disk_that_takes_no_files() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "save", _full)
         patch.setattr(disk, "rename", _full)
-        topics.delete(topics.by_name["t"])
+        at_once(topics.deleting(topics.by_name["t"]))
     assert topics.by_name == {}
     assert add_topic(topics).log.end_offset == 0

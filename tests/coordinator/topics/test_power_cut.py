@@ -12,6 +12,7 @@ import pytest
 
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, LogOffline, MemoryStorage, batches
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
@@ -44,9 +45,9 @@ class Life:
         self._change("create first", partial(self._create, "first", "t", 2))
         self._produce("first", "t", b"one")
         self._change("configure", lambda: self.topics.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": "77"}))
-        self._change("grow", lambda: self.topics.grow("t", 3, None))
+        self._change("grow", lambda: at_once(self.topics.growing("t", 3, None)))
         self._change("producer", lambda: self.producer_ids.append(self.topics.next_producer_id()))
-        self._change("delete", lambda: self.topics.delete(self.topics.by_name["t"]), settle=False)
+        self._change("delete", lambda: at_once(self.topics.deleting(self.topics.by_name["t"])), settle=False)
         self._change("create second", partial(self._create, "second", "t", 1), settle=False)
         self.later.settle()
         self._produce("second", "t", b"two")
@@ -54,7 +55,7 @@ class Life:
 
     def _create(self, which: str, name: str, partitions: int) -> None:
         self.ids[which] = self.topics.draw_uuid()
-        self.topics.create(NewTopic(name, self.ids[which], partitions, 1))
+        at_once(self.topics.creating(NewTopic(name, self.ids[which], partitions, 1)))
 
     def _change(self, what: str, change: Callable[[], object], *, settle: bool = True) -> None:
         self.wanted.append(what)
@@ -150,7 +151,7 @@ def test_what_waits_is_refused_when_the_disk_fails_and_holds_when_it_works_again
     life = Life(storage)
     life.topics = topics = make_topics(storage, sync=life.later.sync)
     failures: list[LogOffline | None] = []
-    topics.create(NewTopic("t", topics.draw_uuid(), 1, 1))
+    at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 1, 1)))
     topics.when_durable(failures.append)
     assert failures == []
     assert topics.image.by_name == {}  # nobody is told of it yet
@@ -170,10 +171,10 @@ def test_what_waits_is_refused_when_the_disk_fails_and_holds_when_it_works_again
 def test_groups_hear_of_a_deletion_when_it_is_durable_and_files_go_then() -> None:
     storage, later = FaultyStorage(1, 10_000), Later()
     topics = make_topics(storage, sync=later.sync)
-    topics.create(NewTopic("t", topics.draw_uuid(), 1, 1))
+    at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 1, 1)))
     later.settle()
     assert list(topics.image.by_name) == ["t"]
-    topics.delete(topics.by_name["t"])
+    at_once(topics.deleting(topics.by_name["t"]))
     assert topics.by_name == {}
     assert list(topics.image.by_name) == ["t"]
     assert any(name.endswith("-delete") for name in storage.directories)

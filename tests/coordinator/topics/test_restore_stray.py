@@ -14,6 +14,7 @@ from muster.coordinator.cli.log.check import check
 from muster.coordinator.cli.log.repair import repair
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import FileStorage, batches, checkpoints
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.rebuild_topics import KEEP_ALL
 from muster.coordinator.topics.topics import Topics
@@ -95,7 +96,7 @@ def test_another_topic_of_the_name_stays(root: Path, capsys: pytest.CaptureFixtu
     assert re.search("another topic orders, .* is there: delete that one first", capsys.readouterr().err)
     assert len(strays(root)) == 3
     topics = started(root)
-    topics.delete(topics.by_name["orders"])
+    at_once(topics.deleting(topics.by_name["orders"]))
     topics.logs.close()
     assert repair(root, strays(root)[0]) == 0
     topics = started(root)

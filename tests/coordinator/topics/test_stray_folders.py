@@ -11,6 +11,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
 from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics import stray_folders as strays
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.folder_check import misfits
@@ -128,7 +129,7 @@ def test_a_deleted_topic_s_folder_goes_by_its_id_alone() -> None:
     storage = topics.logs.storage
     assert isinstance(storage, MemoryStorage)
     files = {path: bytes(data) for path, data in storage.files.items() if path.startswith("gone-0/")}
-    topics.delete(topics.by_name["gone"])
+    at_once(topics.deleting(topics.by_name["gone"]))
     storage_of(topics)
     # as a kill leaves it between the record and the folder; and one of that name that is another topic's
     for folder in ("gone-0", "other-0"):
@@ -158,7 +159,7 @@ def test_a_half_deleted_folder_goes_and_one_called_deleted_by_nobody_is_kept() -
     topic_id = topics.by_name["t"].topic_id
     storage = topics.logs.storage
     assert isinstance(storage, MemoryStorage)
-    topics.delete(topics.by_name["t"])
+    at_once(topics.deleting(topics.by_name["t"]))
     storage_of(topics)
     for uuid, data in ((topic_id, b"part of it"), (b"n" * 16, b"records")):
         folder = f"t-0.{uuid.hex()}-delete"
@@ -266,7 +267,7 @@ def test_topics_of_a_lost_metadata_log_are_made_again(damage: str, clean: bool) 
     topics = with_topics(first=1, gone=1, orders=3)
     orders_id = topics.by_name["orders"].topic_id
     producer_id = topics.next_producer_id()
-    topics.delete(topics.by_name["gone"])
+    at_once(topics.deleting(topics.by_name["gone"]))
     topics.logs.checkpoint() if clean else topics.logs.flush()
     topics.logs.checkpoint()
     storage = storage_of(topics, clean=clean)
@@ -300,8 +301,8 @@ def test_what_is_not_certain_is_set_aside_when_the_metadata_log_is_lost() -> Non
 def test_after_a_loss_not_even_what_is_called_deleted_goes() -> None:
     topics = with_topics(kept=1, gone=1, later=1)
     gone_id = topics.by_name["gone"].topic_id
-    topics.delete(topics.by_name["gone"])
-    topics.create(NewTopic("last", topics.draw_uuid(), 1, 1))
+    at_once(topics.deleting(topics.by_name["gone"]))
+    at_once(topics.creating(NewTopic("last", topics.draw_uuid(), 1, 1)))
     storage = storage_of(topics)
     cut_before(storage, "last")
     for folder in ("gone-0", f"gone-0.{gone_id.hex()}-delete"):

@@ -10,6 +10,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import MemoryStorage
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.dynamic_configs import CONFIGURED_AT_ONCE
 from muster.coordinator.topics.errors import ApiError
@@ -70,13 +71,17 @@ def test_replay_gives_the_live_state(steps: list[tuple[str, str, int]]) -> None:
         topic = topics.by_name.get(name)
         try:
             if what == "create":
-                topics.create(NewTopic(name, topics.draw_uuid(), number, 1, configs={"retention.ms": str(number)}))
+                at_once(
+                    topics.creating(
+                        NewTopic(name, topics.draw_uuid(), number, 1, configs={"retention.ms": str(number)})
+                    )
+                )
             elif what == "producer id":
                 topics.next_producer_id()
             elif what == "grow":
-                topics.grow(name, number, None)
+                at_once(topics.growing(name, number, None))
             elif topic is not None and what == "delete":
-                topics.delete(topic)
+                at_once(topics.deleting(topic))
             elif topic is not None:
                 topics.set_configs(TOPIC_RESOURCE, name, {"retention.ms": None if what == "unset" else str(number)})
         except ApiError:
@@ -95,7 +100,7 @@ def test_each_start_begins_a_leader_epoch() -> None:
     add_topic(topics, "first", 2)
     for start in range(1, 4):
         topics = restarted(topics)
-        topics.create(NewTopic(f"after-{start}", b"%016d" % start, 1, 1))
+        at_once(topics.creating(NewTopic(f"after-{start}", b"%016d" % start, 1, 1)))
         first, latest = topics.by_name["first"], topics.by_name[f"after-{start}"]
         # as on Kafka 4.3, where a node that goes and comes back changes the leader twice
         assert [first.leader_epoch(0), first.leader_epoch(1), latest.leader_epoch(0)] == [2 * start, 2 * start, 0]
@@ -146,8 +151,8 @@ def test_subscribers_get_each_new_image() -> None:
     images: list[TopicsImage] = []
     topics.subscribe(images.append)
     add_topic(topics, "a", 2)
-    topics.grow("a", 3, None)
-    topics.delete(topics.by_name["a"])
+    at_once(topics.growing("a", 3, None))
+    at_once(topics.deleting(topics.by_name["a"]))
     topics.next_producer_id()
     assert [{name: topic.partitions for name, topic in image.by_name.items()} for image in images] == [
         {"a": 2},
@@ -162,7 +167,7 @@ def test_records_outlive_a_restart_and_not_their_topic() -> None:
     topics = make_topics()
     produce(add_topic(topics, "kept"), batch(b"1"), NOW)
     produce(add_topic(topics, "gone"), batch(b"2"), NOW)
-    topics.delete(topics.by_name["gone"])
+    at_once(topics.deleting(topics.by_name["gone"]))
     add_topic(topics, "gone")
     after = restarted(topics)
     kept, gone = after.open.partition("kept", 0), after.open.partition("gone", 0)
@@ -173,9 +178,9 @@ def test_records_outlive_a_restart_and_not_their_topic() -> None:
 
 def test_validate_only_changes_nothing() -> None:
     topics = make_topics()
-    assert topics.create(NewTopic("t", topics.draw_uuid(), 3), validate_only=True) == 3
+    assert at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 3), validate_only=True)) == 3
     add_topic(topics, "u")
-    topics.grow("u", 5, None, validate_only=True)
+    at_once(topics.growing("u", 5, None, validate_only=True))
     assert list(topics.by_name) == ["u"]
     assert len(topics.by_name["u"].partitions) == 1
 
@@ -250,20 +255,22 @@ def test_a_wrong_config_is_refused_with_kafkas_sentence() -> None:
 
 def test_the_offsets_topic_is_made_as_kafka_makes_it() -> None:
     topics = make_topics(offsets_topic_num_partitions=3)
-    topic = topics.ensure_topic(GROUP_OFFSETS_TOPIC)
+    topic = at_once(topics.ensuring(GROUP_OFFSETS_TOPIC))
     assert (len(topic.partitions), topic.internal) == (3, True)
     assert topics.state.topic_configs(GROUP_OFFSETS_TOPIC) == {
         "compression.type": "producer",
         "cleanup.policy": "compact",
         "segment.bytes": "104857600",
     }
-    assert topics.ensure_topic(GROUP_OFFSETS_TOPIC) is topic
+    assert at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)) is topic
 
 
 def test_what_of_the_coordinator_s_own_is_compacted() -> None:
     topics = make_topics(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=2)
     names = [GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, GROUP_EVENTS_TOPIC]
-    found = {name: [one.log.config.compacts for one in topics.ensure_topic(name).partitions if one] for name in names}
+    found = {
+        name: [one.log.config.compacts for one in at_once(topics.ensuring(name)).partitions if one] for name in names
+    }
     assert found == {GROUP_OFFSETS_TOPIC: [True], TRANSACTION_STATE_TOPIC: [True, True], GROUP_EVENTS_TOPIC: [False]}
 
 
@@ -350,9 +357,9 @@ def test_an_image_has_what_is_there_however_it_came_about() -> None:
         add_topic(topics, name, 2)
     before = topics.image
     a = topics.by_name["a"].topic_id
-    topics.delete(topics.by_name["a"])
+    at_once(topics.deleting(topics.by_name["a"]))
     add_topic(topics, "a", 5)
-    topics.grow("b", 3, None)
+    at_once(topics.growing("b", 3, None))
     image = topics.image
     assert {name: one.partitions for name, one in image.by_name.items()} == {"b": 3, "c": 2, "a": 5}
     assert {one.name for one in image.by_id.values()} == {"a", "b", "c"}
