@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Final, Protocol
 
@@ -11,7 +11,7 @@ import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client, Command, Now, Producer, Respond
+from muster.coordinator.core.interface import Client, Now, Producer, Respond
 from muster.coordinator.group_coordinator import error_responses
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.group_coordinator.record_codec import RecordCodec
@@ -87,6 +87,8 @@ class GroupShard:
             linger_ms=linger_ms,
             on_load=self._on_load,
         )
+        self.start, self.resign = self.runtime.start, self.runtime.resign
+        self.submit, self.hold = self.runtime.submit, self.runtime.hold
 
     # ---- office
 
@@ -94,14 +96,6 @@ class GroupShard:
     def active(self) -> bool:
         """Whether commands are decided."""
         return self.runtime.core is not None
-
-    def start(self) -> Iterator[None]:
-        """Take office; see `CoordinatorShard`."""
-        return self.runtime.start()
-
-    def resign(self) -> None:
-        """Leave office."""
-        self.runtime.resign()
 
     def topics_changed(self, image: TopicsImage) -> None:
         """The topics are others now."""
@@ -152,16 +146,6 @@ class GroupShard:
     def most_bytes(self) -> int:
         """How many bytes the records of one command may take; out of office nothing is too large."""
         return self.runtime.log.config.max_message_bytes if self.active else sys.maxsize
-
-    # ---- requests
-
-    def submit(self, command: Command) -> None:
-        """Decide a command: its `respond` gets the response now, or when the log is durable."""
-        self.runtime.submit(command)
-
-    def hold(self, respond: Respond, response: Message) -> None:
-        """See `CoordinatorShard`."""
-        self.runtime.hold(respond, response)
 
     # ---- heartbeats and commits, which come a thousand times as often as all else
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import Log, LogError, Storage, batches
@@ -107,13 +107,9 @@ class MetadataLog:
         unsynced.append((base_offset, batch))
         while unsynced and unsynced[0][0] < self.log.durable_offset:
             unsynced.popleft()
-        self.evolve(records)
-        self.state.version = self.log.end_offset
-
-    def evolve(self, records: Iterable[Message]) -> None:
-        """Take in records that stand in the log."""
         for record in records:
             self.state.evolve(record)
+        self.state.version = self.log.end_offset
 
 
 def _replay(state: MetadataState, chunk: bytes) -> int:

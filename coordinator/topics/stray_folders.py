@@ -68,12 +68,7 @@ class Strays:
 
     def _folder(self, name: str, index: int) -> None:
         topic = self._state.topics.get(name)
-        try:
-            topic_id = self._logs.folders.topic_id_on_disk(name, index)
-        except MalformedCheckpoint:
-            topic_id, readable = None, False
-        else:
-            readable = True
+        topic_id, _ = self._read_id(name, index)
         if topic is not None and index < len(topic.partitions):
             # opening the log writes an id where there is none, and says what cannot be read
             if topic_id is None or topic_id == topic.topic_id:
@@ -86,7 +81,7 @@ class Strays:
                        partition=index, what_to_do="start with a larger offsets.topic.num.partitions in a data "
                        "directory of its own, or remove it when you need it no more")  # fmt: skip
             return
-        self._clear(name, index, topic_id, readable=readable)
+        self._clear(name, index)
 
     def _deleted(self, folder: str, other: OtherName) -> None:
         """A folder under the name that a deletion gives it."""
@@ -99,8 +94,8 @@ class Strays:
             name = whole
         if topic is not None and topic.name == name and index < len(topic.partitions):
             # the record of its deletion did not reach the disk, so it was not acknowledged
-            if logs.folders.has_folder(name, index) and self._id_of(name, index) != topic_id:
-                self._clear(name, index, self._id_of(name, index), readable=True)
+            if logs.folders.has_folder(name, index) and self._read_id(name, index)[0] != topic_id:
+                self._clear(name, index)
             if not logs.folders.has_folder(name, index):
                 logs.folders.put_back(folder, name, index)
                 self._renamed = True
@@ -114,11 +109,12 @@ class Strays:
             aside = logs.folders.rename(folder, (name, index), STRAY_SUFFIX)
             self._told_aside(name, index, aside, "it is called deleted, and the metadata log does not say so")
 
-    def _id_of(self, name: str, index: int) -> bytes | None:
+    def _read_id(self, name: str, index: int) -> tuple[bytes | None, bool]:
+        """The topic id in a folder (None: none is there), and whether it can be read."""
         try:
-            return self._logs.folders.topic_id_on_disk(name, index)
+            return self._logs.folders.topic_id_on_disk(name, index), True
         except MalformedCheckpoint:
-            return None
+            return None, False
 
     def _take_over(self, name: str, index: int, found: bytes, topic_id: bytes) -> None:
         """A folder in the place of a topic's partition says that it is another topic's, which nobody knows: one
@@ -151,16 +147,13 @@ class Strays:
     def clear_way(self, name: str, index: int) -> None:
         """A log is to be made here: what is in its place goes, or goes aside. Raises OSError."""
         if self._logs.folders.has_folder(name, index):
-            try:
-                topic_id, readable = self._logs.folders.topic_id_on_disk(name, index), True
-            except MalformedCheckpoint:
-                topic_id, readable = None, False
-            self._clear(name, index, topic_id, readable=readable)
+            self._clear(name, index)
             if self._logs.folders.has_folder(name, index):
                 raise OSError(f"the folder {name}-{index} of an earlier topic is in the way")
 
-    def _clear(self, name: str, index: int, topic_id: bytes | None, *, readable: bool) -> None:
+    def _clear(self, name: str, index: int) -> None:
         logs = self._logs
+        topic_id, readable = self._read_id(name, index)
         if self._is_dead(name, topic_id) or self._is_unborn(f"{name}-{index}"):
             self._renamed = True
             logs.remove(logs.delete(name, index))

@@ -50,39 +50,32 @@ def node_number(name: str) -> int | None:
 
 def check_described_broker(name: str, node_id: int) -> None:
     """May a broker be described under this name, which is not empty? Raises `ApiError`."""
-    number = node_number(name)
-    if number is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if number != node_id:
-        what = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
-        raise ApiError(ErrorCode.INVALID_REQUEST, what)
+    other = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+    _check_number("Broker", name, node_id, other)
 
 
 def check_described_loggers(name: str, node_id: int) -> None:
     """May the loggers of a broker be described under this name? Raises `ApiError`."""
     if not name:
         raise ApiError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    number = node_number(name)
-    if number is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-    if number != node_id:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id} but received {name}")
+    _check_number("Broker", name, node_id, f"Unexpected broker id, expected {node_id} but received {name}")
 
 
 def check_altered_broker(name: str, node_id: int) -> None:
     """May a broker, or all of them, be configured under this name? Raises `ApiError`."""
     if name:
-        _check_altered(name, node_id, f"Unexpected broker id, expected {node_id}, but received {name}")
+        _check_number("Node", name, node_id, f"Unexpected broker id, expected {node_id}, but received {name}")
 
 
 def check_altered_loggers(name: str, node_id: int) -> None:
     """May the loggers of a broker be configured under this name? Raises `ApiError`."""
-    _check_altered(name, node_id, f"Unexpected node id. Expected {node_id}, but received {name}")
+    _check_number("Node", name, node_id, f"Unexpected node id. Expected {node_id}, but received {name}")
 
 
-def _check_altered(name: str, node_id: int, other: str) -> None:
+def _check_number(what: str, name: str, node_id: int, other: str) -> None:
+    """Is this the number of this node? `other`: what is told of another number."""
     number = node_number(name)
     if number is None:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{what} id must be an integer, but it is: {name}")
     if number != node_id:
         raise ApiError(ErrorCode.INVALID_REQUEST, other)

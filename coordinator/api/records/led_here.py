@@ -16,3 +16,11 @@ def led_here(node: Node, topic: Topic, index: int) -> Partition:
     if node.cluster.is_led_elsewhere(topic.name, index):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     return topic.existing(index)
+
+
+def named_here(node: Node, name: str, index: int) -> Partition:
+    """`led_here` by the topic's name; UNKNOWN_TOPIC_OR_PARTITION also when there is no such topic."""
+    topic = node.topics.by_name.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return led_here(node, topic, index)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.api.records.led_here import led_here
+from muster.coordinator.api.records.led_here import named_here
 from muster.coordinator.api.version_rules import knows_timestamp
 from muster.coordinator.log import LogError
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -79,10 +79,7 @@ def _answer(
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if not knows_timestamp(context.api_version, row.timestamp):
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
-    topic = node.topics.by_name.get(name)
-    if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    partition = led_here(node, topic, row.partition_index)
+    partition = named_here(node, name, row.partition_index)
     partition.check_leader_epoch(row.current_leader_epoch)
     timestamp, offset, epoch = yield from _look_up(partition, row.timestamp, committed)
     return ListOffsetsPartitionResponse(row.partition_index, 0, timestamp, offset, epoch)

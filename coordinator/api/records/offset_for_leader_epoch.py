@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.api.records.led_here import led_here
+from muster.coordinator.api.records.led_here import named_here
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -45,10 +45,7 @@ def handle_offset_for_leader_epoch(
 
 def _answer(node: Node, name: str, row: OffsetForLeaderPartition) -> EpochEndOffset:
     """Raises `ApiError`."""
-    topic = node.topics.by_name.get(name)
-    if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    partition = led_here(node, topic, row.partition)
+    partition = named_here(node, name, row.partition)
     partition.check_leader_epoch(row.current_leader_epoch)
     epoch, end_offset = partition.epoch_end_offset(row.leader_epoch)
     return EpochEndOffset(0, row.partition, epoch, end_offset)

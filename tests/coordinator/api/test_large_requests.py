@@ -17,7 +17,6 @@ from muster.coordinator.api.groups.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Command
-from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -62,18 +61,24 @@ def node() -> Node:
     return make_group_node(FakeTopics(t=MANY, u=3), shards=1)
 
 
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The requests that the shards were given."""
+def submitted_to(node: Node) -> list[Any]:
+    """The requests that the shard is given from now on."""
     seen: list[Any] = []
-    submit: Callable[[GroupShard, Command], None] = GroupShard.submit
+    (shard,) = node.routing.shards
+    submit = shard.submit
 
-    def note(shard: GroupShard, command: Command) -> None:
+    def note(command: Command) -> None:
         seen.append(command.request)
-        submit(shard, command)
+        submit(command)
 
-    monkeypatch.setattr(GroupShard, "submit", note)
+    shard.submit = note  # type: ignore[assignment]  # commands in no transaction
     return seen
+
+
+@pytest.fixture
+def submitted(node: Node) -> list[Any]:
+    """The requests that the shard of `node` was given."""
+    return submitted_to(node)
 
 
 def commit(*topics: tuple[str, range], group: str = "g", metadata: str = "") -> OffsetCommitRequest:
@@ -141,8 +146,9 @@ class TestCommit:
         ask(node, commit(("t", range(ROWS_AT_ONCE - 1)))).one()
         assert [rows_of(one) for one in submitted] == [ROWS_AT_ONCE - 1]
 
-    def test_what_is_too_large_as_a_whole_is_not_written_in_part(self, submitted: list[Any]) -> None:
+    def test_what_is_too_large_as_a_whole_is_not_written_in_part(self) -> None:
         node = make_group_node(FakeTopics(t=20_000), shards=1)
+        submitted = submitted_to(node)
         response = ask(node, commit(("t", range(20_000)))).one()
         assert {p.error_code for t in response.topics for p in t.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
         assert submitted == []
