@@ -8,10 +8,10 @@ A type that this codec does not know raises `UnknownRecord`, so that callers can
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from itertools import pairwise
 from struct import Struct
 from typing import Any, Final
 
@@ -76,10 +76,7 @@ class _Codec:
 
 def _constant(name: str) -> str:
     """`OffsetCommitKey` -> `OFFSET_COMMIT_KEY`, as in the generated tables."""
-    out = name[0]
-    for before, char in pairwise(name):
-        out += f"_{char}" if char.isupper() and not before.isupper() else char
-    return out.upper()
+    return re.sub(r"(?<=[^A-Z])(?=[A-Z])", "_", name).upper()
 
 
 class KeyedRecords:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from muster.coordinator.config.error import ConfigError
 
 _BLANKS = " \t\f"
+_START = re.compile(r"((?:\\.?|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
+"""A name, and what stands between it and the value."""
+_ESCAPE = re.compile(r"\\(u.{0,4}|.?)", re.DOTALL)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -25,10 +29,11 @@ def parse(text: str, where: str = "properties") -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for line in _logical_lines(text):
-        name_end, value_start = _split(line)
-        name = _unescape(line[:name_end], where)
+        start = _START.match(line)
+        assert start is not None
+        name = _unescape(start[1], where)
         found.pop(name, None)
-        found[name] = _unescape(line[value_start:], where)
+        found[name] = _unescape(line[start.end() :], where)
     return found
 
 
@@ -54,42 +59,17 @@ def _logical_lines(text: str) -> Iterator[str]:
         yield "".join(parts)
 
 
-def _split(line: str) -> tuple[int, int]:
-    """Where the name ends and where the value starts."""
-    end = 0
-    while end < len(line) and line[end] not in "=:" + _BLANKS:
-        end += 2 if line[end] == "\\" else 1
-    end = min(end, len(line))
-    start = end
-    while start < len(line) and line[start] in _BLANKS:
-        start += 1
-    if start < len(line) and line[start] in "=:":
-        start += 1
-        while start < len(line) and line[start] in _BLANKS:
-            start += 1
-    return end, start
-
-
 def _unescape(text: str, where: str) -> str:
     if "\\" not in text:
         return text
-    out: list[str] = []
-    at = 0
-    while at < len(text):
-        char = text[at]
-        at += 1
-        if char != "\\" or at == len(text):
-            out.append(char if char != "\\" else "")
-            continue
-        escaped = text[at]
-        at += 1
-        if escaped != "u":
-            out.append(_ESCAPES.get(escaped, escaped))
-            continue
-        digits = text[at : at + 4]
-        if len(digits) < 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+
+    def plain(found: re.Match[str]) -> str:
+        escaped, digits = found[1], found[1][1:]
+        if not escaped.startswith("u"):
+            return _ESCAPES.get(escaped, escaped)
+        if not re.fullmatch("[0-9a-fA-F]{4}", digits):
             raise ConfigError(f"{where}: malformed escape \\u{digits}: four hexadecimal digits must follow \\u")
-        out.append(chr(int(digits, 16)))
-        at += 4
+        return chr(int(digits, 16))
+
     # pairs of surrogates are one character, as they are in Java's strings
-    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _ESCAPE.sub(plain, text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from muster.coordinator.properties.rules import INTEGER_LIMITS, Rule, counts_once, java_double, rule_of
+from muster.coordinator.properties.rules import INTEGER_LIMITS, counts_once, java_double, rule_of
 
 Value = bool | int | float | str | tuple[str, ...] | None
 """A value that was read: LIST is a tuple, CLASS and PASSWORD are text; None only where Kafka's default is null."""
@@ -44,36 +45,20 @@ class InvalidRequest(ValueError):  # Kafka's InvalidRequestException
     """A configuration that Kafka takes for a wrong request, not for a wrong value; its text is Kafka's own message."""
 
 
-class Property:
-    """A property as Kafka defines it. Immutable by convention; the fields are those of ConfigDef.ConfigKey.
+class Property(NamedTuple):
+    """A property as Kafka defines it; the fields are those of ConfigDef.ConfigKey.
 
     `default` is text, None for null. `valid` is a range or an enumeration as text, None when all values of the type are
     valid. `update_mode` is that of a broker property, "" for topics and groups.
     """
 
-    __slots__ = ("_rule", "default", "importance", "internal", "name", "type", "update_mode", "valid")
-
-    def __init__(
-        self,
-        name: str,
-        type: str,
-        default: str | None,
-        valid: str | None,
-        importance: str,
-        update_mode: str,
-        internal: bool,
-    ) -> None:
-        self.name = name
-        self.type = type
-        self.default = default
-        self.valid = valid
-        self.importance = importance
-        self.update_mode = update_mode
-        self.internal = internal
-        self._rule: Rule | None = None
-
-    def __repr__(self) -> str:
-        return f"Property({self.name!r}, {self.type!r})"
+    name: str
+    type: str
+    default: str | None
+    valid: str | None
+    importance: str
+    update_mode: str
+    internal: bool
 
     @property
     def sensitive(self) -> bool:
@@ -100,11 +85,9 @@ class Property:
         value = _read(self, text)
         if self.valid is None:
             return value
-        if self._rule is None:
-            self._rule = rule_of(self.valid)
         if isinstance(value, tuple) and counts_once(self.valid):
             value = tuple(dict.fromkeys(value))
-        message = self._rule(self.name, value)
+        message = rule_of(self.valid)(self.name, value)
         if message is not None:
             raise InvalidProperty(self.name, text, message)
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 INTEGER_LIMITS = {"SHORT": 2**15 - 1, "INT": 2**31 - 1, "LONG": 2**63 - 1}
 """Greatest value of each integer type."""
@@ -143,6 +143,7 @@ def counts_once(valid: str) -> bool:
     return valid.startswith(("some of ", "no twice"))
 
 
+@cache
 def rule_of(valid: str) -> Rule:
     """The rule that a text of the table stands for (`lookup` lists the forms)."""
     if valid in _NAMED:
