@@ -204,7 +204,7 @@ def test_a_port_in_use() -> None:
 
 def test_an_address_of_another_machine() -> None:
     told = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
-    assert told.startswith("muster serve: cannot listen on 192.0.2.1:0: that is no address of this machine")
+    assert told.startswith("muster serve: cannot listen on 192.0.2.1:0: it is not an address of this machine")
 
 
 def test_a_directory_in_use(serving: Callable[..., Serving], tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
     [
         (PermissionError(errno.EACCES, "Permission denied", "/data"), "/data cannot be used: Permission denied; give a writable"),
         (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "/data/x cannot be used: No space left on device"),
-        (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on [::1]:80: this user may not; give a port above 1023"),
+        (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on [::1]:80: this user is not allowed to; give a port above 1023"),
         (socket.gaierror(-2, "Name or service not known"), "cannot listen on [::1]:80: the host is not known"),
         (OSError(errno.EMFILE, "Too many open files"), "cannot start: Too many open files"),
     ],

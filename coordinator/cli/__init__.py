@@ -21,7 +21,7 @@ examples:
   muster serve --data-dir /var/lib/muster --topic orders:8
   muster serve --config server.properties --override group.initial.rebalance.delay.ms=0
   KAFKA_NUM_PARTITIONS=4 muster serve --advertise broker.example:9092
-  muster groups history payments                        why a group rebalanced, and who caused it
+  muster groups history payments                        why a group rebalanced, and which member caused it
   muster analyze muster-data                            tables and a page: what the groups did, and why
   muster health localhost:9092                          does a server answer there?
 """

@@ -21,9 +21,9 @@ def sentence(error: OSError, config: Config) -> str:
             f"cannot listen on {where}: the port is in use; stop the program that has it, or give another with --listen"
         )
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"cannot listen on {where}: that is no address of this machine; give one that is with --listen"
+        return f"cannot listen on {where}: it is not an address of this machine; give one that is with --listen"
     if error.errno in (errno.EACCES, errno.EPERM):
-        return f"cannot listen on {where}: this user may not; give a port above 1023 with --listen"
+        return f"cannot listen on {where}: this user is not allowed to; give a port above 1023 with --listen"
     return f"cannot start: {_reason(error)}"
 
 

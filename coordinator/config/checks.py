@@ -83,4 +83,4 @@ def _network(value: Callable[[str], Value]) -> None:
         if not host or not count.strip().isdecimal():
             raise ConfigError(f"max.connections.per.ip.overrides: '{pair}' is not HOST:NUMBER, as in 127.0.0.1:200")
     if value("max.connections.per.ip") == 0 and not overrides:
-        raise ConfigError("max.connections.per.ip=0 lets nobody in; it needs max.connections.per.ip.overrides")
+        raise ConfigError("max.connections.per.ip=0 allows no connection; it needs max.connections.per.ip.overrides")

@@ -75,7 +75,7 @@ def parse_endpoints(name: str, entries: Sequence[str]) -> dict[str, Address]:
         if not 0 <= port <= 65535:
             raise ConfigError(f"{name}: the port {port} of '{entry}' is not between 0 and 65535")
         if listener in found:
-            raise ConfigError(f"{name}: the listener name {listener} stands there twice; each name may be used once")
+            raise ConfigError(f"{name}: the listener name {listener} is given twice; each name may be used once")
         found[listener] = Address(match[2] or match[3], port)
     return found
 

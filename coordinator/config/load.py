@@ -13,7 +13,6 @@ from muster.coordinator.config.config import Config, Given
 from muster.coordinator.config.error import ConfigError
 from muster.coordinator.config.expected import expected
 from muster.coordinator.config.listeners import (
-    Address,
     Listener,
     assemble,
     parse_address,
@@ -102,20 +101,16 @@ def _from_options(
     if data_dir is not None:
         yield "log.dirs", _Raw(str(data_dir), "override", "--data-dir")
     if listen is not None:
-        yield "listeners", _Raw("PLAINTEXT://" + _shown(parse_address(listen, "--listen")), "override", "--listen")
+        yield "listeners", _Raw("PLAINTEXT://" + show(*parse_address(listen, "--listen")), "override", "--listen")
     if advertise is not None:
         name = "PLAINTEXT" if listen is not None else _only_listener(raw)
-        told = f"{name}://" + _shown(parse_address(advertise, "--advertise", advertised=True))
+        told = f"{name}://" + show(*parse_address(advertise, "--advertise", advertised=True))
         yield "advertised.listeners", _Raw(told, "override", "--advertise")
     elif listen is not None and "advertised.listeners" in raw:
         raise ConfigError(
             "--listen replaces the listeners that advertised.listeners "
-            f"({raw['advertised.listeners'].where}) speaks of; give --advertise HOST:PORT too"
+            f"({raw['advertised.listeners'].where}) names; give --advertise HOST:PORT too"
         )
-
-
-def _shown(address: Address) -> str:
-    return show(address.host, address.port)
 
 
 def _only_listener(raw: Mapping[str, _Raw]) -> str:
@@ -169,7 +164,7 @@ def _roles(given: Mapping[str, Given]) -> None:
     roles = given.get("process.roles")
     if roles is not None and roles.value == ("controller",):
         raise ConfigError(
-            "process.roles=controller asks for a node without clients; expected broker or broker,controller"
+            "process.roles=controller asks for a node that serves no clients; expected broker or broker,controller"
         )
 
 

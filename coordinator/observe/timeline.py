@@ -136,7 +136,7 @@ def _moved(moves: list[Value] | None) -> str:
     first = total["moved"] or total["kept"] or not (total["gained"] or total["lost"])
     told = [f"{total['moved']} {_s('partition', total['moved'])} moved, {total['kept']} kept"] if first else []
     told += [f"{total['gained']} newly owned"] if total["gained"] else []
-    told += [f"{total['lost']} owned by nobody"] if total["lost"] else []
+    told += [f"{total['lost']} without an owner"] if total["lost"] else []
     return ", ".join(told)
 
 

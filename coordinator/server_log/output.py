@@ -64,7 +64,7 @@ class Log:
         return self._lines_out.close(timeout_s)
 
     def _lost(self, count: int) -> None:
-        _tell([{"logger": "muster.log", "level": "warning", "event": "lines of this log were lost: nobody read it",
+        _tell([{"logger": "muster.log", "level": "warning", "event": "lines of this log were lost: it was not read",
                 "count": count}])  # fmt: skip
 
     def _tell_left_out(self) -> float | None:

@@ -27,7 +27,10 @@ def add_parser(commands: Any) -> None:
     )
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(
-        "--bootstrap-server", metavar="HOST:PORT", default="localhost:9092", help="whom to ask (default: %(default)s)"
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        default="localhost:9092",
+        help="a server of the cluster (default: %(default)s)",
     )
     shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
     verbs = groups.add_subparsers(dest="verb", metavar="COMMAND", required=True)

@@ -101,18 +101,20 @@ class Connection:
             self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
             (size,) = struct.unpack(">i", self._read(4))
             if not 0 <= size <= MAX_ANSWER_BYTES:
-                raise AskingFailed(f"{self.address} answers {kind.name} with what is none of Kafka's answers")
+                raise AskingFailed(f"{self.address} answers {kind.name} with something that Kafka never sends")
             data = self._read(size)
             correlation_id, start = decode_response_header(kind, version, data, 0, len(data))
             if correlation_id != self._correlation_id:
-                raise AskingFailed(f"{self.address} answers another request than was asked")
+                raise AskingFailed(f"{self.address} answers a request that was not sent")
             return kind.decode_response(version, data, start, len(data))
         except (OSError, EOFError) as error:
             raise AskingFailed(
                 f"{self.address} does not answer {kind.name}: {error}; is it a Kafka listener without TLS and SASL?"
             ) from error
         except ProtocolError as error:
-            raise AskingFailed(f"{self.address} answers {kind.name} with what is no such answer: {error}") from error
+            raise AskingFailed(
+                f"{self.address} answers {kind.name} with something that cannot be read: {error}"
+            ) from error
 
     def _read(self, count: int) -> bytes:
         parts: list[bytes] = []

@@ -33,7 +33,7 @@ def history(cluster: Cluster, group_id: str, *, as_json: bool, everything: bool,
             _print(timeline, value, "")
     if not count:
         raise AskingFailed(
-            f"there is no history of a group {group_id}: nobody has joined it, or not since its events are kept; "
+            f"there is no history of a group {group_id}: no member has joined it since its events are kept; "
             "muster groups list shows the groups that there are"
         )
     return 0

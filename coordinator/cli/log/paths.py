@@ -42,7 +42,7 @@ def segment_files(folder: Path) -> list[Path]:
 def partitions_in(directory: Path) -> list[Place]:
     """The partitions of a data directory, or the one that `directory` is. Raises WrongPath."""
     if not directory.is_dir():
-        raise WrongPath(f"{directory} is no folder: give a data directory or a partition's folder such as orders-0")
+        raise WrongPath(f"{directory} is not a folder: give a data directory or a partition's folder such as orders-0")
     own = place_of(directory)
     if own is not None and segment_files(directory):
         return [own]

@@ -45,8 +45,8 @@ def repair(directory: Path, partition: str) -> int:
         print(line)
     if done.is_stray:
         return _failed(
-            f"{folder} does not say whose it is, and the metadata log knows no such topic: restore the folder from a "
-            "backup, or remove it"
+            f"{folder} does not say which topic it belongs to, and the metadata log has none of that name: "
+            "restore the folder from a backup, or remove it"
         )
     return 0
 

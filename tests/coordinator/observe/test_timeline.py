@@ -47,7 +47,7 @@ def test_a_rebalance_is_one_line(timeline: Timeline) -> None:
     trigger = Trigger(gone.member, None, gone.client_id, gone.host, None)
     assert timeline.feed(done(generation=15, cause=events.SESSION_EXPIRED, trigger=trigger, took_ms=3_210)) == [
         "12:03:07 rebalance 14 → 15, 3.2 s: member c2-9458435d… (client payments-2, 127.0.0.1) sent no heartbeat for "
-        "10 s; 1 partition moved, 2 kept, 1 newly owned, 1 owned by nobody; 2 members, range"
+        "10 s; 1 partition moved, 2 kept, 1 newly owned, 1 without an owner; 2 members, range"
     ]
 
 

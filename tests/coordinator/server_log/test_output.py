@@ -182,6 +182,6 @@ def test_lines_that_nobody_read_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
     assert log.close(60)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [line["event"] for line in lines] == [
-        "first", "line 0", "line 1", "line 2", "lines of this log were lost: nobody read it",
+        "first", "line 0", "line 1", "line 2", "lines of this log were lost: it was not read",
     ]  # fmt: skip
     assert lines[-1]["count"] == 7
