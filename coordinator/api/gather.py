@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from copy import copy
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -18,7 +19,7 @@ ROWS_AT_ONCE: Final = 500
 """Rows of a request that one shard looks at in one go: some milliseconds."""
 
 T = TypeVar("T")
-R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
 
 
 def ask_each(things: Iterable[T], ask: Callable[[T, Later], object], take: Callable[[T, Message], object]) -> Job[None]:
@@ -44,17 +45,14 @@ def distinct(things: Iterable[T]) -> Iterator[T]:
             yield thing
 
 
-def in_pieces(
-    topics: Iterable[T], rows_of: Callable[[T], Sequence[R]], with_rows: Callable[[T, Sequence[R]], T]
-) -> Iterator[tuple[bool, list[T]]]:
+def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list[T]]]:
     """Topics with their rows, in their order, in pieces that a shard may handle in one go. A topic with too many rows
-    is divided: `with_rows(topic, rows)` is the same topic with some of them. Before each piece: whether it begins with
-    further rows of the topic that the piece before ended with.
+    is divided. Before each piece: whether it begins with further rows of the topic that the piece before ended with.
     """
     piece: list[T] = []
     left = ROWS_AT_ONCE
     for topic in topics:
-        rows = rows_of(topic)
+        rows = getattr(topic, rows_field)
         if len(rows) + 1 > left and piece:
             yield False, piece
             piece, left = [], ROWS_AT_ONCE
@@ -63,7 +61,9 @@ def in_pieces(
             left -= len(rows) + 1
             continue
         for start in range(0, len(rows), ROWS_AT_ONCE):
-            yield start > 0, [with_rows(topic, rows[start : start + ROWS_AT_ONCE])]
+            part = copy(topic)
+            setattr(part, rows_field, rows[start : start + ROWS_AT_ONCE])
+            yield start > 0, [part]
     if piece:
         yield False, piece
 
@@ -74,3 +74,10 @@ def add_partitions(topic: Any, more: Sequence[Any]) -> None:
     if not isinstance(rows, list):
         rows = topic.partitions = [*rows]
     rows += more
+
+
+def add_topic(topics: dict[K, T], key: K, topic: T) -> None:
+    """Put a topic among others; of one that is there already only the rows are added."""
+    present = topics.setdefault(key, topic)
+    if present is not topic:
+        add_partitions(present, topic.partitions)  # type: ignore[attr-defined]  # all of these messages have them

@@ -59,7 +59,3 @@ class TopicConfigs:
             values: dict[str, Any] = {field: effective[name] for field, name in _FIELDS}
             made = self._made[key] = LogConfig(**values)
         return made
-
-    def metadata_log(self) -> LogConfig:
-        """The config of the metadata log: nothing of it is ever dropped."""
-        return LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from muster.coordinator.core.interface import Now
-from muster.coordinator.log import Log, LogError, Storage, batches
+from muster.coordinator.log import Log, LogConfig, LogError, Storage, batches
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -23,6 +23,8 @@ from muster.protocol.records import UnknownRecord, decode_metadata, encode_metad
 
 METADATA_VERSION = 30
 """The metadata.version of Kafka 4.3 (4.3-IV0): the record versions written here are those of this level."""
+METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())
+"""Nothing of the log is ever dropped."""
 LEADER_EPOCH = 1
 """This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"

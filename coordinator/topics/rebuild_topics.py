@@ -11,8 +11,9 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.log import Log, LogConfig, LogManager, MalformedCheckpoint
+from muster.coordinator.log import Log, LogManager, MalformedCheckpoint
 from muster.coordinator.topics.creation import Home, NewTopic, decide_creation, partition_record
+from muster.coordinator.topics.metadata_log import METADATA_LOG_CONFIG
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import (
     GROUP_OFFSETS_TOPIC,
@@ -38,7 +39,7 @@ Folders = Mapping[str, Mapping[int, bytes | None]]
 _logger = structlog.get_logger("muster.topics")
 
 
-def open_metadata_log(logs: LogManager, config: LogConfig) -> tuple[Log, bool]:
+def open_metadata_log(logs: LogManager) -> tuple[Log, bool]:
     """The metadata log, and whether it begins or ends elsewhere than it should. Raises DamagedLog or LogOffline."""
     was_synced_to = logs.noted_end(METADATA_TOPIC, 0)
     try:
@@ -46,7 +47,7 @@ def open_metadata_log(logs: LogManager, config: LogConfig) -> tuple[Log, bool]:
     except MalformedCheckpoint as error:  # it is the same everywhere
         _logger.warning("the id of a topic was written again", topic=METADATA_TOPIC, reason=str(error))
         logs.folders.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
-    log = logs.open_log(METADATA_TOPIC, 0, config=config, topic_id=METADATA_TOPIC_ID, wait_for_sync=True)
+    log = logs.open_log(METADATA_TOPIC, 0, config=METADATA_LOG_CONFIG, topic_id=METADATA_TOPIC_ID, wait_for_sync=True)
     return log, log.start_offset > 0 or log.end_offset < was_synced_to
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.coordinator.core.interface import Now
-from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings, MalformedCheckpoint, checkpoints
+from muster.coordinator.log import FileStorage, LogManager, LogSettings, MalformedCheckpoint, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name
 from muster.coordinator.topics.creation import Home, NewTopic, decide_creation, partition_record
-from muster.coordinator.topics.metadata_log import MetadataLog, read_state
+from muster.coordinator.topics.metadata_log import METADATA_LOG_CONFIG, MetadataLog, read_state
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import INTERNAL_TOPICS, METADATA_TOPIC, METADATA_TOPIC_ID, name_fault
 from muster.coordinator.topics.rebuild_topics import KEEP_ALL
@@ -68,8 +68,8 @@ def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], 
         cluster_id=None, node_id=int(node_id) if node_id.isascii() and node_id.isdigit() else 0, draw_uuid=draw_uuid
     )
     try:
-        config = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())
-        metadata = MetadataLog(manager.open_log(METADATA_TOPIC, 0, config=config, topic_id=METADATA_TOPIC_ID))
+        metadata_log = manager.open_log(METADATA_TOPIC, 0, config=METADATA_LOG_CONFIG, topic_id=METADATA_TOPIC_ID)
+        metadata = MetadataLog(metadata_log)
         metadata.load(now)
         name, topic_id = _topic_of(manager, folder)
         found = _folders_of_topic(manager, name, topic_id, folder)

@@ -104,7 +104,7 @@ class Topics:
 
     def load(self) -> None:
         """Replay the metadata log and open the log of every partition; what does not fit is seen to by `strays`."""
-        log, lost = open_metadata_log(self.logs, self.configs.metadata_log())
+        log, lost = open_metadata_log(self.logs)
         self.metadata_log = MetadataLog(log)
         self.metadata_log.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
         self.broker_epoch = self.metadata_log.begin(self.home.node_id, self.draw_uuid(), self.clock.now())

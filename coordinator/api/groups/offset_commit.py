@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
+from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import offsets_by_topic_id
 from muster.coordinator.core.interface import Command
@@ -67,7 +67,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
     """
     pieces: list[OffsetCommitRequest] = []
     size = 0
-    for _, topics in in_pieces(request.topics, lambda topic: topic.partitions, _with_rows):
+    for _, topics in in_pieces(request.topics, "partitions"):
         pieces.append(
             OffsetCommitRequest(
                 request.group_id,
@@ -91,21 +91,13 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
 
     def take(_: OffsetCommitRequest, response: Any) -> None:
         for topic in response.topics:
-            present = found.setdefault((topic.name, topic.topic_id), topic)
-            if present is not topic:
-                add_partitions(present, topic.partitions)
+            add_topic(found, (topic.name, topic.topic_id), topic)
 
     yield from ask_each(pieces, ask, take)
     for topic in found.values():
         for _ in topic.partitions:
             yield None  # as many rows are to be encoded
     return OffsetCommitResponse(topics=[*found.values()])
-
-
-def _with_rows(
-    topic: OffsetCommitRequestTopic, rows: Sequence[OffsetCommitRequestPartition]
-) -> OffsetCommitRequestTopic:
-    return OffsetCommitRequestTopic(topic.name, topic.topic_id, rows)
 
 
 def sort_out(
@@ -163,11 +155,7 @@ def _refuse(
 ) -> None:
     failed = [OffsetCommitResponsePartition(row.partition_index, error_code) for row in rows]
     key = topic.name, topic.topic_id
-    present = refused.get(key)
-    if present is None:
-        refused[key] = OffsetCommitResponseTopic(topic.name, topic.topic_id, failed)
-    else:
-        add_partitions(present, failed)
+    add_topic(refused, key, OffsetCommitResponseTopic(*key, failed))
 
 
 def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Respond:
@@ -177,11 +165,7 @@ def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Resp
         assert isinstance(response, OffsetCommitResponse)
         merged = {(topic.name, topic.topic_id): topic for topic in refused}
         for topic in response.topics:
-            present = merged.get((topic.name, topic.topic_id))
-            if present is None:
-                merged[topic.name, topic.topic_id] = topic
-            else:
-                add_partitions(present, topic.partitions)
+            add_topic(merged, (topic.name, topic.topic_id), topic)
         response.topics = list(merged.values())
         respond(response)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import add_partitions, in_pieces
+from muster.coordinator.api.gather import add_partitions, add_topic, in_pieces
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
@@ -15,7 +15,6 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
@@ -32,7 +31,7 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
         return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     refused: dict[str, OffsetDeleteResponseTopic] = {}
     rows: list[OffsetDeleteResponseTopic] = []
-    pieces = in_pieces(request.topics, lambda topic: topic.partitions, _with_rows)
+    pieces = in_pieces(request.topics, "partitions")
     for goes_on, topics in pieces if request.topics else ((False, []),):
         later = Later()
         known = _sort_out(node, context, topics, refused)
@@ -50,21 +49,9 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
     if refused:
         # then there is one row per topic, refused partitions first
         for topic in rows:
-            _add(refused, topic)
+            add_topic(refused, topic.name, topic)
         rows = [*refused.values()]
     return OffsetDeleteResponse(topics=rows)
-
-
-def _with_rows(
-    topic: OffsetDeleteRequestTopic, rows: Sequence[OffsetDeleteRequestPartition]
-) -> OffsetDeleteRequestTopic:
-    return OffsetDeleteRequestTopic(topic.name, rows)
-
-
-def _add(rows: dict[str, OffsetDeleteResponseTopic], topic: OffsetDeleteResponseTopic) -> None:
-    present = rows.setdefault(topic.name, topic)
-    if present is not topic:
-        add_partitions(present, topic.partitions)
 
 
 def _sort_out(
@@ -86,7 +73,7 @@ def _sort_out(
         bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
         if bad or not count:
             failed = [OffsetDeleteResponsePartition(row.partition_index, error_code) for row in bad]
-            _add(refused, OffsetDeleteResponseTopic(topic.name, failed))
+            add_topic(refused, topic.name, OffsetDeleteResponseTopic(topic.name, failed))
             topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
         if topic.partitions:
             known.append(topic)

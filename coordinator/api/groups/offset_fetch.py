@@ -107,7 +107,7 @@ class _Fetch:
             if not topics:
                 yield _Piece(group, topics)
                 continue
-            for goes_on, some in in_pieces(topics, lambda topic: topic.partition_indexes, _with_partitions):
+            for goes_on, some in in_pieces(topics, "partition_indexes"):
                 yield _Piece(group, some, goes_on)
 
     def _ask(self, piece: _Piece, token: Later) -> None:
@@ -157,10 +157,6 @@ class _Fetch:
                 for _ in topic.partitions:
                     yield None  # as many rows are to be encoded
         return answer
-
-
-def _with_partitions(topic: OffsetFetchRequestTopics, partitions: Sequence[int]) -> OffsetFetchRequestTopics:
-    return OffsetFetchRequestTopics(topic.name, topic.topic_id, partitions)
 
 
 def _many_of(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None:

@@ -105,13 +105,10 @@ def committed(
 
 
 def test_topics_in_pieces_that_are_not_too_large() -> None:
-    def with_rows(topic: tuple[str, range], rows: Any) -> tuple[str, range]:
-        return topic[0], rows
-
     sizes = [("a", 3), ("b", MANY), ("c", 0), ("d", ROWS_AT_ONCE - 2), ("e", 1), ("f", 1)]
-    topics = [(name, range(size)) for name, size in sizes]
-    found = list(in_pieces(topics, lambda topic: topic[1], with_rows))
-    assert [(goes_on, [(name, len(rows)) for name, rows in piece]) for goes_on, piece in found] == [
+    topics = [OffsetFetchRequestTopics(name, partition_indexes=range(size)) for name, size in sizes]
+    found = list(in_pieces(topics, "partition_indexes"))
+    assert [(goes_on, [(one.name, len(one.partition_indexes)) for one in piece]) for goes_on, piece in found] == [
         (False, [("a", 3)]),
         (False, [("b", ROWS_AT_ONCE)]),
         (True, [("b", ROWS_AT_ONCE)]),
