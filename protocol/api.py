@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from struct import error as struct_error
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from muster.protocol.message import Message, ProtocolError, UnrepresentableField
-from muster.protocol.messages.table import APIS
+from muster.protocol.messages.table import APIS, ApiKey
 from muster.protocol.wire import REFUSALS, Parts
+
+__all__ = ["MISFITS", "Api", "ApiKey", "UnknownApi", "UnsupportedVersion", "all_apis", "api", "api_named"]
 
 Decode = Callable[..., Any]
 Encode = Callable[[Any], Any]
@@ -21,80 +23,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # What goes wrong in an encoder when a value does not fit its type: a mistake of the program.
 MISFITS: Final = (struct_error, AttributeError, TypeError, UnicodeEncodeError)
-
-
-class ApiKey:
-    """Keys of the APIs by name, as plain ints."""
-
-    PRODUCE: Final = 0
-    FETCH: Final = 1
-    LIST_OFFSETS: Final = 2
-    METADATA: Final = 3
-    OFFSET_COMMIT: Final = 8
-    OFFSET_FETCH: Final = 9
-    FIND_COORDINATOR: Final = 10
-    JOIN_GROUP: Final = 11
-    HEARTBEAT: Final = 12
-    LEAVE_GROUP: Final = 13
-    SYNC_GROUP: Final = 14
-    DESCRIBE_GROUPS: Final = 15
-    LIST_GROUPS: Final = 16
-    SASL_HANDSHAKE: Final = 17
-    API_VERSIONS: Final = 18
-    CREATE_TOPICS: Final = 19
-    DELETE_TOPICS: Final = 20
-    DELETE_RECORDS: Final = 21
-    INIT_PRODUCER_ID: Final = 22
-    OFFSET_FOR_LEADER_EPOCH: Final = 23
-    ADD_PARTITIONS_TO_TXN: Final = 24
-    ADD_OFFSETS_TO_TXN: Final = 25
-    END_TXN: Final = 26
-    TXN_OFFSET_COMMIT: Final = 28
-    DESCRIBE_ACLS: Final = 29
-    CREATE_ACLS: Final = 30
-    DELETE_ACLS: Final = 31
-    DESCRIBE_CONFIGS: Final = 32
-    ALTER_CONFIGS: Final = 33
-    ALTER_REPLICA_LOG_DIRS: Final = 34
-    DESCRIBE_LOG_DIRS: Final = 35
-    SASL_AUTHENTICATE: Final = 36
-    CREATE_PARTITIONS: Final = 37
-    CREATE_DELEGATION_TOKEN: Final = 38
-    RENEW_DELEGATION_TOKEN: Final = 39
-    EXPIRE_DELEGATION_TOKEN: Final = 40
-    DESCRIBE_DELEGATION_TOKEN: Final = 41
-    DELETE_GROUPS: Final = 42
-    ELECT_LEADERS: Final = 43
-    INCREMENTAL_ALTER_CONFIGS: Final = 44
-    ALTER_PARTITION_REASSIGNMENTS: Final = 45
-    LIST_PARTITION_REASSIGNMENTS: Final = 46
-    OFFSET_DELETE: Final = 47
-    DESCRIBE_CLIENT_QUOTAS: Final = 48
-    ALTER_CLIENT_QUOTAS: Final = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
-    ALTER_USER_SCRAM_CREDENTIALS: Final = 51
-    DESCRIBE_QUORUM: Final = 55
-    UPDATE_FEATURES: Final = 57
-    DESCRIBE_CLUSTER: Final = 60
-    DESCRIBE_PRODUCERS: Final = 61
-    UNREGISTER_BROKER: Final = 64
-    DESCRIBE_TRANSACTIONS: Final = 65
-    LIST_TRANSACTIONS: Final = 66
-    CONSUMER_GROUP_HEARTBEAT: Final = 68
-    CONSUMER_GROUP_DESCRIBE: Final = 69
-    LIST_CONFIG_RESOURCES: Final = 74
-    DESCRIBE_TOPIC_PARTITIONS: Final = 75
-    SHARE_GROUP_HEARTBEAT: Final = 76
-    SHARE_GROUP_DESCRIBE: Final = 77
-    SHARE_FETCH: Final = 78
-    SHARE_ACKNOWLEDGE: Final = 79
-    ADD_RAFT_VOTER: Final = 80
-    REMOVE_RAFT_VOTER: Final = 81
-    STREAMS_GROUP_HEARTBEAT: Final = 88
-    STREAMS_GROUP_DESCRIBE: Final = 89
-    DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
-    ALTER_SHARE_GROUP_OFFSETS: Final = 91
-    DELETE_SHARE_GROUP_OFFSETS: Final = 92
 
 
 class UnknownApi(ProtocolError, KeyError):
@@ -189,27 +117,24 @@ class Api:
 
         Raises MalformedMessage (with the path of the field) and UnsupportedVersion.
         """
-        try:
-            decode = self._request_decoders[version]
-        except KeyError:
-            decode = self._loaded(self._request_decoders, version)
-        stop = len(data) if end is None else end
-        try:
-            return decode(data, start, stop)
-        except REFUSALS as error:
-            self._explain("Request", version, data, start, stop, error)
+        return self._decode("Request", self._request_decoders, version, data, start, end)
 
     def decode_response(self, version: int, data: bytes, start: int = 0, end: int | None = None) -> Any:
         """Read the response body in data[start:end]; raises as decode_request."""
-        try:
-            decode = self._response_decoders[version]
-        except KeyError:
-            decode = self._loaded(self._response_decoders, version)
+        return self._decode("Response", self._response_decoders, version, data, start, end)
+
+    def _decode(
+        self, kind: str, decoders: dict[int, Decode], version: int, data: bytes, start: int, end: int | None
+    ) -> Any:
+        decode = decoders.get(version) or self._loaded(decoders, version)
         stop = len(data) if end is None else end
         try:
             return decode(data, start, stop)
         except REFUSALS as error:
-            self._explain("Response", version, data, start, stop, error)
+            from muster.protocol.malformed import explain  # seldom needed: only for malformed bytes
+
+            layouts = import_module(f"muster.protocol.messages.{self._module}").LAYOUTS
+            raise explain(layouts[self.name + kind], version, data, start, stop, error) from None
 
     def encode_request(self, version: int, message: Message) -> bytes:
         """Write a request body. Raises UnrepresentableField and UnsupportedVersion."""
@@ -229,10 +154,7 @@ class Api:
         return encoded if isinstance(encoded, list) else [encoded]
 
     def _encode(self, encoders: dict[int, Encode], version: int, message: Message) -> Any:
-        try:
-            encode = encoders[version]
-        except KeyError:
-            encode = self._loaded(encoders, version)
+        encode = encoders.get(version) or self._loaded(encoders, version)
         try:
             return encode(message)
         except UnrepresentableField as error:
@@ -249,12 +171,6 @@ class Api:
         if version not in functions:
             raise UnsupportedVersion(self, version)
         return functions[version]
-
-    def _explain(self, kind: str, version: int, data: bytes, start: int, end: int, error: Exception) -> NoReturn:
-        from muster.protocol.malformed import explain  # seldom needed: only for malformed bytes
-
-        layouts = import_module(f"muster.protocol.messages.{self._module}").LAYOUTS
-        raise explain(layouts[self.name + kind], version, data, start, end, error) from None
 
 
 _BY_KEY: Final = {row[0]: Api(*row) for row in APIS}
