@@ -26,7 +26,7 @@ def java_string_hash(text: str) -> int:
     for start in range(0, len(units), _CHUNK):
         part = units[start : start + _CHUNK]
         h = h * _POWERS[_CHUNK - len(part)] + sum(map(mul, part, _POWERS[_CHUNK + 1 - len(part) :])) & _MASK
-    return _signed(h)
+    return h - 0x100000000 if h & 0x80000000 else h
 
 
 def group_partition(group_id: str, partitions: int) -> int:
@@ -36,10 +36,6 @@ def group_partition(group_id: str, partitions: int) -> int:
     """
     h = java_string_hash(group_id)
     return 0 if h == -0x80000000 else abs(h) % partitions
-
-
-def _signed(h: int) -> int:
-    return h - 0x100000000 if h & 0x80000000 else h
 
 
 def partitions_of(placed: Sequence[tuple[str, int]], most: int = 1_000) -> int | None:

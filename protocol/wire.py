@@ -9,6 +9,7 @@ the bytes again, slowly (`malformed`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final, NoReturn, cast
@@ -140,18 +141,14 @@ def read_tags(b: bytes, p: int, end: int, known: Mapping[int, Reader]) -> tuple[
     return got, p
 
 
-_GET: dict[tuple[str, int], Callable[..., tuple[Any, ...]]] = {}
-_PUT: dict[tuple[str, int], Callable[..., bytes]] = {}
+MOST_STRUCTS: Final = 256
+"""Structs of so many elements that are kept."""
 
 
+@lru_cache(MOST_STRUCTS)
 def get_many(code: str, n: int) -> Callable[..., tuple[Any, ...]]:
-    """unpack_from for n elements of one struct code; short ones are kept."""
-    get = _GET.get((code, n))
-    if get is None:
-        get = Struct(f">{n}{code}").unpack_from
-        if n < 64:
-            _GET[code, n] = get
-    return get
+    """unpack_from for n elements of one struct code."""
+    return Struct(f">{n}{code}").unpack_from
 
 
 # ---- writing ---------------------------------------------------------------------------------------------------------
@@ -227,14 +224,10 @@ def write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
     return b"".join([uv(len(tags)), *[x for tag, value in tags for x in (uv(tag), uv(len(value)), value)]])
 
 
+@lru_cache(MOST_STRUCTS)
 def put_many(code: str, n: int) -> Callable[..., bytes]:
-    """pack for n elements of one struct code; short ones are kept."""
-    put = _PUT.get((code, n))
-    if put is None:
-        put = Struct(f">{n}{code}").pack
-        if n < 64:
-            _PUT[code, n] = put
-    return put
+    """pack for n elements of one struct code."""
+    return Struct(f">{n}{code}").pack
 
 
 def not_in_version(path: str) -> NoReturn:

@@ -11,17 +11,11 @@ from muster.coordinator.properties.definition import Value
 SMALLEST_SEGMENT_BYTES: Final = 1 << 20
 """What Kafka demands of the topic property `segment.bytes`, though it takes less for those that it is made from."""
 
+_TIMES = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _LIMITED = {
-    "consumer": ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"),
-    "share": (
-        "session.timeout.ms",
-        "heartbeat.interval.ms",
-        "assignment.interval.ms",
-        "record.lock.duration.ms",
-        "delivery.count.limit",
-        "partition.max.record.locks",
-    ),
-    "streams": ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"),
+    "consumer": _TIMES,
+    "share": (*_TIMES, "record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks"),
+    "streams": _TIMES,
 }
 
 
