@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.protocol.message import Message
 
-
-class OnRequest(Protocol):
-    """Comes before the handler."""
-
-    def __call__(self, context: RequestContext, request: Message, proceed: Callable[[], None]) -> object:
-        """`request` is in its newest shape and may be changed; proceed() runs the handler: now, later or never."""
-
-
-class OnResponse(Protocol):
-    """Comes after the handler."""
-
-    def __call__(
-        self, context: RequestContext, response: Message | None, proceed: Callable[[Message | None], None]
-    ) -> object:
-        """proceed(response) encodes the response, this one or another, and sends it: now, later or never.
-
-        None: the request has no answer (Produce with acks=0); the next one waits for `proceed` all the same.
-        """
+OnRequest = Callable[[RequestContext, Message, Callable[[], None]], object]
+"""(context, request, proceed), before the handler: the request is in its newest shape and may be changed; proceed()
+runs the handler: now, later or never.
+"""
+OnResponse = Callable[[RequestContext, Message | None, Callable[[Message | None], None]], object]
+"""(context, response, proceed), after the handler: proceed(response) encodes the response, this one or another, and
+sends it: now, later or never. None: the request has no answer (Produce with acks=0); the next one waits for `proceed`
+all the same.
+"""
 
 
 class Intercept:

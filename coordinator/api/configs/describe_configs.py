@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
@@ -13,11 +13,11 @@ from muster.coordinator.api.configs.resources import (
     check_described_broker,
     check_described_loggers,
 )
-from muster.coordinator.api.configs.rows import described, documentation_of
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.properties import describe
-from muster.coordinator.properties.describe import Entry
+from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
+from muster.coordinator.properties.documentation import documentation as all_documentation
 from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -26,10 +26,13 @@ from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+    DescribeConfigsSynonym,
 )
 
+_KINDS: Final = {Kind.TOPIC: "topic", Kind.BROKER: "broker", Kind.CLIENT_METRICS: "client-metrics", Kind.GROUP: "group"}
 _MOST_KNOWN: Final = 1_000
 """Resources that are looked at once, however often a request names them."""
 _ROW_BYTES: Final = 16
@@ -74,8 +77,8 @@ def _result(
         entries = _entries(node, context, row)
     except ApiError as refusal:
         return DescribeConfigsResult(refusal.error_code, refusal.message or "", row.resource_type, row.resource_name)
-    documentation = documentation_of(row.resource_type) if request.include_documentation else {}
-    configs = described(entries, keys or None, request.include_synonyms, documentation)
+    documentation = _documentation_of(row.resource_type) if request.include_documentation else {}
+    configs = _described(entries, keys or None, request.include_synonyms, documentation)
     return DescribeConfigsResult(0, "", row.resource_type, row.resource_name, configs)
 
 
@@ -132,3 +135,28 @@ def _broker_entries(node: Node, name: str) -> list[Entry]:
         return describe.cluster_wide(node.config)
     check_described_broker(name, node.cluster.node_id)
     return describe.broker(node.config)
+
+
+def _documentation_of(kind: int) -> Mapping[str, str]:
+    """What there is to be told of the properties of a kind of resource, by name (KIP-569)."""
+    return all_documentation(_KINDS[kind]) if kind in _KINDS else {}
+
+
+def _described(
+    entries: Iterable[Entry], keys: Collection[str] | None, with_synonyms: bool, documentation: Mapping[str, str]
+) -> list[DescribeConfigsResourceResult]:
+    """The entries asked for (None: all), with what there is to be told of them."""
+    return [
+        DescribeConfigsResourceResult(
+            entry.name,
+            entry.value,
+            entry.read_only,
+            entry.source,
+            entry.sensitive,
+            [DescribeConfigsSynonym(*synonym) for synonym in entry.synonyms] if with_synonyms else (),
+            entry.wire_type,
+            documentation="" if entry.source == SOURCE_LOGGER else documentation.get(entry.name),
+        )
+        for entry in entries
+        if keys is None or entry.name in keys
+    ]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from muster.coordinator.api.configs.rows import created_configs
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.properties import describe
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
@@ -76,10 +76,19 @@ class _ToldConfigs:
             return
         given = tuple([(config.name, config.value) for config in topic.configs])
         if given not in self._known:
-            self._known[given] = created_configs(self._node, dict(given))
+            self._known[given] = _created_configs(self._node, dict(given))
         row.configs = self._known[given]
         for _ in row.configs:
             yield None  # as many are to be encoded
+
+
+def _created_configs(node: Node, configs: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
+    """The configs of a new topic as CreateTopics tells them (KIP-525)."""
+    given = {name: text for name, text in configs.items() if text is not None}
+    return [
+        CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
+        for entry in describe.created(given, node.config)
+    ]
 
 
 _TIMED_OUT = ApiError(ErrorCode.REQUEST_TIMED_OUT)

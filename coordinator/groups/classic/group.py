@@ -13,9 +13,9 @@ from muster.coordinator.core.deadlines import Deadline, Deadlines
 from muster.coordinator.core.interface import Respond
 from muster.coordinator.groups.classic import states, subscriptions
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.rebalance_facts import RebalanceFacts
 from muster.coordinator.groups.classic.subscriptions import Subscriptions
 from muster.coordinator.groups.classic.vote import Support, elect
+from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.state import State
@@ -30,6 +30,28 @@ SYNC_PHASE: Final = "sync phase"
 """Kinds of a group's own deadlines."""
 _WITH_SESSIONS: Final = (states.STABLE, states.PREPARING)
 """States in which a commit counts as a heartbeat."""
+
+
+class RebalanceFacts:
+    """A rebalance from REBALANCE_STARTED until its end, for the history only. Times are monotonic ms."""
+
+    __slots__ = ("before", "began_ms", "cause", "joined_ms", "stopped_ms", "trigger", "votes")
+
+    def __init__(
+        self, cause: str, trigger: Trigger | None, now_ms: int, before: dict[str, bytes], stopped_ms: int | None
+    ) -> None:
+        """`before`: the assignments that it replaces, by member id, those of departed members too. `stopped_ms`: since
+        when the members do no work, if another rebalance failed before.
+        """
+        self.cause = cause
+        self.trigger = trigger
+        self.began_ms = now_ms
+        self.stopped_ms: int = now_ms if stopped_ms is None else stopped_ms
+        self.joined_ms = now_ms
+        """When the join phase ended."""
+        self.before: dict[str, bytes] = before
+        self.votes: dict[str, int] = {}
+        """Empty as long as the join phase lasts."""
 
 
 class ClassicGroup:

@@ -7,9 +7,8 @@ from __future__ import annotations
 from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.classic import rejoin_cause
-from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.group import ClassicGroup, RebalanceFacts
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.rebalance_facts import RebalanceFacts
 from muster.coordinator.groups.classic.states import STABLE
 from muster.coordinator.groups.classic.vote import tally
 from muster.coordinator.groups.common import events
