@@ -8,7 +8,7 @@ from typing import Final
 WORTH_IT_BYTES: Final = 1 << 20
 """The settings are made before the first block of this size, so a server without large blocks never loads ctypes."""
 LARGE_BYTES: Final = 4 << 20
-"""Larger blocks go back to the system as soon as nobody needs them."""
+"""Larger blocks go back to the system as soon as they are freed."""
 FREE_AT_THE_END_BYTES: Final = 16 << 20
 """How much free memory at the end of the heap is kept for what comes next."""
 _M_TRIM_THRESHOLD: Final = -1

@@ -133,7 +133,7 @@ def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
     """Do it: (result, None) or (None, error)."""
     try:
         return work(), None
-    except Exception as error:  # noqa: BLE001 - who asked for the work is told
+    except Exception as error:  # noqa: BLE001 - the caller gets it
         return None, error
 
 
@@ -184,7 +184,7 @@ class OneByOne:
             self._pass_on()
 
     def _pass_on(self) -> None:
-        # who waits takes over: nobody comes between
+        # the first that waits is next: no other job comes between
         self._is_busy = bool(self._waiting)
         if self._waiting:
             self._waiting.popleft()(None)

@@ -10,7 +10,7 @@ from muster.coordinator.config.listeners import show
 
 
 def sentence(error: OSError, config: Config) -> str:
-    """A port or a directory that cannot be had: which, why, and what to do."""
+    """Which port or directory cannot be used, why, and what to do."""
     if error.filename is not None:
         return f"{error.filename} cannot be used: {_reason(error)}; give a writable directory with --data-dir"
     where = ", ".join(show(one.host, one.port) for one in config.listeners)

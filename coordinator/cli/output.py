@@ -17,7 +17,7 @@ from unicodedata import category, east_asian_width
 from muster.protocol.printable import shown
 
 _MAYBE = re.compile("[^ -~]+")
-"""Where there may be something that is not printable."""
+"""Text that may have characters that are not printable."""
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 

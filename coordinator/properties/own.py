@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 ABOUT = {
-    "muster.cluster.id": "The id of the cluster this node says it is; without it the one kept in the data directory, "
-    "else a fresh one.",
+    "muster.cluster.id": "The id of the cluster that this node belongs to; without it the one in the data directory, "
+    "else a new one.",
     "muster.group.events.enable": "Write what happens in groups to the topic __group_events.",
-    "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; taken when the topic "
+    "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; read when the topic "
     "is created.",
-    "muster.group.events.retention.ms": "How long __group_events keeps what happened; taken when the topic is created.",
-    "muster.queued.max.response.bytes": "How much of answers that clients do not read may lie in memory: a Fetch takes "
-    "no more than a quarter of what is left. -1 is no limit.",
+    "muster.group.events.retention.ms": "How long __group_events keeps events; read when the topic is created.",
+    "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory: "
+    "a Fetch takes at most a quarter of what is left. -1: no limit.",
     "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
     "the page cache, as on Kafka.",
 }
