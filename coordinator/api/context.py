@@ -106,14 +106,13 @@ class RequestContext:
     Immutable by convention, and kept by the connection, so that a heartbeat makes none.
     """
 
-    __slots__ = ("api_key", "api_version", "channel", "client", "endpoint", "host", "listener", "peer")
+    __slots__ = ("api_key", "api_version", "channel", "client", "endpoint", "host", "listener")
 
     def __init__(self, channel: Channel, client: Client, api_key: int, api_version: int) -> None:
         self.channel = channel
         self.endpoint = channel.endpoint
         self.host = channel.host
         self.listener = channel.listener
-        self.peer = channel.peer
         self.client = client
         self.api_key = api_key
         self.api_version = api_version

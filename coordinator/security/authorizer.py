@@ -123,8 +123,10 @@ def may_create_topic(authorizer: Authorizer, requester: Requester, name: str) ->
     )
 
 
-def cluster_operations(authorizer: Authorizer, requester: Requester) -> int:
-    """The same for the cluster: none at all for a requester that may not describe it, as on Kafka."""
+def cluster_operations(authorizer: Authorizer, requester: Requester, is_asked: bool) -> int:
+    """The same for the cluster, if the client asked: none at all for one that may not describe it, as on Kafka."""
+    if not is_asked:
+        return OPERATIONS_NOT_ASKED
     if not authorizer.allows(requester, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(authorizer, requester, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -107,11 +107,6 @@ class Partition:
     # -- reading
 
     @property
-    def high_watermark(self) -> int:
-        """The offset that readers may read up to."""
-        return self.log.durable_offset
-
-    @property
     def producers(self) -> Producers:
         """The state of the producers at the log's end."""
         return self.history.current()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.security.authorizer import OPERATIONS_NOT_ASKED, cluster_operations
+from muster.coordinator.security.authorizer import cluster_operations
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -23,15 +23,11 @@ def handle_describe_cluster(
     if request.endpoint_type != BROKERS:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLERS:
-            code, message = (
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-                ("The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"),
-            )
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         respond(DescribeClusterResponse(error_code=code, error_message=message))
         return
-    operations = OPERATIONS_NOT_ASKED
-    if request.include_cluster_authorized_operations:
-        operations = cluster_operations(node.authorizer, context)
+    operations = cluster_operations(node.authorizer, context, request.include_cluster_authorized_operations)
     respond(
         DescribeClusterResponse(
             cluster_id=node.cluster.cluster_id,

@@ -59,9 +59,7 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
         asked = _Asked(node, context, request)
         yield from asked.look()
         rows, made = asked.rows, asked.made
-    operations = OPERATIONS_NOT_ASKED
-    if request.include_cluster_authorized_operations:
-        operations = cluster_operations(node.authorizer, context)
+    operations = cluster_operations(node.authorizer, context, request.include_cluster_authorized_operations)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(broker.broker_id, host, port, broker.rack)

@@ -88,7 +88,7 @@ def _answer(
 def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 in each place where there is nothing to say."""
     log = partition.log
-    end = partition.last_stable_offset() if committed else partition.high_watermark
+    end = partition.last_stable_offset() if committed else log.durable_offset
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -268,12 +268,12 @@ class TestADiskThatIsWaitedFor:
         partition = Partition(TOPIC, b"i" * 16, 0, 0, bench.log)
         bench.commit(5)
         bench.later.settle()
-        durable = partition.high_watermark
+        durable = partition.log.durable_offset
         bench.commit(6)
-        assert (partition.high_watermark, bench.log.end_offset) == (durable, durable + 1)
+        assert (partition.log.durable_offset, bench.log.end_offset) == (durable, durable + 1)
         assert partition.read(durable, 10_000, True, False).records == b""
         bench.later.settle()
-        assert partition.high_watermark == durable + 1
+        assert partition.log.durable_offset == durable + 1
         assert partition.read(durable, 10_000, True, False).records != b""
 
     @pytest.mark.parametrize("what", ["Heartbeat", "OffsetCommit", "nothing"])

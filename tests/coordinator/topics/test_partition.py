@@ -48,7 +48,7 @@ def test_what_is_appended_is_read() -> None:
     assert append(target, batch(b"c"))[:2] == (2, 3)
     assert values(target) == [b"a", b"b", b"c"]
     assert values(target, 2) == [b"c"]
-    assert (target.high_watermark, target.last_stable_offset()) == (3, 3)
+    assert (target.log.durable_offset, target.last_stable_offset()) == (3, 3)
 
 
 def test_bad_batches_get_kafkas_codes() -> None:
@@ -272,7 +272,7 @@ def test_readers_of_committed_records_stop_at_an_open_transaction_and_hear_of_ab
     append(batch(b"plain"))
     append(batch(b"tx", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     append(batch(b"after"))
-    assert (target.last_stable_offset(), target.high_watermark) == (1, 3)
+    assert (target.last_stable_offset(), target.log.durable_offset) == (1, 3)
     assert values(target, committed=True) == [b"plain"]
     assert target.read(1, 1000, True, True).records == b""
     append(batches.build_control(batches.CONTROL_ABORT, timestamp_ms=NOW.wall_ms, producer_id=7, producer_epoch=0))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.api.configs.resources import Kind
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common.image import TopicsImage
@@ -16,8 +17,6 @@ from muster.coordinator.topics.dynamic_configs import CONFIGURED_AT_ONCE
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import (
     BROKER_RESOURCE,
-    CLIENT_METRICS_RESOURCE,
-    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     MetadataState,
 )
@@ -238,12 +237,12 @@ def test_a_value_that_cannot_be_read_counts_for_nothing() -> None:
 def test_groups_and_client_metrics_keep_their_configs() -> None:
     storage = MemoryStorage()
     topics = make_topics(storage)
-    topics.set_configs(GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "46000"})
-    topics.set_configs(CLIENT_METRICS_RESOURCE, "m", {"interval.ms": "100"})
+    topics.set_configs(Kind.GROUP, "g", {"consumer.session.timeout.ms": "46000"})
+    topics.set_configs(Kind.CLIENT_METRICS, "m", {"interval.ms": "100"})
     topics.logs.close(clean=True)
     state = make_topics(storage).state
-    assert state.resource_configs(GROUP_RESOURCE, "g") == {"consumer.session.timeout.ms": "46000"}
-    assert (state.resources(GROUP_RESOURCE), state.resources(CLIENT_METRICS_RESOURCE)) == (["g"], ["m"])
+    assert state.resource_configs(Kind.GROUP, "g") == {"consumer.session.timeout.ms": "46000"}
+    assert (state.resources(Kind.GROUP), state.resources(Kind.CLIENT_METRICS)) == (["g"], ["m"])
 
 
 def test_a_wrong_config_is_refused_with_kafkas_sentence() -> None:
