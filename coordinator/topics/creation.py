@@ -75,16 +75,10 @@ def count_partitions(topic: NewTopic, default_partitions: int, default_replicati
     Raises `ApiError`: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
     """
     if topic.assignments:
-        if topic.replication_factor != USE_DEFAULT:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "A manual partition assignment was specified, but replication factor was not set to -1.",
-            )
-        if topic.partitions != USE_DEFAULT:
-            raise ApiError(
-                ErrorCode.INVALID_REQUEST,
-                "A manual partition assignment was specified, but numPartitions was not set to -1.",
-            )
+        for what, number in (("replication factor", topic.replication_factor), ("numPartitions", topic.partitions)):
+            if number != USE_DEFAULT:
+                sentence = f"A manual partition assignment was specified, but {what} was not set to -1."
+                raise ApiError(ErrorCode.INVALID_REQUEST, sentence)
         return len(topic.assignments)
     if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
         raise ApiError(
